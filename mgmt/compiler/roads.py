@@ -17,6 +17,7 @@ from sqlglot import exp
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.quantities import quantities_of
 from mgmt.compiler.reads import below_views
+from mgmt.compiler.shapes.common_gate import with_common_gate
 from mgmt.compiler.shapes.hoisting import hoisted
 from mgmt.compiler.shapes.inline import Views, joins_of
 from mgmt.compiler.shapes.marks import marked_only
@@ -161,7 +162,7 @@ def _road(
     if not columns:
         return Road(step, columns, (), "no variable in it")
     try:
-        flat = views.flatten(hoisted(step.bound, views.queries))
+        flat = with_common_gate(views.flatten(hoisted(step.bound, views.queries)))
         is_check = step.bound.demand is not None and not step.bound.demand.is_objective
         flats = unnested(flat, views, catalog) if is_check else [unnested_objective(flat, views, catalog)]
         columns = frozenset(name[1:] for one in flats for name in variables_of(one)) or columns

@@ -246,11 +246,11 @@ class PlainSql:
         for statement in SCHEMA.replace(" REFERENCES node (name)", "").split(";\n")[:-1]:
             self._connection.execute(statement)
         for table, rows in made.rows.items():
-            for row in rows:
-                names, marks = ", ".join(row), ", ".join("?" * len(row))
-                self._connection.execute(
-                    f"INSERT INTO {table} ({names}) VALUES ({marks})", list(row.values())
-                )
+            if rows:
+                marks = ", ".join(f"({', '.join('?' * len(row))})" for row in rows)
+                values = [value for row in rows for value in row.values()]
+                names = ", ".join(rows[0])
+                self._connection.execute(f"INSERT INTO {table} ({names}) VALUES {marks}", values)
         broken = " + ".join(f"(SELECT count(*) FROM ({sql}))" for sql in made.broken) or "0"
         tiers = [" + ".join(values) for _, values in sorted(made.tiers.items())]
         self._statement = f"SELECT {', '.join((broken, *tiers))}"

@@ -72,9 +72,9 @@ def alternatives_of(
 
 
 def _as_one(limits: Sequence[Limit]) -> Limit | None:
-    """Two alternatives as one limit: none of the rows or what holds where none is, or ranges that touch; else None."""
+    """Alternatives as one limit: none of the rows or what holds where none is, or ranges that touch; else None."""
     if len(limits) != 2:
-        return None
+        return limits[0] if len(limits) == 1 else None
     for none, other in (limits, limits[::-1]):
         one, load = none.load, other.load
         free = none.upper >= UNLIMITED
@@ -111,6 +111,38 @@ def _all_or_none(frame: Frame, limits: Sequence[Limit]) -> list[Either | Occupan
         sides = (Limit(part.name, whole, part.lower[:, :1], part.upper[:, :1]) for part in (none, all_))
         found.append(Either(frame.shape.name, tuple(sides)))
     return found
+
+
+def one_of(
+    frame: Frame, groups: Groups, form: LinearForm, operator: str, live: Mask
+) -> Iterator[Either] | None:
+    """At least one row of each group where it counts, whatever counts for other rows; None for anything else."""
+    if len(form.aggregates) != 1 or groups.values.count != 1 or operator not in {">", ">="}:
+        return None
+    ((factor, aggregate),) = form.aggregates
+    rest = constants_at(frame, groups, LinearForm((), form.rest))
+    amount = amount_of(frame, aggregate)
+    least = np.broadcast_to(-rest.values + (operator == ">"), groups.shape)
+    wanted = np.broadcast_to(live if rest.null is None else live & ~rest.null, groups.shape)[:, 0]
+    if factor != 1 or bool((amount.amount < 0).any()) or bool((least[wanted] != 1).any()):
+        return None
+    return _ones(frame, groups, amount, wanted)
+
+
+def _ones(frame: Frame, groups: Groups, amount: Amount, wanted: Mask) -> Iterator[Either]:
+    check_groups(frame, groups)
+    one = np.ones((1, 1), np.int64)
+    for group, rows in members(groups):
+        if not wanted[group]:
+            continue
+        kinds = amount.grid.rows.of[rows]
+        limits = []
+        for kind in np.unique(kinds).tolist():
+            counts = (amount.amount[kind] > 0)[amount.grid.values.of]
+            bucket = buckets_of(frame, np.zeros(frame.values, np.intp), counts)
+            load = _load(frame, np.ones(int((kinds == kind).sum()), np.int64), rows[kinds == kind], bucket, 1)
+            limits.append(Limit(frame.shape.name, load, one, one * UNLIMITED))
+        yield Either(frame.shape.name, tuple(limits))
 
 
 def occupancy_of(

@@ -23,7 +23,7 @@ from mgmt.compiler.shapes.amounts import (
     loads_of,
 )
 from mgmt.compiler.shapes.choices import Ban, forbidding
-from mgmt.compiler.shapes.conditions import alternatives_of, move_limit_of, occupancy_of
+from mgmt.compiler.shapes.conditions import alternatives_of, move_limit_of, occupancy_of, one_of
 from mgmt.compiler.shapes.counting import clauses, counted, gated
 from mgmt.compiler.shapes.frames import Frame, Grid, classes_of
 from mgmt.compiler.shapes.skews import compares_with_least, skews_of
@@ -37,7 +37,7 @@ from mgmt.language.expressions import (
     Expression,
     has_aggregate,
 )
-from mgmt.optimization.assignment import UNLIMITED, Condition, Either, Limit, Load
+from mgmt.optimization.assignment import UNLIMITED, Condition, Limit, Load
 
 
 class Limiter:
@@ -133,12 +133,22 @@ class Limiter:
         except OtherShape:  # what rows add may differ from value to value, or from group to group
             if self._by_value(left.plus(right.scaled(-1)), check, live):
                 return
-            for one in alternatives_of(self._frame, self._groups, [check], live):
-                self.limits.extend(one.limits if isinstance(one, Either) else ())
+            self._group_by_group(check, left.plus(right.scaled(-1)), live)
             return
         bound = constants_at(self._frame, self._groups, right.plus(left.scaled(-1)))
         wanted = Vector(bound.values - constant, bound.null)
         self._limit(weight, counts, check.operator, wanted, live)
+
+    def _group_by_group(self, check: Comparison, form: LinearForm, live: Mask) -> None:
+        try:
+            found = list(alternatives_of(self._frame, self._groups, [check], live))
+        except OtherShape:
+            ones = one_of(self._frame, self._groups, form, check.operator, live)
+            if ones is None:
+                raise
+            self.conditions.extend(ones)
+        else:
+            self._add(found)
 
     def _forbid(self, form: LinearForm, operator: str, live: Mask) -> bool:
         """Take in that there must be none of some rows: each may not choose what would make it one of them."""

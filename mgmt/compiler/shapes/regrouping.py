@@ -17,6 +17,7 @@ What it is not: other functions of sums stay groups of groups, and go cell by ce
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -37,6 +38,7 @@ from mgmt.language.expressions import (
     Conjunction,
     DatabasePart,
     Expression,
+    Extreme,
     has_aggregate,
     signature,
 )
@@ -68,12 +70,10 @@ def regrouped(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
         raise OtherShape("groups of groups")
     if inner.one_row_per_group or not all(map(_says_some, inner.group_gates)):
         raise OtherShape("groups of groups")
-    predicates = list(inner.predicates)
-    for part in outer.predicates:
-        if not isinstance(part, DatabasePart):
-            raise OtherShape("a condition on variables over a grouped view")
-        predicates.append(part)
-    rows = _OfRows(outer, inner)
+    constant = [part for part in outer.predicates if isinstance(part, DatabasePart)]
+    gates = [part for part in outer.predicates if not isinstance(part, DatabasePart)]
+    predicates = [*inner.predicates, *constant]
+    rows = _OfRows(outer, inner, predicates, gates)
     demand = None if outer.demand is None else rows.of(outer.demand)
     outputs = (
         outer.outputs if demand is not None else {name: rows.of(one) for name, one in outer.outputs.items()}
@@ -132,7 +132,15 @@ def _extreme(part: Expression, function: AggregateFunction) -> Expression | None
 class _OfRows:
     """Aggregates over groups as aggregates of rows."""
 
-    def __init__(self, outer: FlatQuery, inner: FlatQuery) -> None:
+    def __init__(
+        self,
+        outer: FlatQuery,
+        inner: FlatQuery,
+        predicates: Sequence[Expression],
+        gates: Sequence[Expression],
+    ) -> None:
+        self._gates = tuple(gates)
+        self._present = {_present(part) for part in predicates}
         self._kept = {to_sql(key.tree.unnest()) for key in outer.keys or ()}
         self._items = inner.items
         self._outer, self._inner = outer, inner
@@ -141,14 +149,19 @@ class _OfRows:
     def of(self, part: Expression) -> Expression:
         if not isinstance(part, Aggregate):
             return part.with_children(self.of)
+        if self._gates:
+            # Which groups there are depends on what is chosen: as if each aggregate asked for that.
+            if part.condition is not None or len(self._gates) > 1:
+                raise OtherShape("a condition on variables over a grouped view")
+            part = replace(part, condition=self._gates[0])
         counted = _used(part, only_used=bool(self._inner.group_gates))
         if counted is not None and len(self._others) == 1:
-            if may_be_null(self._others[0].tree, self._items):
-                raise OtherShape(
-                    "groups of groups with NULL in their key"
-                )  # DISTINCT would not count that one
+            (other,) = self._others
+            if may_be_null(other.tree, self._items) and to_sql(other.tree.unnest()) not in self._present:
+                # DISTINCT would not count that one
+                raise OtherShape("groups of groups with NULL in their key")
             distinct, condition = AggregateFunction.COUNT_DISTINCT, counted.condition
-            return Aggregate(part.type, part.position, distinct, self._others[0], condition)
+            return Aggregate(part.type, part.position, distinct, other, condition)
         if self._inner.group_gates:
             raise OtherShape("groups of groups")
         inside = part.operand
@@ -200,6 +213,14 @@ def _says_some(gate: Expression) -> bool:
     return gate.right.number == 1 and signature(gate.left) == signature(_ROWS)
 
 
+def _present(part: Expression) -> str:
+    """What a condition says is not NULL, if that is all it says."""
+    tree = part.tree.unnest() if isinstance(part, DatabasePart) else None
+    test = tree.this.unnest() if isinstance(tree, exp.Not) else None
+    is_null = isinstance(test, exp.Is) and isinstance(test.expression, exp.Null)
+    return to_sql(test.this.unnest()) if test is not None and is_null else ""
+
+
 def _used(part: Aggregate, *, only_used: bool) -> Aggregate | None:
     """The count of an inner group, where an outer aggregate counts the groups in which it is more than none.
 
@@ -208,6 +229,10 @@ def _used(part: Aggregate, *, only_used: bool) -> Aggregate | None:
     condition = part.condition
     if only_used and part.function is AggregateFunction.COUNT and part.operand is None and condition is None:
         return replace(_ROWS, position=part.position)
+    if part.function is AggregateFunction.SUM and condition is None and isinstance(part.operand, Extreme):
+        count, most = part.operand.operands if len(part.operand.operands) == 2 else (part, part)
+        least_of_one = not part.operand.greatest and _is_number(most, 1)
+        return count if least_of_one and isinstance(count, Aggregate) and _is_count(count) else None
     if part.function is AggregateFunction.SUM and condition is None and isinstance(part.operand, Case):
         case = part.operand
         if len(case.conditions) != 1 or not _is_number(case.values[0], 1) or not _is_number(case.default, 0):
@@ -219,13 +244,11 @@ def _used(part: Aggregate, *, only_used: bool) -> Aggregate | None:
         return None
     least = {">": 0, ">=": 1}.get(condition.operator)
     count = condition.left
-    if (
-        least is None
-        or not _is_number(condition.right, least)
-        or count.function is not AggregateFunction.COUNT
-    ):
-        return None
-    return count if count.operand is None else None
+    return count if least is not None and _is_number(condition.right, least) and _is_count(count) else None
+
+
+def _is_count(part: Aggregate) -> bool:
+    return part.function is AggregateFunction.COUNT and part.operand is None
 
 
 def _is_number(part: Expression, number: int) -> bool:

@@ -57,8 +57,10 @@ PAIRS = {
                          WHERE two.team = one.team AND two.id < one.id) CHECK one.kind = 1""",
 }
 TEAM = "SELECT task.team FROM task JOIN host ON task.variable__host = host.name GROUP BY task.team CHECK"
+BESIDE = "SELECT host.rack FROM task CROSS JOIN host WHERE host.size > 2 GROUP BY host.rack CHECK"
 COUNTS = {
     "any": f"{TEAM} any(host.size < 3)",
+    "one where rows and values meet": f"{TEAM} any(host.size > 4 * task.kind + 3)",
     "any of some, and all": f"{TEAM} any(host.size > 2) FILTER (WHERE task.kind = 1) AND all(host.size < 9)",
     "not any": f"{TEAM} NOT any(host.size < 4) OR any(host.size > 8)",
     "not all": f"{TEAM} NOT all(host.size < 6)",
@@ -75,6 +77,9 @@ COUNTS = {
     "as many racks as tasks": f"{TEAM} count(DISTINCT host.rack) = count(*)",
     "more than so many racks": f"{TEAM} 3 < 2 * count(DISTINCT host.rack)",
     "at most so many racks": f"{TEAM} 5 - 3 * count(DISTINCT host.rack) > -1",
+    "counts of what is there": f"{BESIDE} count(*) FILTER (WHERE variable__host = host.name AND kind = 1) <= 1",
+    "sums of what is there": f"""{BESIDE} sum(CASE WHEN task.variable__host = host.name THEN kind + 1 ELSE 0 END) < 3
+        OR count(*) FILTER (WHERE task.variable__host = host.name) > 2""",
     "one team on a host": """SELECT host.name FROM task JOIN host ON task.variable__host = host.name
         GROUP BY host.name CHECK all_equal(task.team)""",
     "least of loads": f"{TEAM} least(3 - count(*), 2 - sum(task.kind)) >= 0",
@@ -132,6 +137,8 @@ GROUPS = {
         CHECK sum(CASE WHEN tasks > 0 THEN 1 ELSE 0 END) <= 1""",
     "distinct racks": """SELECT team FROM (SELECT DISTINCT task.team, host.rack
         FROM task JOIN host ON task.variable__host = host.name) AS spots GROUP BY team CHECK count(*) <= 1""",
+    "racks of groups, one by one": f"SELECT team FROM {TEAM_RACKS} GROUP BY team CHECK sum(least(tasks, 1)) <= 1",
+    "racks that are there": f"SELECT team FROM {TEAM_RACKS} WHERE tasks > 0 GROUP BY team CHECK count(*) <= 1",
     "range of groups": f"SELECT team FROM {TEAM_RACKS} GROUP BY team CHECK max(tasks) - min(tasks) <= 1",
     "tasks of every host": f"SELECT host.name {OUTER} GROUP BY host.name HAVING count(task.id) < 1 CHECK FALSE",
     "greatest of groups": f"SELECT loads.rack FROM {RACKS} GROUP BY loads.rack CHECK max(loads.load) <= 2",
