@@ -11,7 +11,7 @@ here; ``mgmt.optimization.optimize``); this one only runs them in order.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -73,6 +73,7 @@ class Model:
         self._backend = backend or CpSatBackend()
         self._columns = Columns()
         self._cell_by_cell: list[str] = []
+        """Why parts go cell by cell, from one solve to the next."""
 
     @classmethod
     def build(
@@ -293,10 +294,32 @@ class Model:
 
     def _encode(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | MarkedPart], GeneralPart | None]:
         """Every part in columns where that can be, the others together cell by cell."""
-        found: list[ColumnarPart | MarkedPart] = []
-        others: list[Part] = []
         roads = self.roads
-        self._cell_by_cell.clear()
+        found, others = self._columnar(snapshot)
+        self._cell_by_cell[:] = [why for why in others.values() if why]
+        if not others and roads.parts:
+            return found, None
+        if not roads.divisible:
+            found.clear()
+        program: Sequence[Step] = self.program
+        columns: frozenset[ColumnName] | None = None
+        if found:
+            program = restricted(program, [road for part in others for road in part.roads])
+            columns = frozenset().union(*(part.columns for part in others))
+        return found, GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend)
+
+    def cell_by_cell(self, snapshot: Snapshot) -> Mapping[Part, str]:
+        """The parts that are solved so over these rows, with the reasons; those that go with them have none."""
+        _, others = self._columnar(snapshot)
+        if others and not self.roads.divisible:
+            return {part: others.get(part, "") for part in self.roads.parts}
+        return others
+
+    def _columnar(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | MarkedPart], dict[Part, str]]:
+        """The parts that can be solved in columns, and why the others cannot."""
+        found: list[ColumnarPart | MarkedPart] = []
+        others: dict[Part, str] = {}
+        roads = self.roads
         if self._chosen_backend is None and any(part.may_be_columnar for part in roads.parts):
             self._columns.below = roads.below
             self._columns.trim()
@@ -310,21 +333,10 @@ class Model:
                         with self._refusals_of(part):
                             found.append(encode(snapshot, part, self.catalog, self._columns))
                     except OtherShape as reason:
-                        others.append(part)
-                        self._cell_by_cell.append(str(reason))
+                        others[part] = str(reason)
         else:
-            others.extend(roads.parts)
-            self._cell_by_cell.extend(part.why for part in roads.parts if part.why)
-        if not others and roads.parts:
-            return found, None
-        if not roads.divisible:
-            found.clear()
-        program: Sequence[Step] = self.program
-        columns: frozenset[ColumnName] | None = None
-        if found:
-            program = restricted(program, [road for part in others for road in part.roads])
-            columns = frozenset().union(*(part.columns for part in others))
-        return found, GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend)
+            others.update((part, part.why) for part in roads.parts)
+        return found, others
 
     def _refusals_of(self, part: Part) -> AbstractContextManager[None]:
         demands = [road.demand for road in part.roads]
