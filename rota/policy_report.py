@@ -282,14 +282,27 @@ def show_explanation(explanation: Explanation) -> None:
             f"{problem.clauses} clauses, {problem.cardinalities} cardinalities, {problem.operations} operations, "
             f"encoded in {1000 * problem.encode_seconds:.1f} ms"
         )
-    if explanation.solve is not None:
-        backend = f" by {explanation.solve.backend}" if explanation.solve.backend else ""
-        click.echo(
-            f"solved: {explanation.solve.status}{backend} in {1000 * explanation.solve.seconds:.1f} ms"
-        )
-        for name, value in explanation.solve.statistics.items():
-            _show_figure(name.replace("_", " "), value)
-        show_deltas(explanation.solve.deltas)
+    solve = explanation.solve
+    if solve is not None:
+        backend = f" by {solve.backend}" if solve.backend else ""
+        reason = f" ({solve.reason})" if solve.reason else ""
+        click.echo(f"solved: {solve.status}{backend} in {1000 * solve.seconds:.1f} ms{reason}")
+        for name, value in solve.statistics.items():
+            if name != "cell_by_cell":
+                _show_figure(name.replace("_", " "), value)
+    queries = {query.name: query for query in explanation.queries}
+    for slow in explanation.slow:
+        click.echo(f"slow: {', '.join(slow.columns)} is solved cell by cell")
+        for name, position in slow.statements:
+            stage = queries[name]
+            rows = f": {stage.fetched_rows} rows, encoded in {1000 * stage.seconds:.1f} ms"
+            _line("because of", f"{name} ({position}){rows if stage.fetched_rows else ''}")
+        _line("reason", slow.reason)
+        if slow.others:
+            _line("with it", ", ".join(slow.others))
+        _line("faster", slow.faster)
+    if solve is not None:
+        show_deltas(solve.deltas)
 
 
 def _show_figure(name: str, value: object) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -75,6 +75,7 @@ class Model:
         self._backend = backend or CpSatBackend()
         self._columns = Columns()
         self._cell_by_cell: list[str] = []
+        """Why parts go cell by cell, from one solve to the next."""
 
     @classmethod
     def build(
@@ -297,32 +298,9 @@ class Model:
         self, snapshot: Snapshot, deadline: float = math.inf, seed: int = 0, workers: int = 1
     ) -> tuple[list[ColumnarPart | MarkedPart], GeneralPart | StartedPart | None]:
         """Every part in columns where that can be, the others together cell by cell."""
-        relaxed: RelaxedPart | None = None
-        found: list[ColumnarPart | MarkedPart] = []
-        others: list[Part] = []
         roads = self.roads
-        self._cell_by_cell.clear()
-        may_relax = len(roads.parts) == 1 and roads.parts[0].is_choice
-        if self._chosen_backend is None and (may_relax or any(part.may_be_columnar for part in roads.parts)):
-            self._columns.below = roads.below
-            self._columns.trim()
-            positions = {result.name: result.position for result in self.queries}
-            views = self._compilation.kept_views
-            snapshot.keep_views(views, lambda name: refusals_at(name, positions[name]))
-            with self.available_views(snapshot):
-                for part in roads.parts:
-                    encode = ColumnarPart.encode if part.marking is None else MarkedPart.encode
-                    try:
-                        with self._refusals_of(part):
-                            found.append(encode(snapshot, part, self.catalog, self._columns))
-                    except OtherShape as reason:
-                        others.append(part)
-                        self._cell_by_cell.append(str(reason))
-                        if may_relax:
-                            relaxed = RelaxedPart.encode(snapshot, part, self.catalog, self._columns)
-        else:
-            others.extend(roads.parts)
-            self._cell_by_cell.extend(part.why for part in roads.parts if part.why)
+        found, others = self._columnar(snapshot)
+        self._cell_by_cell[:] = [why for why in others.values() if why]
         if not others and roads.parts:
             return found, None
         if not roads.divisible:
@@ -336,6 +314,10 @@ class Model:
         def in_cells() -> GeneralPart:
             return GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend)
 
+        relaxed: RelaxedPart | None = None
+        if self._chosen_backend is None and len(roads.parts) == 1 and roads.parts[0].is_choice:
+            with self._views_for_columns(snapshot):
+                relaxed = RelaxedPart.encode(snapshot, roads.parts[0], self.catalog, self._columns)
         if relaxed is not None:
             left = deadline - time.perf_counter()
             first = relaxed.solve(snapshot, self.oracle, budget=left, seed=seed, workers=workers)
@@ -343,6 +325,40 @@ class Model:
                 left = deadline - time.perf_counter()
                 return found, StartedPart.encode(snapshot, relaxed, first, in_cells, budget=left)
         return found, in_cells()
+
+    def cell_by_cell(self, snapshot: Snapshot) -> Mapping[Part, str]:
+        """The parts that are solved so over these rows, with the reasons; those that go with them have none."""
+        _, others = self._columnar(snapshot)
+        if others and not self.roads.divisible:
+            return {part: others.get(part, "") for part in self.roads.parts}
+        return others
+
+    def _columnar(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | MarkedPart], dict[Part, str]]:
+        """The parts that can be solved in columns, and why the others cannot."""
+        found: list[ColumnarPart | MarkedPart] = []
+        others: dict[Part, str] = {}
+        roads = self.roads
+        if self._chosen_backend is None and any(part.may_be_columnar for part in roads.parts):
+            with self._views_for_columns(snapshot):
+                for part in roads.parts:
+                    encode = ColumnarPart.encode if part.marking is None else MarkedPart.encode
+                    try:
+                        with self._refusals_of(part):
+                            found.append(encode(snapshot, part, self.catalog, self._columns))
+                    except OtherShape as reason:
+                        others[part] = str(reason)
+        else:
+            others.update((part, part.why) for part in roads.parts)
+        return found, others
+
+    @contextmanager
+    def _views_for_columns(self, snapshot: Snapshot) -> Iterator[None]:
+        self._columns.below = self.roads.below
+        self._columns.trim()
+        positions = {result.name: result.position for result in self.queries}
+        snapshot.keep_views(self._compilation.kept_views, lambda name: refusals_at(name, positions[name]))
+        with self.available_views(snapshot):
+            yield
 
     def _refusals_of(self, part: Part) -> AbstractContextManager[None]:
         demands = [road.demand for road in part.roads]

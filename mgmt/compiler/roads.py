@@ -65,7 +65,7 @@ class Marking:
     """Why a demand has no such shape."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """Variable columns that no demand connects with any other."""
 

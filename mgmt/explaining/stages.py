@@ -14,9 +14,11 @@ from sqlglot import exp
 
 from mgmt.compiler.encoder import Encoder, Encoding
 from mgmt.compiler.model import Model
+from mgmt.compiler.phases import phase
 from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.split import SplitQuery
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
+from mgmt.explaining.slow import Slow, slow_parts
 from mgmt.language.bound import PushedView, UnionView
 from mgmt.language.expressions import DatabasePart, has_variable
 from mgmt.optimization.problem import Cardinality, Clause, Problem, Row
@@ -85,6 +87,8 @@ class SolveStage:
     seconds: float
     statistics: dict[str, object] = field(default_factory=dict)
     deltas: tuple[Delta, ...] = ()
+    reason: str = ""
+    """Why nothing came out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,8 @@ class Explanation:
     refused: str
     """Why there is no model cell by cell; empty when there is one."""
     solve: SolveStage | None
+    slow: tuple[Slow, ...] = ()
+    """What is solved cell by cell."""
 
 
 def explain(model: Model, *, solve: bool = True, budget: float = 2.0, seed: int = 0) -> Explanation:
@@ -104,15 +110,23 @@ def explain(model: Model, *, solve: bool = True, budget: float = 2.0, seed: int 
     encoding: Encoding | None = None
     refused = ""
     started = time.perf_counter()
-    with model.database.snapshot() as snapshot, snapshot.scratch():
+    with model.database.snapshot() as snapshot:
+        cell_by_cell = model.cell_by_cell(snapshot)
         try:
-            encoding = Encoder(snapshot).encode(model.program, model.catalog)
+            with phase(snapshot, budget), snapshot.scratch():
+                encoding = Encoder(snapshot).encode(model.program, model.catalog)
         except PolicyError as error:
             refused = str(error)
     spent = time.perf_counter() - started
     demands = _demands(encoding.problem) if encoding is not None else {}
     literals = _literals(encoding.problem) if encoding is not None else {}
-    roads = _roads(model)
+    solved = _solve_stage(model, budget, seed) if solve else None
+    late = () if solved is None else solved.statistics.get("cell_by_cell", ())
+    for why in late if isinstance(late, tuple) else ():
+        if why not in cell_by_cell.values():  # no engine was found for what the columns turned out to be
+            cell_by_cell = {part: str(why) for part in model.roads.parts}
+    slow = tuple(slow_parts(cell_by_cell))
+    roads = _roads(model, slow)
     timely = {result.name for result in model.asking_for_the_time}
     return Explanation(
         tuple(
@@ -126,7 +140,8 @@ def explain(model: Model, *, solve: bool = True, budget: float = 2.0, seed: int 
         ),
         _problem_stage(encoding, spent) if encoding is not None else None,
         refused,
-        _solve_stage(model, budget, seed) if solve else None,
+        solved,
+        slow,
     )
 
 
@@ -183,22 +198,19 @@ def _columns(model: Model, step: PushedView | SplitQuery) -> tuple[ColumnStage, 
     )
 
 
-def _roads(model: Model) -> dict[str, str]:
-    """Per constraint and objective, how it can be solved as far as the policies tell; rows may decide otherwise."""
+def _roads(model: Model, slow: Sequence[Slow]) -> dict[str, str]:
+    """Per constraint and objective, how it is solved."""
     found = {road.demand.name: "a constant: it holds or does not" for road in model.roads.constants}
     for part in model.roads.parts:
         columns = ", ".join(f"{table}.{column}" for table, column in sorted(part.columns))
+        mark = " and a mark" if part.marking is not None else ""
         for road in part.roads:
-            if part.may_be_columnar:
-                known = (
-                    "in whole columns"
-                    if road.shapes
-                    else f"in whole columns while it has no rows ({road.why})"
-                )
-                mark = " and a mark" if part.marking is not None else ""
-                found[road.demand.name] = f"{known}: choices of {columns}{mark}"
-            else:
-                found[road.demand.name] = f"cell by cell: {road.why or part.why}"
+            nothing = "" if road.shapes else f" while it has no rows ({road.why})"
+            found[road.demand.name] = f"in whole columns{nothing}: choices of {columns}{mark}"
+    for one in slow:
+        found.update((name, f"cell by cell: {one.reason}") for name, _ in one.statements)
+        because = ", ".join(name for name, _ in one.statements)
+        found.update((name, f"cell by cell, because of {because}") for name in one.others)
     return found
 
 
@@ -259,8 +271,8 @@ def _solve_stage(model: Model, budget: float, seed: int) -> SolveStage:
     except InfeasibleError as error:
         spent = time.perf_counter() - started
         return SolveStage("infeasible", "", spent, {"core": list(error.constraints)})
-    except SolveTimeout:
-        return SolveStage("timeout", "", time.perf_counter() - started)
+    except SolveTimeout as error:
+        return SolveStage("timeout", "", time.perf_counter() - started, reason=error.message)
     statistics = dict(solution.statistics)
     backend = str(statistics.pop("backend", ""))
     return SolveStage(str(solution.status), backend, solution.seconds, statistics, solution.deltas)

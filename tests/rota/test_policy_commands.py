@@ -366,6 +366,30 @@ def test_explain(capsys: Output, files: Path) -> None:
     assert re.search(r"\n task \d +host +- +h\d", out), "what changes"
 
 
+def test_explain_says_which_statement_makes_a_policy_slow(capsys: Output, files: Path) -> None:
+    (files / "unlike.sql").write_text(
+        "CREATE CONSTRAINT unlike AS SELECT a.id FROM task AS a JOIN task AS b ON b.id = a.id + 1"
+        " JOIN host AS x ON a.variable__host = x.name JOIN host AS y ON b.variable__host = y.name"
+        " CHECK x.rack <> y.rack OR x.memory * y.memory > 1;"
+    )
+    status, answer = document(capsys, "explain", *FILES, "unlike.sql")
+    assert status == 0
+    (slow,) = answer["slow"]
+    assert slow["columns"] == ["task.variable__host"]
+    assert slow["statements"] == [{"name": "unlike", "position": "unlike.sql:1:1"}]
+    assert slow["reason"] == "what one choice leads to beside another choice"
+    assert "by = or <>" in slow["faster"]
+    others = {query["name"]: query["road"] for query in answer["queries"] if query["name"] in slow["others"]}
+    assert "memory" in others
+    assert set(others.values()) == {"cell by cell, because of unlike"}
+    out = run(capsys, "policy", "explain", *FILES, "unlike.sql", "--no-solve")[1]
+    assert re.search(r"because of +unlike \(unlike.sql:1:1\): \d+ rows, encoded in [\d.]+ ms\n", out)
+    (files / "unlike.sql").write_text(
+        (files / "unlike.sql").read_text().replace(" OR x.memory * y.memory > 1", "")
+    )
+    assert document(capsys, "explain", *FILES, "unlike.sql", "--no-solve")[1]["slow"] == [], "as it advises"
+
+
 def test_explain_saves_the_model_for_other_solvers(capsys: Output, files: Path) -> None:
     (files / "level.sql").write_text(
         "CREATE CONSTRAINT last AS SELECT id FROM task WHERE variable__host = 'h1' MINIMIZE count(*) TIER 2;"
