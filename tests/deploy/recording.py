@@ -34,33 +34,37 @@ def agents_of(pid: int, nodes: int) -> Mapping[str, str]:
     return {f"n{number}": f"http://{net}.{number + 1}:7947/metrics" for number in range(nodes)}
 
 
-def record(arguments: Iterable[str], nodes: int, wanted: set[str], log: Path) -> tuple[int, Series]:
-    """Run ``rota chaos run ...``; its exit status, and the series of these metrics from the first full view on."""
-    series: Series = {}
-    with log.open("w") as output, ThreadPoolExecutor(nodes) as pool:
-        command = [
-            sys.executable,
-            "-m",
-            "rota",
-            "chaos",
-            "run",
-            *arguments,
-            "--backend",
-            "process",
-            "--nodes",
-            str(nodes),
-        ]
-        process = subprocess.Popen(command, stdout=output, stderr=output)
-        agents, taken, standing = agents_of(process.pid, nodes), 0, False
-        begun = time.monotonic()
-        while process.poll() is None:
-            texts = dict(zip(agents, pool.map(scrape, agents.values()), strict=True))
-            standing = standing or all("rota_ready 1" in text for text in texts.values())
-            if standing:
-                add(series, texts, taken, wanted)
-                taken += 1
-            time.sleep(max(0.0, begun + (taken + 1) * PERIOD - time.monotonic()) if standing else PERIOD)
-    return process.returncode, without_the_end(series)
+class Recorder:
+    """Samples of some metrics of some agents, taken together, from the moment on when all are ready."""
+
+    def __init__(self, agents: Mapping[str, str], wanted: set[str]) -> None:
+        self.series: Series = {}
+        self._agents = agents
+        self._wanted = wanted
+        self._taken = 0
+        self._pool = ThreadPoolExecutor(len(agents))
+
+    def take(self) -> None:
+        """A sample of each, and what is left of the period."""
+        began = time.monotonic()
+        texts = dict(zip(self._agents, self._pool.map(scrape, self._agents.values()), strict=True))
+        if self._taken or all("rota_ready 1" in text for text in texts.values()):
+            self._add(texts)
+            self._taken += 1
+        time.sleep(max(0.0, began + PERIOD - time.monotonic()))
+
+    def _add(self, texts: Mapping[str, str]) -> None:
+        for instance, text in texts.items():
+            values = {
+                name: value
+                for name, labels, value in METRIC.findall(text)
+                if name in self._wanted and not labels
+            }
+            for name, value in {**values, "up": str(int(text != ""))}.items():
+                samples = self.series.setdefault((name, instance), [])
+                if gap := self._taken - len(samples):  # as Prometheus marks what it does not find any more
+                    samples += ["stale" if samples else "_", *["_"] * (gap - 1)]
+                samples.append(f"{float(value):.15g}")
 
 
 def scrape(url: str) -> str:
@@ -70,16 +74,15 @@ def scrape(url: str) -> str:
         return ""
 
 
-def add(series: Series, texts: Mapping[str, str], taken: int, wanted: set[str]) -> None:
-    for instance, text in texts.items():
-        values = {
-            name: value for name, labels, value in METRIC.findall(text) if name in wanted and not labels
-        }
-        for name, value in {**values, "up": str(int(text != ""))}.items():
-            samples = series.setdefault((name, instance), [])
-            if gap := taken - len(samples):  # as Prometheus marks what it does not find any more
-                samples += ["stale" if samples else "_", *["_"] * (gap - 1)]
-            samples.append(f"{float(value):.15g}")
+def record(arguments: Iterable[str], nodes: int, wanted: set[str], log: Path) -> tuple[int, Series]:
+    """Run ``rota chaos run ...``; its exit status, and the series of these metrics."""
+    command = [*RUN, *arguments, "--backend", "process", "--nodes", str(nodes)]
+    with log.open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+        recorder = Recorder(agents_of(process.pid, nodes), wanted)
+        while process.poll() is None:
+            recorder.take()
+    return process.returncode, without_the_end(recorder.series)
 
 
 def without_the_end(series: Series) -> Series:
@@ -97,9 +100,9 @@ def rules_test(series: Series, rules: Path, scrape: str, alerts: Iterable[str]) 
     lines.append("    input_series:")
     for (name, instance), samples in series.items():
         job = ', job="rota"' if name == "up" else ""
-        rest = f" {samples[-1]}x{AFTERWARDS}" if len(samples) == length and samples[-1][-1].isdigit() else ""
+        rest = f"{samples[-1]}x{AFTERWARDS}" if len(samples) == length else "stale"
         lines.append(f"      - series: '{name}{{instance=\"{instance}\"{job}}}'")
-        lines.append(f"        values: '{' '.join(samples)}{rest}'")
+        lines.append(f"        values: '{' '.join(samples)} {rest}'")
     lines.append("    promql_expr_test:")
     count, unit = int(scrape[:-1]), scrape[-1]
     for alert in alerts:

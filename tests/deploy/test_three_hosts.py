@@ -154,7 +154,9 @@ def refuse_an_expired_certificate(environment: dict[str, str], directory: Path, 
         "scp late.pem root@10.77.0.3:/etc/rota/host.pem; scp late.key root@10.77.0.3:/etc/rota/host.key; "
         "ssh root@10.77.0.3 'chown rota: /etc/rota/* && systemctl reload rota-agent'; "
         f"for try in $(seq 50); do rota --api https://10.77.0.3:7947 --ca-file {authority.path} "
-        "--token-file alice.token members 2>&1 | grep expired && exit; sleep 0.1; done; exit 3"
+        "--token-file alice.token members 2>&1 | grep expired && break; sleep 0.1; done; "
+        "ssh root@10.77.0.3 curl --silent --unix-socket /run/rota/api.sock http://localhost/metrics "
+        "| grep ^rota_certificate_expiry"
     )
     done = subprocess.run(
         [*within, "bash", "-c", commands],
@@ -165,4 +167,6 @@ def refuse_an_expired_certificate(environment: dict[str, str], directory: Path, 
         check=False,
     )
     told = "the agent's certificate has expired; renew it there and send the agent SIGHUP"
-    assert (done.returncode, done.stdout) == (0, f"rota: https://10.77.0.3:7947: {told}\n"), done.stderr
+    refused, metric = done.stdout.splitlines()
+    assert (done.returncode, refused) == (0, f"rota: https://10.77.0.3:7947: {told}"), done.stderr
+    assert -2 < (float(metric.split()[1]) - time.time()) / DAY.total_seconds() < 0, "as the alert sees it"
