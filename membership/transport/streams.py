@@ -8,11 +8,12 @@ reconnection.
 from __future__ import annotations
 
 import math
+import os
 import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 import trio
 
@@ -21,13 +22,14 @@ from membership.frames import (
     FRAME_LENGTH_SIZE,
     STREAM_FRAME_LIMIT,
     UNKNOWN_CLUSTER,
+    DropReason,
     FrameError,
     frame_length,
     frame_prefix,
     is_last_frame,
 )
 from membership.protection import PLAIN_FRAMES, FrameSeal
-from membership.transport.errors import FrameTooLargeError, StreamBrokenError, StreamClosedError
+from membership.transport.errors import FrameTooLargeError, StreamBrokenError, StreamClosedError, StreamError
 from membership.transport.frame_memory import FrameMemory
 
 _READ_SIZE: Final = 64 * 1024
@@ -53,7 +55,8 @@ class FrameStream:
     """Frames of bytes, in order, both ways.
 
     `send` may be called by many tasks at a time; frames that wait behind a slow write leave in one
-    write.  `receive` is for one task at a time.  Use it as an async context manager, or call `aclose`.
+    write.  `post` never waits, but needs a task that runs `carry`.  `receive` is for one task at a time.  Use it as
+    an async context manager, or call `aclose`.
     """
 
     peer: Address | None
@@ -63,8 +66,9 @@ class FrameStream:
     service: str
     """The service this stream was opened for."""
     pending: int
-    """Requests that are worked on while their handler receives already; it counts them itself. A stream with any is in
-    use, and never idle. A handler that does not receive while it works has nothing to count."""
+    """Requests under way while their handler receives already; it counts them itself, as does a client with many at a
+    time. A stream with any is in use, and never idle. A handler that does not receive while it works has nothing to
+    count."""
 
     def __init__(
         self,
@@ -103,6 +107,10 @@ class FrameStream:
         self._sending: trio.CancelScope | None = None
         self._gives_way = False
         self._waiting: list[bytes] = []
+        self._rest = b""
+        """Of a write that the system has taken only a part of."""
+        self._left = trio.Event()
+        """There is something for `carry`."""
         self._writing = trio.StrictFIFOLock()
         self._closed: Callable[[], StreamClosedError | StreamBrokenError] | None = None
 
@@ -125,34 +133,89 @@ class FrameStream:
         Raises FrameTooLargeError (nothing was sent), StreamClosedError or StreamBrokenError, also when the peer takes
         no more for too long.  Cancelling a send that has begun breaks the stream, since half a frame may be on its way.
         """
-        if len(payload) > self.frame_limit:
-            raise FrameTooLargeError(
-                f"frame of {len(payload)} bytes; at most {self.frame_limit} on this stream"
-            )
-        self._check_open()
-        self._waiting.append(payload)
+        self._enqueue(payload)
         try:
             await self._writing.acquire()
         except BaseException:
-            _remove_identical(self._waiting, payload)
+            self.withdraw(payload)
             raise
         try:
             await self._flush()
         finally:
             self._writing.release()
 
+    def post(self, payload: bytes) -> None:
+        """Send one frame without waiting: at once while no other request is `pending`, else with others by `carry`.
+
+        Raises as `send`, what goes wrong later is raised by `carry`.
+        """
+        self._enqueue(payload)
+        if self.pending <= 1 and not self._writing.locked():
+            self._push()
+        if self._waiting or self._rest:
+            self._left.set()
+
+    async def carry(self) -> NoReturn:
+        """Send what is posted and did not leave at once.  Raises StreamClosedError or StreamBrokenError."""
+        while True:
+            await self._left.wait()
+            self._left = trio.Event()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Return when all that was posted was handed to the system.  Raises as `send`."""
+        if self._waiting or self._rest or self._writing.locked():
+            async with self._writing:
+                await self._flush()
+
+    def withdraw(self, payload: bytes) -> None:
+        """Do not send this frame, if it has not begun to leave: whoever posted it has given up."""
+        for index, candidate in enumerate(self._waiting):
+            if candidate is payload:
+                del self._waiting[index]
+                return
+
+    def _enqueue(self, payload: bytes) -> None:
+        if len(payload) > self.frame_limit:
+            raise FrameTooLargeError(
+                f"frame of {len(payload)} bytes; at most {self.frame_limit} on this stream"
+            )
+        self._check_open()
+        self._waiting.append(payload)
+
+    def _push(self) -> None:
+        """Hand to the system what it takes at once; errors are left to who sends the rest."""
+        if not isinstance(self._stream, trio.SocketStream) or self._is_blocked():
+            return
+        try:
+            self._rest = data = self._taken()
+            self._rest = data[os.write(self._stream.socket.fileno(), data) :]
+        except (OSError, FrameError):
+            return
+        self._active_at = trio.current_time()
+
+    def _is_blocked(self) -> bool:
+        return self._links is not None and self.peer is not None and self._links.sending_blocked(self.peer)
+
+    def _taken(self) -> bytes:
+        """All that waits, as it goes on the wire.  Sealed here and not earlier: the seal counts the frames in the order
+        in which they leave."""
+        data = b"".join((self._rest, *self._encoded(self._waiting)))
+        self._waiting, self._rest = [], b""
+        return data
+
     async def _flush(self) -> None:
         """Write all that waits in one go (perhaps nothing: an earlier writer took it along)."""
         self._check_open()
-        if not self._waiting:
-            return
-        payloads, self._waiting = self._waiting, []
-        if self._links is not None and self.peer is not None and self._links.sending_blocked(self.peer):
+        while self._waiting or self._rest:
+            await self._write_waiting()
+
+    async def _write_waiting(self) -> None:
+        if self._is_blocked():
             raise await self._broken(f"the link to {self.peer} is blocked by fault injection")
         self._active_at = now = trio.current_time()
         try:
-            # Sealed here and not earlier: the seal counts the frames in the order in which they leave.
-            data = b"".join(self._encoded(payloads))
+            data = self._taken()
             with trio.CancelScope(deadline=now + self._frame_timeout) as self._sending:
                 await self._stream.send_all(data)
         except FrameError as error:
@@ -185,7 +248,10 @@ class FrameStream:
         self._memory.release(self)
         while True:
             self._check_open()
-            frame = await self._next_buffered()
+            try:
+                frame = self._next_buffered()
+            except FrameError as error:
+                raise await self._refused(error) from error
             if frame is not None:
                 break
             await self._fill()
@@ -195,28 +261,31 @@ class FrameStream:
             raise await self._broken(f"the link from {self.peer} is blocked by fault injection")
         return frame
 
-    async def _next_buffered(self) -> bytes | None:
-        if len(self._buffer) < FRAME_LENGTH_SIZE:
+    def _next_buffered(self) -> bytes | None:
+        """The next frame, if all of it is here.  Raises FrameError."""
+        buffer = self._buffer
+        if len(buffer) < FRAME_LENGTH_SIZE:
             return None
-        prefix = bytes(self._buffer[:FRAME_LENGTH_SIZE])
-        try:
-            length = frame_length(prefix, self.frame_limit + self._seal.overhead, marked=self._seal.sealed)
-        except FrameError as error:
-            await self._broken(str(error))
-            raise FrameTooLargeError(f"{self._peer_text()} announced a {error}") from error
-        end = FRAME_LENGTH_SIZE + length
-        if len(self._buffer) < end:
+        prefix = bytes(buffer[:FRAME_LENGTH_SIZE])
+        end = FRAME_LENGTH_SIZE + frame_length(
+            prefix, self.frame_limit + self._seal.overhead, marked=self._seal.sealed
+        )
+        if len(buffer) < end:
             return None
-        sealed = bytes(memoryview(self._buffer)[FRAME_LENGTH_SIZE:end])
-        del self._buffer[:end]
-        try:
-            frame = self._seal.open(sealed, prefix)
-        except FrameError as error:
-            self._counters[f"frames_dropped_{error.reason}"] += 1
-            raise await self._broken(f"a frame of {self._peer_text()} was refused: {error}") from error
+        sealed = bytes(memoryview(buffer)[FRAME_LENGTH_SIZE:end])
+        del buffer[:end]
+        frame = self._seal.open(sealed, prefix)
         if self._seal.sealed and is_last_frame(prefix):
             self._close_as_ended()
         return frame
+
+    async def _refused(self, error: FrameError) -> StreamError:
+        """End the stream for what the peer sent; the error to raise."""
+        if error.reason is DropReason.TOO_LARGE:
+            await self._broken(str(error))
+            return FrameTooLargeError(f"{self._peer_text()} announced a {error}")
+        self._counters[f"frames_dropped_{error.reason}"] += 1
+        return await self._broken(f"a frame of {self._peer_text()} was refused: {error}")
 
     async def _fill(self) -> None:
         """Wait for more bytes, if need be first for memory to keep them in."""
@@ -287,15 +356,14 @@ class FrameStream:
             await self._say_last_word()
         self._closed = self._closed or (lambda: StreamClosedError("this side closed the stream"))
         self._memory.release(self)
-        self._waiting.clear()
+        self._waiting, self._rest = [], b""
         await self._stream.aclose()
 
     async def _say_last_word(self) -> None:
         """Mark the end under the seal, so that the peer can tell it from a cut."""
-        try:
-            self._writing.acquire_nowait()
-        except trio.WouldBlock:
+        if self._writing.locked() or self._rest:
             return  # half a frame is on its way and will stay half: it is a cut
+        self._writing.acquire_nowait()
         try:
             prefix = frame_prefix(self._seal.overhead, last=True)
             with trio.move_on_after(_LAST_WORD_TIMEOUT):
@@ -322,19 +390,12 @@ class FrameStream:
         """Close for good; the error to raise (StreamClosedError when this side had closed already)."""
         self._closed = self._closed or (lambda: StreamBrokenError(text))
         self._memory.release(self)
-        self._waiting.clear()
+        self._waiting, self._rest = [], b""
         await trio.aclose_forcefully(self._stream)
         return self._closed()
 
     def _peer_text(self) -> str:
         return str(self.peer) if self.peer is not None else "the client"
-
-
-def _remove_identical(frames: list[bytes], frame: bytes) -> None:
-    for index, candidate in enumerate(frames):
-        if candidate is frame:
-            del frames[index]
-            return
 
 
 def keep_alive(stream: trio.SocketStream) -> None:

@@ -1,6 +1,6 @@
 """The log's server: the roles of one host behind the "log" service.
 
-What it is: the shell around `LogNode`.  Disk work happens in worker threads, one request at a time per role;
+What it is: the shell around `LogNode`.  Disk work happens in a thread per role, one request at a time;
 while one batch of log unit requests is made durable the next one gathers, so that one fsync serves many.
 What it is not: a listener; `membership`'s transport calls `serve` for every stream opened to the service.
 """
@@ -12,10 +12,11 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from queue import SimpleQueue
+from typing import Final, NamedTuple, Protocol
 
 import trio
 
@@ -52,12 +53,10 @@ LOCK_FILE: Final = "lock"
 class ServedStream(FrameStream, Protocol):
     """What is needed of an accepted `membership.transport.FrameStream`."""
 
-    pending: int
-    """Requests under way, counted here: a stream that has any is not idle."""
+    async def flush(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(NamedTuple):
     """One request for a role, and where its reply goes."""
 
     run: Callable[[], Outcome]
@@ -75,7 +74,9 @@ class LogServer:
         self._unit = _Worker(self._run_unit_batch)
         self._layout = _Worker(self._run_layout_batch, self._after_layout_batch)
         self._bootstrapping = trio.Lock()
-        self._budget = _Budget(settings.in_flight_bytes)
+        self._held = 0
+        """Bytes of the requests under way."""
+        self._freed = trio.lowlevel.ParkingLot()
         self._counters: Counter[str] = Counter()
         self._runtime: Runtime | None = None
 
@@ -158,26 +159,17 @@ class LogServer:
     async def serve(self, stream: ServedStream) -> None:
         """Answer the requests of one stream until it ends."""
         self._counters["server.connections"] += 1
-        places = trio.Semaphore(self._settings.in_flight)
-        replies_in, replies_out = trio.open_memory_channel[bytes](self._settings.in_flight)
-
-        def answer(number: int, size: int, reply: Reply) -> None:
-            self._budget.release(size)
-            try:
-                replies_in.send_nowait(encode_reply(number, reply))
-            except trio.BrokenResourceError:
-                self._counters["server.replies_too_late"] += 1
-
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._send_replies, stream, replies_out, places, nursery.cancel_scope)
+            nursery.start_soon(self._carry, stream)
             try:
                 while True:
                     frame = await stream.receive()
                     request = decode_request(frame)
-                    stream.pending += 1
-                    await places.acquire()
-                    await self._budget.acquire(len(frame))
-                    await self._submit(request.request, partial(answer, request.number, len(frame)))
+                    await self._admit(stream, len(frame))
+                    await self._submit(
+                        request.request, partial(self._answer, stream, request.number, len(frame))
+                    )
+                    await stream.flush()  # a peer that does not take its replies is not read from
             except StreamError:
                 pass
             except ProtocolError as error:
@@ -185,21 +177,27 @@ class LogServer:
                 log.info("%s: a peer was disconnected: %s", self.name, error)
             nursery.cancel_scope.cancel()
 
-    async def _send_replies(
-        self,
-        stream: ServedStream,
-        replies: trio.MemoryReceiveChannel[bytes],
-        places: trio.Semaphore,
-        scope: trio.CancelScope,
-    ) -> None:
-        with replies:
-            try:
-                async for reply in replies:
-                    await stream.send(reply)
-                    places.release()
-                    stream.pending -= 1
-            except StreamError:
-                scope.cancel()
+    async def _carry(self, stream: ServedStream) -> None:
+        with suppress(StreamError):  # `serve` meets it too
+            await stream.carry()
+
+    async def _admit(self, stream: ServedStream, size: int) -> None:
+        """Wait until there is room for a request of `size` bytes."""
+        while stream.pending >= self._settings.in_flight or (
+            self._held and self._held + size > self._settings.in_flight_bytes
+        ):
+            await self._freed.park()
+        stream.pending += 1
+        self._held += size
+
+    def _answer(self, stream: ServedStream, number: int, size: int, reply: Reply) -> None:
+        try:
+            stream.post(encode_reply(number, reply))
+        except StreamError:
+            self._counters["server.replies_too_late"] += 1
+        stream.pending -= 1
+        self._held -= size
+        self._freed.unpark_all()
 
     async def _submit(self, request: Request, deliver: Callable[[Reply], None]) -> None:
         """Give the request to its role; the reply follows by `deliver`."""
@@ -296,7 +294,7 @@ class LogServer:
 
 
 class _Worker:
-    """Runs jobs of one role in a thread, one batch after the other."""
+    """Runs jobs of one role in a thread of its own, one batch after the other."""
 
     def __init__(
         self,
@@ -306,44 +304,35 @@ class _Worker:
         """`run_batch` runs in the thread, `after` then in the event loop."""
         self._run_batch = run_batch
         self._after = after
-        self._jobs: list[_Job] = []
-        self._wanted = trio.Event()
-        self._limiter = trio.CapacityLimiter(1)
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
 
     def add(self, job: _Job) -> None:
-        self._jobs.append(job)
-        self._wanted.set()
+        self._jobs.put(job)
 
     async def run(self) -> None:
+        """Work until it is cancelled, and the batch under way has ended."""
+        token, limiter = trio.lowlevel.current_trio_token(), trio.CapacityLimiter(1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(trio.to_thread.run_sync, self._work, token, limiter=limiter))
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._jobs.put(None)
+
+    def _work(self, token: trio.lowlevel.TrioToken) -> None:
         while True:
-            await self._wanted.wait()
-            self._wanted = trio.Event()
-            jobs, self._jobs = self._jobs, []
-            if not jobs:
-                continue
-            replies = await trio.to_thread.run_sync(self._run_batch, jobs, limiter=self._limiter)
-            self._after(replies)
-            for job, reply in zip(jobs, replies, strict=True):
-                job.deliver(reply)
+            jobs = [self._jobs.get()]
+            while not self._jobs.empty():
+                jobs.append(self._jobs.get())
+            batch = [job for job in jobs if job is not None]
+            if len(batch) < len(jobs):
+                return
+            token.run_sync_soon(self._deliver, batch, self._run_batch(batch))
 
-
-class _Budget:
-    """Bytes of requests held at a time; whoever comes beyond the limit waits."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._used = 0
-        self._freed = trio.Event()
-
-    async def acquire(self, size: int) -> None:
-        while self._used and self._used + size > self._limit:
-            await self._freed.wait()
-        self._used += size
-
-    def release(self, size: int) -> None:
-        self._used -= size
-        freed, self._freed = self._freed, trio.Event()
-        freed.set()
+    def _deliver(self, jobs: list[_Job], replies: list[Reply]) -> None:
+        self._after(replies)
+        for job, reply in zip(jobs, replies, strict=True):
+            job.deliver(reply)
 
 
 def _lock(path: Path) -> int:
