@@ -40,7 +40,7 @@ class LogSettings:
     """Appends of one client that go to the replicas together at most.  More share an fsync, each waits longer."""
     batch_bytes: int = 1 << 20
     """Bytes of payload of one such batch (at least one record)."""
-    batches_in_flight: int = 4
+    batches_in_flight: int = 2
     """Batches of one client under way at a time.  More keep all replicas of a chain busy; but what waits for a
     batch to end makes the next one larger."""
     chunk_bytes: int = 256 << 10

@@ -7,6 +7,7 @@ reconnection.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import socket
@@ -33,6 +34,7 @@ from membership.transport.errors import FrameTooLargeError, StreamBrokenError, S
 from membership.transport.frame_memory import FrameMemory
 
 _READ_SIZE: Final = 64 * 1024
+_WITHOUT_END: Final = contextlib.nullcontext()
 
 FRAME_TIMEOUT: Final = 30.0
 """Seconds, default: what a frame may take from its first byte to its last, and a write until the peer has taken it."""
@@ -296,17 +298,17 @@ class FrameStream:
             deadline = self._frame_began + self._frame_timeout
         data = b""
         try:
-            with trio.CancelScope(deadline=deadline) as scope:
+            with trio.CancelScope(deadline=deadline) if deadline < math.inf else _WITHOUT_END as scope:
                 if self._buffer:
                     await self._memory.hold(self, len(self._buffer))
                     self._check_open()
                 self._reading = scope
-                data = bytes(await self._stream.receive_some(_READ_SIZE))
+                data = await self._some()
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
             raise await self._broken(f"the connection to {self._peer_text()} failed") from error
         finally:
             self._reading = None
-        if scope.cancelled_caught:
+        if scope is not None and scope.cancelled_caught:
             await self._waited_long()
             return
         if not data:
@@ -316,6 +318,17 @@ class FrameStream:
                 raise await self._broken(f"the stream of {self._peer_text()} was cut off before its end")
             self._close_as_ended()
         self._buffer += data
+
+    async def _some(self) -> bytes:
+        """At least one byte, or none at the end."""
+        if not isinstance(self._stream, trio.SocketStream):
+            return bytes(await self._stream.receive_some(_READ_SIZE))
+        # Read when there is something: the stream's own way tries first and fails, through eight layers.
+        connection = self._stream.socket
+        while True:
+            await trio.lowlevel.wait_readable(connection)
+            with contextlib.suppress(BlockingIOError):
+                return os.read(connection.fileno(), _READ_SIZE)
 
     async def _waited_long(self) -> None:
         """Close a stream that is idle or stalls within a frame; not one whose requests are being answered."""

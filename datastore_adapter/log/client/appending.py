@@ -142,7 +142,9 @@ class Appends:
             while self._waiting:
                 batch = self._take()
                 chains = await self._place(batch)
-                if chains:
+                if len(chains) == 1:
+                    await self._carry(*chains[0])
+                elif chains:
                     # The next one need not wait for a chain that a dead replica holds up.
                     one_ended = self._runtime.event()
                     for chain in chains:
@@ -195,7 +197,11 @@ class Appends:
         ]
 
     async def _carry(
-        self, replication: Replication, chain: tuple[str, ...], placed: dict[int, Append], ended: Event
+        self,
+        replication: Replication,
+        chain: tuple[str, ...],
+        placed: dict[int, Append],
+        ended: Event | None = None,
     ) -> None:
         """Write a batch's records of one chain."""
         try:
@@ -209,7 +215,8 @@ class Appends:
                     append.begun |= fate.begun
                     append.failure = fate.failure
         finally:
-            ended.set()
+            if ended is not None:
+                ended.set()
             _release(placed.values())
 
     async def _take_tokens(self, replication: Replication, batch: list[Append]) -> None:
