@@ -31,7 +31,7 @@ from membership.frames import (
 )
 from membership.protection import PLAIN_FRAMES, FrameSeal
 from membership.transport.errors import FrameTooLargeError, StreamBrokenError, StreamClosedError, StreamError
-from membership.transport.frame_memory import FrameMemory
+from membership.transport.frame_memory import FrameMemory, frame_memory
 
 _READ_SIZE: Final = 64 * 1024
 _WITHOUT_END: Final = contextlib.nullcontext()
@@ -108,6 +108,9 @@ class FrameStream:
         self._reading: trio.CancelScope | None = None
         self._sending: trio.CancelScope | None = None
         self._gives_way = False
+        self._successor: FrameStream | None = None
+        """The stream of this connection in another event loop, `_loop` there."""
+        self._loop: trio.lowlevel.TrioToken | None = None
         self._waiting: list[bytes] = []
         self._rest = b""
         """Of a write that the system has taken only a part of."""
@@ -116,14 +119,53 @@ class FrameStream:
         self._writing = trio.StrictFIFOLock()
         self._closed: Callable[[], StreamClosedError | StreamBrokenError] | None = None
 
+    def hand_over(self) -> Callable[[], FrameStream]:
+        """Give the connection to another event loop: what to call there, once, for its stream.
+
+        Only of a TCP connection, and to a loop with the same clock.  Nothing may be sent or received here any more;
+        where connections are counted this stream stands for the other, and closes with it.
+        """
+        ours = self._stream
+        assert isinstance(ours, trio.SocketStream), "only what the system knows can change its loop"
+        home = trio.lowlevel.current_trio_token()
+        self._closed = lambda: StreamClosedError("another event loop has this stream")
+
+        def take() -> FrameStream:
+            connection = socket.socket(fileno=os.dup(ours.socket.fileno()))
+            home.run_sync_soon(ours.socket.close)
+            stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
+            self._successor = successor = FrameStream(
+                stream,
+                service=self.service,
+                peer=self.peer,
+                cluster_id=self.cluster_id,
+                frame_limit=self.frame_limit,
+                seal=self._seal,
+                links=self._links,
+                received=bytes(self._buffer),
+                counters=self._counters,
+                idle_timeout=self._idle_timeout,
+                frame_timeout=self._frame_timeout,
+                memory=frame_memory(),
+            )
+            successor._loop = trio.lowlevel.current_trio_token()
+            return successor
+
+        return take
+
     @property
     def waits_since(self) -> float | None:
         """Since when this side has waited for the peer to send or take bytes (trio's clock); None while it has not."""
+        if self._successor is not None:
+            return self._successor.waits_since
         waits = self._sending is not None or (self._reading is not None and not self.pending)
         return self._active_at if waits else None
 
     def give_way(self) -> None:
         """Close the stream, which waits for its peer, in favour of others. Whoever uses it gets a StreamError."""
+        if self._successor is not None and self._successor._loop is not None:
+            self._successor._loop.run_sync_soon(self._successor.give_way)
+            return
         self._gives_way = True
         for scope in (self._sending, self._reading):
             if scope is not None:

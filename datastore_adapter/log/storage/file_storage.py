@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
