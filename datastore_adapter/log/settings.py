@@ -41,9 +41,9 @@ class LogSettings:
     batch_bytes: int = 1 << 20
     """Bytes of payload of one such batch (at least one record)."""
     batches_in_flight: int = 1
-    """Batches of one client under way at a time; the next one begins when a chain of the one before has its records.
-    More keep all replicas busy where round trips are long; but what waits makes the next batch larger, so that each
-    record costs fewer messages and fsyncs."""
+    """Batches of one client under way at a time, besides those that a replica holds up.  More keep all replicas busy
+    where round trips are long; but what waits makes the next batch larger, so that each record costs fewer messages
+    and fsyncs."""
     chunk_bytes: int = 256 << 10
     """Bytes of records per state transfer request (at least one record).  Larger is faster and coarser."""
     transfer_bytes_per_second: float = 0.0
