@@ -435,14 +435,28 @@ def power_loss_command(cuts: int, nodes: int, racks: int, directory: Path | None
 )
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), default=5.0, show_default=True)
 @click.option("--segments", type=click.IntRange(1), default=12, show_default=True)
+@click.option(
+    "--beside", type=click.Choice(["etcd"]), help="Another store, under the same load in the same run."
+)
 @json_option
 def log_throughput_command(
-    sizes: tuple[int, ...], in_flight: tuple[int, ...], seconds: float, segments: int, json_wanted: bool
+    sizes: tuple[int, ...],
+    in_flight: tuple[int, ...],
+    seconds: float,
+    segments: int,
+    beside: str | None,
+    json_wanted: bool,
 ) -> None:
-    """Appends and reads per second on three agents, three copies, fsync on; beside the raw cost of the same work."""
+    """Appends and reads per second on three agents, three copies, fsync on; beside the raw cost of the same work.
+
+    \b
+    Example:
+      python -m bench log-throughput --bytes 256 --beside etcd
+    """
     from bench.log_throughput import log_throughput
 
-    show("log-throughput", log_throughput(sizes, in_flight, seconds, segments), json_wanted)
+    result = log_throughput(sizes, in_flight, seconds, segments, beside_etcd=beside is not None)
+    show("log-throughput", result, json_wanted)
 
 
 def engine_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -75,20 +75,26 @@ class _CountedStream:
     def __init__(self, stream: FrameStream, counters: Counter[str]) -> None:
         self._stream = stream
         self._counters = counters
+        self.withdraw, self.carry, self.aclose = stream.withdraw, stream.carry, stream.aclose
 
-    async def send(self, payload: bytes) -> None:
+    @property
+    def pending(self) -> int:
+        return self._stream.pending
+
+    @pending.setter
+    def pending(self, number: int) -> None:
+        self._stream.pending = number
+
+    def post(self, payload: bytes) -> None:
         self._counters["requests"] += 1
         self._counters["request_bytes"] += len(payload)
-        await self._stream.send(payload)
+        self._stream.post(payload)
 
     async def receive(self) -> bytes:
         payload = await self._stream.receive()
         self._counters["replies"] += 1
         self._counters["reply_bytes"] += len(payload)
         return payload
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 class Load:

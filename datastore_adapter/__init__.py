@@ -1,6 +1,6 @@
 """One interface to datastores, and the engines behind it.
 
-What it is: `interface` (what the management plane knows of any engine), `log` (the embedded replicated log: `LogServer`
+What it is: `interface` (what the management plane knows of any engine), `log` (the embedded replicated log: `LogThread`
 is what an agent runs, `LogClient` what an application embeds, `LogAdapter` what the control loop steers it by),
 `exports` (a placement as systems read it that rota does not steer).
 What it is not: the control loop, nor any policy of where data should be.
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from datastore_adapter.log.client.log_client import LogClient
     from datastore_adapter.log.client.record import Record
     from datastore_adapter.log.client.retention import Retention
+    from datastore_adapter.log.host.log_thread import LogThread
     from datastore_adapter.log.host.server import LogServer
     from datastore_adapter.log.layout.document import EpochDocument, Extent, Layout, Segment
     from datastore_adapter.log.layout.reconfiguration import Reopening
@@ -69,6 +70,7 @@ _MODULES = {
     "LogAdapter": "log.adapter.log_adapter",
     "LogClient": "log.client.log_client",
     "LogServer": "log.host.server",
+    "LogThread": "log.host.log_thread",
     "LogSettings": "log.settings",
     "MapSettings": "log.maps.settings",
     "Record": "log.client.record",
@@ -103,6 +105,7 @@ __all__ = [
     "LogServer",
     "LogSettings",
     "LogSettingsError",
+    "LogThread",
     "LogUnavailableError",
     "MapError",
     "MapFullError",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import trio
 
 import membership
-from datastore_adapter import LogAdapter, LogClient, LogError, LogServer, LogSettings, Reopening, TrioRuntime
+from datastore_adapter import LogAdapter, LogClient, LogError, LogSettings, LogThread, Reopening, TrioRuntime
 from membership import (
     Address,
     Change,
@@ -254,7 +254,7 @@ class Node:
         aside = [str(data_directory.set_aside(file)) for file in files]
         self._record("lost", text, {"set_aside": aside})
 
-    def _note_disk(self, server: LogServer) -> None:
+    def _note_disk(self, server: LogThread) -> None:
         """The log's own part of that; it is durable, so that the directory may count as this host's again."""
         found = server.identity
         if found.forgotten:
@@ -304,7 +304,7 @@ class Node:
         self, listening: Callable[[Transport], None], remembered: Identity | None
     ) -> None:
         async with trio.open_nursery() as nursery:
-            server = await LogServer.open(
+            server = await LogThread.open(
                 self.name, self._data_dir / LOG_DIRECTORY, nursery, self._log_settings, is_copy=self._is_copy
             )
             self._note_disk(server)
@@ -320,7 +320,7 @@ class Node:
                 await self._remember(cluster, remembered)
                 self._api.enter(cluster)
                 self._api.server = server
-                server.use(TrioRuntime(nursery, open_stream=partial(_open_log, cluster)))
+                server.use(partial(_open_log, cluster))
                 await self._work(cluster)
             if cluster.status is ClusterStatus.EVICTED:
                 self._stay_out(cluster)

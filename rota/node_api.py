@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import trio
 
-from datastore_adapter import LogServer
+from datastore_adapter import LogThread
 from membership import Cluster, FrameStream, Member, TransportError
 from mgmt.control.controller import Controller
 from mgmt.control_errors import (
@@ -82,7 +82,7 @@ class NodeApi:
         """Set with ``cluster``."""
         self.controller: Controller | None = None
         self.store_api: StoreApi | None = None
-        self.server: LogServer | None = None
+        self.server: LogThread | None = None
         self.solver: SolverProcess | None = None
         self.engine: HostEngine | None = None
         """Servers of Valkey or Redis, where the store is in such."""

@@ -40,9 +40,10 @@ class LogSettings:
     """Appends of one client that go to the replicas together at most.  More share an fsync, each waits longer."""
     batch_bytes: int = 1 << 20
     """Bytes of payload of one such batch (at least one record)."""
-    batches_in_flight: int = 4
-    """Batches of one client under way at a time.  More keep all replicas of a chain busy; but what waits for a
-    batch to end makes the next one larger."""
+    batches_in_flight: int = 1
+    """Batches of one client under way at a time, besides those that a replica holds up.  More keep all replicas busy
+    where round trips are long; but what waits makes the next batch larger, so that each record costs fewer messages
+    and fsyncs."""
     chunk_bytes: int = 256 << 10
     """Bytes of records per state transfer request (at least one record).  Larger is faster and coarser."""
     transfer_bytes_per_second: float = 0.0
@@ -94,7 +95,7 @@ class LogSettings:
         """Several regions: round trips up to some 200 ms."""
         return cls(
             call_timeout=4.0, hole_timeout=2.0, append_timeout=180.0, read_timeout=90.0, backoff_limit=1.0,
-            reconfiguration_timeout=40.0,
+            reconfiguration_timeout=40.0, batches_in_flight=4,
         )  # fmt: skip
 
     @classmethod

@@ -92,7 +92,7 @@ _shared: trio.lowlevel.RunVar[FrameMemory] = trio.lowlevel.RunVar("membership.fr
 
 
 def frame_memory() -> FrameMemory:
-    """The account of this event loop; an agent has one loop, so it is the whole process's."""
+    """The account of this event loop; an agent has two, of which one reads for the log alone."""
     try:
         return _shared.get()
     except LookupError:

@@ -135,9 +135,30 @@ def test_a_dead_replica_delays_only_what_goes_to_its_chains() -> None:
         assert 0 < len(hit) < 6
         world.cluster.isolate(victim, ["client"])
         start(world, client, 60)
-        await world.runtime.sleep(world.cluster.settings.call_timeout / 2)
-        assert {address for address in range(1, 61) if address % 6 not in hit} <= set(world.acknowledged)
+        await world.runtime.sleep(world.cluster.settings.call_timeout / 4)
+        start(world, client, 60, "green")  # while the first batch is held up
+        await world.runtime.sleep(world.cluster.settings.call_timeout / 4)
+        assert {address for address in range(1, 121) if address % 6 not in hit} <= set(world.acknowledged)
         world.cluster.heal()
+
+    world.loop.run(story())
+
+
+def test_writers_that_go_on_as_soon_as_they_can_stay_together() -> None:
+    world = settled(World(3, segments=3))
+
+    async def story() -> None:
+        client = world.client()
+        await world.append(client, "red", b"first")
+        requests = Requests(world)
+
+        async def write() -> None:
+            for _ in range(10):
+                await world.append(client, "red", b"x")
+
+        await ended(world, [world.loop.start(write()) for _ in range(12)])
+        # Those of a batch whose chain is done first wait for the rest, rather than to go on in a small batch.
+        assert requests.count["TakeTokens"] <= 12
 
     world.loop.run(story())
 

@@ -37,86 +37,58 @@ from datastore_adapter.log.messages import (
     TakeTokens,
     Write,
 )
+from membership.transport import FrameStream, StreamClosedError
 from membership.transport import PeerUnreachableError as TransportUnreachableError
-from membership.transport import StreamClosedError
 
 FAST = LogSettings(in_flight=4, in_flight_bytes=2000)
 
 
-class Pipe:
-    """One end of a stream of frames in memory."""
-
-    pending = 0
-
-    def __init__(
-        self, outgoing: trio.MemorySendChannel[bytes], incoming: trio.MemoryReceiveChannel[bytes]
-    ) -> None:
-        self._outgoing = outgoing
-        self._incoming = incoming
-
-    async def send(self, payload: bytes) -> None:
-        try:
-            await self._outgoing.send(payload)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            raise StreamClosedError("the peer is gone") from None
-
-    async def receive(self) -> bytes:
-        try:
-            return await self._incoming.receive()
-        except (trio.EndOfChannel, trio.ClosedResourceError):
-            raise StreamClosedError("the peer closed the stream") from None
-
-    async def aclose(self) -> None:
-        self._outgoing.close()
-        self._incoming.close()
-        await trio.lowlevel.checkpoint()
-
-
-def pipes(capacity: int = 100) -> tuple[Pipe, Pipe]:
-    one_in, one_out = trio.open_memory_channel[bytes](capacity)
-    other_in, other_out = trio.open_memory_channel[bytes](capacity)
-    return Pipe(one_in, other_out), Pipe(other_in, one_out)
+def streams(*, lockstep: bool = False) -> tuple[FrameStream, FrameStream]:
+    """Both ends of a stream in memory; `lockstep`: nothing leaves before the other side takes it."""
+    make = trio.testing.lockstep_stream_pair if lockstep else trio.testing.memory_stream_pair
+    near, far = make()
+    return FrameStream(near, service="log"), FrameStream(far, service="log")
 
 
 class Peers:
-    """Answers streams opened to any address with `answer(pipe)`; counts the openings."""
+    """Answers streams opened to any address with `answer(stream)`; counts the openings."""
 
     def __init__(self, nursery: trio.Nursery, answer: Callable[..., object]) -> None:
         self._nursery = nursery
         self._answer = answer
         self.opened: list[str] = []
 
-    async def open(self, address: str) -> Pipe:
+    async def open(self, address: str) -> FrameStream:
         self.opened.append(address)
         if address == "nobody:1":
             raise TransportUnreachableError("nobody:1 cannot be reached: connection refused")
-        near, far = pipes()
+        near, far = streams()
         self._nursery.start_soon(self._answer, far)
         await trio.lowlevel.checkpoint()
         return near
 
 
-async def echo_epochs(pipe: Pipe) -> None:
+async def echo_epochs(stream: FrameStream) -> None:
     """Answers each read with its epoch, the later ones first; never answers epoch 99; dies of epoch 66."""
     waiting: list[tuple[int, int]] = []
     try:
         while True:
-            frame = decode_request(await pipe.receive())
+            frame = decode_request(await stream.receive())
             assert isinstance(frame.request, Read)
             if frame.request.epoch == 66:
-                await pipe.aclose()
+                await stream.aclose()
                 return
             if frame.request.epoch == 77:
-                await pipe.send(b"\xc1 garbage")
+                await stream.send(b"\xc1 garbage")
                 continue
             if frame.request.epoch != 99:
                 waiting.append((frame.number, frame.request.epoch))
             if len(waiting) == 2 or frame.request.epoch == 1:
                 while waiting:
                     number, epoch = waiting.pop()
-                    await pipe.send(encode_reply(number, Installed(epoch)))
+                    await stream.send(encode_reply(number, Installed(epoch)))
     except StreamClosedError:
-        await pipe.aclose()
+        await stream.aclose()
 
 
 async def test_replies_find_their_calls_over_one_connection(nursery: trio.Nursery) -> None:
@@ -212,20 +184,20 @@ async def test_a_spawned_task_can_be_cancelled(
 
 
 class Served:
-    """A server whose streams are pipes."""
+    """A server whose streams are in memory."""
 
     def __init__(self, server: LogServer, nursery: trio.Nursery) -> None:
         self.server = server
         self._nursery = nursery
 
-    def connect(self, capacity: int = 1000) -> Pipe:
-        near, far = pipes(capacity)
+    def connect(self) -> FrameStream:
+        near, far = streams()
         self._nursery.start_soon(self.server.serve, far)
         return near
 
     async def ask(self, *requests: object) -> list[object]:
         async with trio.open_nursery() as nursery:
-            near, far = pipes()
+            near, far = streams()
             nursery.start_soon(self.server.serve, far)
             replies = []
             for number, request in enumerate(requests):
@@ -240,19 +212,19 @@ async def test_many_writes_share_a_commit(nursery: trio.Nursery, tmp_path: Path)
     served = Served(server, nursery)
     told = EpochDocument(1, "id", Layout(layout_servers=("n1",)), {"n1": "n1:1"}, {"n1": b"disk"})
     assert await served.ask(Install(encode_document(told)), Seal(0), Join(0, "s00")) != []
-    pipe = served.connect()
+    stream = served.connect()
     for address in range(200):
         entry = Entry(address.to_bytes(16, "big"), "red", (), b"x" * 100)
-        await pipe.send(encode_request(address, Write(1, "s00", address, entry)))
+        await stream.send(encode_request(address, Write(1, "s00", address, entry)))
     for _ in range(200):
-        await pipe.receive()
+        await stream.receive()
     status, unasked = await served.ask(GetStatus(counters=True), GetStatus())
     assert isinstance(status, StatusReply)
     assert isinstance(unasked, StatusReply)
     assert unasked.counters == {}
     assert status.segments[0].records == 200
     assert 1 <= status.counters["log_unit.commits"] < 150
-    await pipe.aclose()
+    await stream.aclose()
     nursery.cancel_scope.cancel()
 
 
@@ -260,17 +232,21 @@ async def test_a_peer_that_does_not_read_its_replies_is_not_read_from(
     nursery: trio.Nursery, tmp_path: Path
 ) -> None:
     server = await LogServer.open("n0", tmp_path, nursery, FAST)
-    near_in, far_out = trio.open_memory_channel[bytes](0)
-    far_in, near_out = trio.open_memory_channel[bytes](0)
-    nursery.start_soon(server.serve, Pipe(far_in, far_out))
+    near, far = streams(lockstep=True)
+    nursery.start_soon(server.serve, far)
     sent = 0
-    with trio.move_on_after(0.3):
+
+    async def ask() -> None:
+        nonlocal sent
         while True:
-            await near_in.send(encode_request(sent, FetchDocument()))
+            await near.send(encode_request(sent, FetchDocument()))
             sent += 1
-    assert sent <= FAST.in_flight + 3
-    for _ in range(sent):  # reading on releases it
-        await near_out.receive()
+
+    nursery.start_soon(ask)
+    await trio.sleep(0.3)
+    assert 0 < sent <= FAST.in_flight + 3
+    for _ in range(sent + 10):  # reading on releases it
+        await near.receive()
     nursery.cancel_scope.cancel()
 
 

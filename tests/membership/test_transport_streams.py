@@ -135,6 +135,58 @@ async def test_senders_that_wait_behind_a_slow_write_share_the_next_one(
     assert len(writes) == 2
 
 
+class Counted(trio.abc.Stream):
+    """A stream that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(bytes(data))
+        await trio.lowlevel.checkpoint()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+async def test_posted_frames_of_one_moment_leave_together_but_for_those_withdrawn(
+    nursery: trio.Nursery,
+) -> None:
+    wire = Counted()
+    stream = FrameStream(wire, service="test")
+    nursery.start_soon(stream.carry)
+    stream.pending = 3
+    frames = [b"first", bytes(bytearray(b"given up")), b"second"]
+    for frame in frames:
+        stream.post(frame)
+    stream.withdraw(frames[1])
+    stream.withdraw(b"not there")
+    await trio.testing.wait_all_tasks_blocked()
+    assert wire.writes == [frame_prefix(5) + b"first" + frame_prefix(6) + b"second"]
+    stream.post(b"third")
+    await stream.flush()
+    assert wire.writes[1:] == [frame_prefix(5) + b"third"]
+
+
+async def test_a_post_that_fails_ends_who_carries_it() -> None:
+    left, right = pair()
+    await right.aclose()
+    left.post(b"nobody takes this")
+    with pytest.raises(StreamBrokenError, match="failed while sending"):
+        await left.carry()
+    with pytest.raises(StreamBrokenError):
+        left.post(b"nor this")
+    with pytest.raises(FrameTooLargeError):
+        pair(frame_limit=10)[0].post(bytes(11))
+
+
 async def test_a_frame_above_the_limit_is_refused_by_the_sender_and_leaves_the_stream_usable() -> None:
     left, right = pair(frame_limit=10)
     with pytest.raises(FrameTooLargeError, match="at most 10"):

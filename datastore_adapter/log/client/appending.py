@@ -14,7 +14,7 @@ Memory Database Systems*, SIGMOD 1984, section 5.2.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -142,12 +142,10 @@ class Appends:
             while self._waiting:
                 batch = self._take()
                 chains = await self._place(batch)
-                if chains:
-                    # The next one need not wait for a chain that a dead replica holds up.
-                    one_ended = self._runtime.event()
-                    for chain in chains:
-                        self._runtime.spawn(partial(self._carry, *chain, one_ended))
-                    await one_ended.wait()
+                if len(chains) == 1:
+                    await self._carry(*chains[0])
+                elif chains:
+                    await self._carry_all(chains)
         except BaseException:
             # Cancelled with its runtime, or a defect: whoever waits goes on alone, and sees for himself.
             _release(self._waiting)
@@ -194,8 +192,32 @@ class Appends:
             for chain, addresses in replication.by_chain(placed).items()
         ]
 
+    async def _carry_all(self, chains: Sequence[_ChainOfBatch]) -> None:
+        """Write a batch's records of several chains; returns when that has ended, or is late.
+
+        What one moment has brought goes on together in the next batch, but does not wait for a chain that a dead
+        replica holds up: no longer than once more what the first to end has taken.
+        """
+        enough, began, left = self._runtime.event(), self._runtime.now(), len(chains)
+
+        async def carry(chain: _ChainOfBatch) -> None:
+            nonlocal left
+            try:
+                await self._carry(*chain)
+            finally:
+                left -= 1
+                if left == 0:
+                    enough.set()
+            if left == len(chains) - 1:
+                await self._runtime.sleep(self._runtime.now() - began)
+                enough.set()
+
+        for chain in chains:
+            self._runtime.spawn(partial(carry, chain))
+        await enough.wait()
+
     async def _carry(
-        self, replication: Replication, chain: tuple[str, ...], placed: dict[int, Append], ended: Event
+        self, replication: Replication, chain: tuple[str, ...], placed: dict[int, Append]
     ) -> None:
         """Write a batch's records of one chain."""
         try:
@@ -209,7 +231,6 @@ class Appends:
                     append.begun |= fate.begun
                     append.failure = fate.failure
         finally:
-            ended.set()
             _release(placed.values())
 
     async def _take_tokens(self, replication: Replication, batch: list[Append]) -> None:

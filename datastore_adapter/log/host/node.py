@@ -165,6 +165,8 @@ class LogNode:
             ("log_unit", self.log_unit.counters),
             ("sequencer", self.sequencer.counters),
         ):
-            for event, count in part.items():
+            for event, count in dict(
+                part
+            ).items():  # a copy in one go, for who counts may be in another thread
                 counters[f"{role}.{event}"] = count
         return dict(sorted(counters.items()))

@@ -1,8 +1,9 @@
 """The log's server: the roles of one host behind the "log" service.
 
-What it is: the shell around `LogNode`.  Disk work happens in worker threads, one request at a time per role;
-while one batch of log unit requests is made durable the next one gathers, so that one fsync serves many.
-What it is not: a listener; `membership`'s transport calls `serve` for every stream opened to the service.
+What it is: the shell around `LogNode`.  Requests are carried out as they come; what has come by then is made
+durable together, and while that goes on the next requests gather, so that one fsync serves many.
+What it is not: a listener; `membership`'s transport calls `serve` for every stream opened to the service.  Nor to run
+in the event loop that speaks for the host, which a disk would hold up (`log.host.log_thread`).
 """
 
 from __future__ import annotations
@@ -12,30 +13,25 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import trio
 
-from datastore_adapter.log.errors import LogError, ProtocolError, StorageError
+from datastore_adapter.log.errors import ProtocolError, StorageError
 from datastore_adapter.log.host.codec import decode_request, encode_reply
 from datastore_adapter.log.host.node import LogNode, Part, part_of
 from datastore_adapter.log.layout.document import EpochDocument
 from datastore_adapter.log.log_unit.pulling import pull
 from datastore_adapter.log.log_unit.unit import Outcome
 from datastore_adapter.log.messages import (
-    Done,
-    FinishBootstrap,
-    GetStatus,
-    Installed,
     PullChunk,
     Reclaim,
     Refused,
     Reply,
     Request,
-    SealTokens,
 )
 from datastore_adapter.log.runtime.runtime import Runtime
 from datastore_adapter.log.runtime.trio_runtime import FrameStream
@@ -52,15 +48,13 @@ LOCK_FILE: Final = "lock"
 class ServedStream(FrameStream, Protocol):
     """What is needed of an accepted `membership.transport.FrameStream`."""
 
-    pending: int
-    """Requests under way, counted here: a stream that has any is not idle."""
+    async def flush(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """One request for a role, and where its reply goes."""
+class _Answer(NamedTuple):
+    """A reply that waits for the disk, and where it goes."""
 
-    run: Callable[[], Outcome]
+    reply: Reply
     deliver: Callable[[Reply], None]
 
 
@@ -72,10 +66,11 @@ class LogServer:
         self._storage = storage
         self._lock = lock
         self._settings = settings
-        self._unit = _Worker(self._run_unit_batch)
-        self._layout = _Worker(self._run_layout_batch, self._after_layout_batch)
-        self._bootstrapping = trio.Lock()
-        self._budget = _Budget(settings.in_flight_bytes)
+        self._uncommitted: list[_Answer] = []
+        self._commit_wanted = trio.Event()
+        self._held = 0
+        """Bytes of the requests under way."""
+        self._freed = trio.lowlevel.ParkingLot()
         self._counters: Counter[str] = Counter()
         self._runtime: Runtime | None = None
 
@@ -135,21 +130,7 @@ class LogServer:
         Repeating it, also after a restart, changes nothing.  Raises BootstrapRefusedError when the data
         directory belongs to another cluster, StorageError.
         """
-        outcome: list[EpochDocument | LogError] = []
-        ended = trio.Event()
-
-        def run() -> Outcome:
-            try:
-                outcome.append(self._node.layout_server.found(cluster_id, self.name, address))
-            except LogError as error:
-                outcome.append(error)
-            return Outcome(Done())
-
-        self._layout.add(_Job(run, lambda reply: ended.set()))  # in the layout server's turn
-        await ended.wait()
-        if isinstance(outcome[0], LogError):
-            raise outcome[0]
-        return outcome[0]
+        return self._node.layout_server.found(cluster_id, self.name, address)
 
     def statistics(self) -> dict[str, int]:
         """Counters of the roles and of the connections."""
@@ -158,26 +139,15 @@ class LogServer:
     async def serve(self, stream: ServedStream) -> None:
         """Answer the requests of one stream until it ends."""
         self._counters["server.connections"] += 1
-        places = trio.Semaphore(self._settings.in_flight)
-        replies_in, replies_out = trio.open_memory_channel[bytes](self._settings.in_flight)
-
-        def answer(number: int, size: int, reply: Reply) -> None:
-            self._budget.release(size)
-            try:
-                replies_in.send_nowait(encode_reply(number, reply))
-            except trio.BrokenResourceError:
-                self._counters["server.replies_too_late"] += 1
-
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._send_replies, stream, replies_out, places, nursery.cancel_scope)
+            nursery.start_soon(self._carry, stream)
             try:
                 while True:
                     frame = await stream.receive()
                     request = decode_request(frame)
-                    stream.pending += 1
-                    await places.acquire()
-                    await self._budget.acquire(len(frame))
-                    await self._submit(request.request, partial(answer, request.number, len(frame)))
+                    await self._admit(stream, len(frame))
+                    self._submit(request.request, partial(self._answer, stream, request.number, len(frame)))
+                    await stream.flush()  # a peer that does not take its replies is not read from
             except StreamError:
                 pass
             except ProtocolError as error:
@@ -185,165 +155,94 @@ class LogServer:
                 log.info("%s: a peer was disconnected: %s", self.name, error)
             nursery.cancel_scope.cancel()
 
-    async def _send_replies(
-        self,
-        stream: ServedStream,
-        replies: trio.MemoryReceiveChannel[bytes],
-        places: trio.Semaphore,
-        scope: trio.CancelScope,
-    ) -> None:
-        with replies:
-            try:
-                async for reply in replies:
-                    await stream.send(reply)
-                    places.release()
-                    stream.pending -= 1
-            except StreamError:
-                scope.cancel()
+    async def _carry(self, stream: ServedStream) -> None:
+        with suppress(StreamError):  # `serve` meets it too
+            await stream.carry()
 
-    async def _submit(self, request: Request, deliver: Callable[[Reply], None]) -> None:
-        """Give the request to its role; the reply follows by `deliver`."""
-        node = self._node
-        match part_of(request):
-            case Part.LOG_UNIT:
-                self._unit.add(_Job(partial(node.log_unit.handle, request), deliver))
-            case Part.LAYOUT_SERVER:
-                self._layout.add(_Job(lambda: Outcome(node.layout_server.handle(request)), deliver))
-            case Part.STATUS:
-                # In the log unit's turn, since it walks the unit's tables.
-                assert isinstance(request, GetStatus)
-                self._unit.add(_Job(lambda: Outcome(node.status(request)), deliver))
-            case Part.PULL:
-                assert isinstance(request, PullChunk | Reclaim)
-                if self._runtime is None:
-                    deliver(Refused("not_ready", f"{self.name} is not in the cluster yet; retry"))
-                else:
-                    self._runtime.spawn(partial(self._pull, self._runtime, request, deliver))
-            case Part.SEQUENCER:
-                deliver(await self._sequencer(request))
+    async def _admit(self, stream: ServedStream, size: int) -> None:
+        """Wait until there is room for a request of `size` bytes."""
+        while stream.pending >= self._settings.in_flight or (
+            self._held and self._held + size > self._settings.in_flight_bytes
+        ):
+            await self._freed.park()
+        stream.pending += 1
+        self._held += size
 
-    async def _pull(
-        self, runtime: Runtime, request: PullChunk | Reclaim, deliver: Callable[[Reply], None]
-    ) -> None:
-        async def ask_unit(change: Request) -> Reply:
-            replies: list[Reply] = []
-            ended = trio.Event()
-
-            def take(reply: Reply) -> None:
-                replies.append(reply)
-                ended.set()
-
-            self._unit.add(_Job(partial(self._node.log_unit.handle, change), take))
-            await ended.wait()
-            return replies[0]
-
-        deliver(await pull(runtime, self._settings, self.document, ask_unit, request))
-
-    async def _sequencer(self, request: Request) -> Reply:
-        """Tokens are handed out in memory; only the end of a bootstrap, and of an epoch, writes to the disk."""
-        if isinstance(request, FinishBootstrap | SealTokens):
-            async with self._bootstrapping:
-                return await trio.to_thread.run_sync(self._node.sequencer.handle, request)
-        if self._bootstrapping.locked():
-            async with self._bootstrapping:
-                pass
-        return self._node.sequencer.handle(request)
-
-    # workers
-
-    async def _run(self) -> None:
+    def _answer(self, stream: ServedStream, number: int, size: int, reply: Reply) -> None:
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._unit.run)
-                nursery.start_soon(self._layout.run)
-        finally:
-            self._storage.close()
-            os.close(self._lock)
+            stream.post(encode_reply(number, reply))
+        except StreamError:
+            self._counters["server.replies_too_late"] += 1
+        stream.pending -= 1
+        self._held -= size
+        self._freed.unpark_all()
 
-    def _run_unit_batch(self, jobs: list[_Job]) -> list[Reply]:
-        outcomes = [self._carry_out(job) for job in jobs]
-        if any(outcome.needs_commit for outcome in outcomes):
-            try:
-                self._node.log_unit.commit()
-            except StorageError as error:
-                log.error("%s: the log unit stopped: %s", self.name, error)  # noqa: TRY400  # no traceback wanted
-                refusal = Refused("storage", str(error))
-                return [refusal if outcome.needs_commit else outcome.reply for outcome in outcomes]
-        return [outcome.reply for outcome in outcomes]
+    def _submit(self, request: Request, deliver: Callable[[Reply], None]) -> None:
+        """Carry the request out; the reply follows by `deliver`."""
+        if part_of(request) is Part.PULL:
+            self._pull(request, deliver)
+            return
+        outcome = self._carry_out(request)
+        if not outcome.needs_commit:
+            deliver(outcome.reply)
+            return
+        self._uncommitted.append(_Answer(outcome.reply, deliver))
+        self._commit_wanted.set()
 
-    def _run_layout_batch(self, jobs: list[_Job]) -> list[Reply]:
-        return [self._carry_out(job).reply for job in jobs]
-
-    def _carry_out(self, job: _Job) -> Outcome:
-        """One job; a defect costs its request an answer of regret, not the agent its life."""
+    def _carry_out(self, request: Request) -> Outcome:
+        """A defect costs its request an answer of regret, not the agent its life."""
         try:
-            return job.run()
+            return self._node.handle(request)
         except Exception:
             log.exception("%s: a request failed unexpectedly", self.name)
             self._counters["server.defects"] += 1
             return Outcome(Refused("internal", f"{self.name} could not handle the request; see its log"))
 
-    def _after_layout_batch(self, replies: list[Reply]) -> None:
-        """The log unit learns of a newer document, in its own turn."""
-        for reply in replies:
-            if isinstance(reply, Installed | Refused):
-                self._unit.add(_Job(partial(self._tell_unit, Outcome(reply)), lambda reply: None))
-                return
+    def _pull(self, request: Request, deliver: Callable[[Reply], None]) -> None:
+        assert isinstance(request, PullChunk | Reclaim)
+        runtime = self._runtime
+        if runtime is None:
+            deliver(Refused("not_ready", f"{self.name} is not in the cluster yet; retry"))
+            return
 
-    def _tell_unit(self, outcome: Outcome) -> Outcome:
-        self._node.after_layout_change(outcome)
-        return Outcome(Done())
+        async def work() -> None:
+            deliver(await pull(runtime, self._settings, self.document, self._ask_unit, request))
 
+        runtime.spawn(work)
 
-class _Worker:
-    """Runs jobs of one role in a thread, one batch after the other."""
+    async def _ask_unit(self, change: Request) -> Reply:
+        replies: list[Reply] = []
+        ended = trio.Event()
 
-    def __init__(
-        self,
-        run_batch: Callable[[list[_Job]], list[Reply]],
-        after: Callable[[list[Reply]], None] = lambda replies: None,
-    ) -> None:
-        """`run_batch` runs in the thread, `after` then in the event loop."""
-        self._run_batch = run_batch
-        self._after = after
-        self._jobs: list[_Job] = []
-        self._wanted = trio.Event()
-        self._limiter = trio.CapacityLimiter(1)
+        def take(reply: Reply) -> None:
+            replies.append(reply)
+            ended.set()
 
-    def add(self, job: _Job) -> None:
-        self._jobs.append(job)
-        self._wanted.set()
+        self._submit(change, take)
+        await ended.wait()
+        return replies[0]
 
-    async def run(self) -> None:
-        while True:
-            await self._wanted.wait()
-            self._wanted = trio.Event()
-            jobs, self._jobs = self._jobs, []
-            if not jobs:
-                continue
-            replies = await trio.to_thread.run_sync(self._run_batch, jobs, limiter=self._limiter)
-            self._after(replies)
-            for job, reply in zip(jobs, replies, strict=True):
-                job.deliver(reply)
+    async def _run(self) -> None:
+        """Make durable what waits for it, and then answer; until cancelled."""
+        try:
+            while True:
+                await self._commit_wanted.wait()
+                self._commit_wanted = trio.Event()
+                held, self._uncommitted = self._uncommitted, []
+                refusal = self._commit()
+                for reply, deliver in held:
+                    deliver(refusal or reply)
+        finally:
+            self._storage.close()
+            os.close(self._lock)
 
-
-class _Budget:
-    """Bytes of requests held at a time; whoever comes beyond the limit waits."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._used = 0
-        self._freed = trio.Event()
-
-    async def acquire(self, size: int) -> None:
-        while self._used and self._used + size > self._limit:
-            await self._freed.wait()
-        self._used += size
-
-    def release(self, size: int) -> None:
-        self._used -= size
-        freed, self._freed = self._freed, trio.Event()
-        freed.set()
+    def _commit(self) -> Refused | None:
+        try:
+            self._node.log_unit.commit()
+        except StorageError as error:
+            log.error("%s: the log unit stopped: %s", self.name, error)  # noqa: TRY400  # no traceback wanted
+            return Refused("storage", str(error))
+        return None
 
 
 def _lock(path: Path) -> int:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from contextlib import suppress
+from math import inf
+from typing import Final, NoReturn, Protocol, TypeVar
 
 import trio
 
@@ -30,8 +32,6 @@ from membership.transport import TransportError, open_service
 
 SERVICE: Final = "log"
 _NUMBERS: Final = 1 << 31
-_QUEUE: Final = 1024
-"""Requests that wait for a connection to write them; further callers wait."""
 IDLE_TIMEOUT: Final = 30.0
 """Seconds without a call after which a connection is closed.  Half of what servers wait before they close it (see
 `membership.Settings.idle_timeout`), so that no call meets a connection that the server is just closing."""
@@ -42,7 +42,13 @@ T = TypeVar("T")
 class FrameStream(Protocol):
     """What is needed of `membership.transport.FrameStream`."""
 
-    async def send(self, payload: bytes) -> None: ...
+    pending: int
+
+    def post(self, payload: bytes) -> None: ...
+
+    def withdraw(self, payload: bytes) -> None: ...
+
+    async def carry(self) -> NoReturn: ...
 
     async def receive(self) -> bytes: ...
 
@@ -88,9 +94,7 @@ class TrioRuntime:
         if connection is None or connection.failure is not None:
             connection = self._connections[address] = _Connection(address)
             self._nursery.start_soon(connection.run, self._open_stream)
-        with trio.move_on_after(timeout):
-            return await connection.call(request)
-        raise CallTimeoutError(f"{address} did not answer within {timeout:g} s")
+        return await connection.call(request, timeout)
 
     async def gather(
         self,
@@ -132,14 +136,21 @@ class TrioRuntime:
         return await open_service(Address.parse(address), SERVICE, cluster_id=self._cluster_id)
 
 
-class _Slot:
-    """Where one call waits for its reply."""
+class _Call:
+    """One call that waits for its reply."""
 
-    __slots__ = ("event", "outcome")
+    __slots__ = ("deadline", "frame", "outcome", "seconds", "task")
 
-    def __init__(self) -> None:
-        self.event = trio.Event()
+    def __init__(self, frame: bytes, now: float, seconds: float) -> None:
+        self.frame = frame
+        self.seconds = seconds
+        self.deadline = now + seconds
+        self.task = trio.lowlevel.current_task()
         self.outcome: Reply | CallError | None = None
+
+    def end(self, outcome: Reply | CallError) -> None:
+        self.outcome = outcome
+        trio.lowlevel.reschedule(self.task)
 
 
 class _Connection:
@@ -147,82 +158,106 @@ class _Connection:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._slots: dict[int, _Slot] = {}
+        self._calls: dict[int, _Call] = {}
         self._next = 0
-        self._frames_in, self._frames_out = trio.open_memory_channel[bytes](_QUEUE)
+        self._stream: FrameStream | None = None
+        self._used_at = -inf
+        self._alarm = trio.CancelScope()
+        """Ends the sleep of `_watch`, not after the deadline of any call."""
         self.failure: CallError | None = None
         """Why it is of no more use; None while it is."""
 
-    async def call(self, request: Request) -> Reply:
+    async def call(self, request: Request, timeout: float) -> Reply:
         number = self._next = (self._next + 1) % _NUMBERS
-        slot = self._slots[number] = _Slot()
-        try:
+        self._used_at = now = trio.current_time()
+        call = self._calls[number] = _Call(encode_request(number, request), now, timeout)
+        if call.deadline < self._alarm.deadline:
+            self._alarm.deadline = call.deadline
+        if self._stream is not None:
+            self._post(self._stream, call)
+
+        def give_up(_: object) -> trio.lowlevel.Abort:
+            self._withdraw(number)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(give_up)
+        outcome, call.outcome = call.outcome, None
+        if isinstance(outcome, CallError):
             try:
-                await self._frames_in.send(encode_request(number, request))
-            except trio.ClosedResourceError:
-                raise PeerUnreachableError(
-                    str(self.failure or f"the connection to {self._address} ended")
-                ) from None
-            await slot.event.wait()
-        finally:
-            self._slots.pop(number, None)
-        if isinstance(slot.outcome, CallError):
-            # Each caller its own: it collects the frames it passes through, and one that is shared keeps them all.
-            raise type(slot.outcome)(*slot.outcome.args)
-        assert slot.outcome is not None
-        return slot.outcome
+                raise outcome
+            finally:
+                del outcome  # it leads back to this frame
+        assert outcome is not None
+        return outcome
+
+    def _post(self, stream: FrameStream, call: _Call) -> None:
+        stream.pending = len(self._calls)
+        with suppress(TransportError):  # the stream has ended, as `_read` is about to see
+            stream.post(call.frame)
+
+    def _withdraw(self, number: int) -> _Call:
+        call = self._calls.pop(number)
+        if self._stream is not None:
+            self._stream.withdraw(call.frame)
+        return call
 
     async def run(self, open_stream: Opener) -> None:
         """Open the stream and carry requests and replies until it fails."""
         try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch, nursery.cancel_scope)
+                await self._work(open_stream, nursery)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._fail(PeerUnreachableError(f"the connection to {self._address} ended"))
+
+    async def _work(self, open_stream: Opener, nursery: trio.Nursery) -> None:
+        try:
             stream = await open_stream(self._address)
             try:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._write, stream, nursery.cancel_scope)
-                    nursery.start_soon(self._read, stream, nursery.cancel_scope)
+                self._stream = stream
+                for call in self._calls.values():
+                    self._post(stream, call)
+                nursery.start_soon(self._carry, stream)
+                await self._read(stream)
             finally:
                 with trio.move_on_after(1, shield=True):
                     await stream.aclose()
         except (TransportError, AddressError) as error:
             self._fail(PeerUnreachableError(str(error)))
-        finally:
-            self._fail(PeerUnreachableError(f"the connection to {self._address} ended"))
-
-    async def _write(self, stream: FrameStream, scope: trio.CancelScope) -> None:
-        try:
-            async for frame in self._frames_out:
-                await stream.send(frame)
-        except TransportError as error:
-            self._fail(PeerUnreachableError(str(error)))
-            scope.cancel()
-
-    async def _read(self, stream: FrameStream, scope: trio.CancelScope) -> None:
-        try:
-            while True:
-                with trio.move_on_after(IDLE_TIMEOUT) as patience:
-                    encoded = await stream.receive()
-                if patience.cancelled_caught:
-                    if self._slots:
-                        continue
-                    self._fail(PeerUnreachableError(f"the connection to {self._address} was idle"))
-                    break
-                frame = decode_reply(encoded)
-                slot = self._slots.get(frame.number)
-                if slot is not None:
-                    slot.outcome = frame.reply
-                    slot.event.set()
-        except TransportError as error:
-            self._fail(PeerUnreachableError(str(error)))
         except ProtocolError as error:
             self._fail(ProtocolError(f"{self._address}: {error}"))
+
+    async def _carry(self, stream: FrameStream) -> None:
+        with suppress(TransportError):  # `_read` meets it too
+            await stream.carry()
+
+    async def _read(self, stream: FrameStream) -> None:
+        while True:
+            frame = decode_reply(await stream.receive())
+            call = self._calls.pop(frame.number, None)
+            if call is not None:
+                call.end(frame.reply)
+
+    async def _watch(self, scope: trio.CancelScope) -> None:
+        """End each call that waits for too long, and the connection when it was idle for long."""
+        while self._calls or trio.current_time() < self._used_at + IDLE_TIMEOUT:
+            idle_at = self._used_at + IDLE_TIMEOUT
+            deadline = min((call.deadline for call in self._calls.values()), default=idle_at)
+            with trio.CancelScope(deadline=deadline) as self._alarm:
+                await trio.sleep_forever()
+            now = trio.current_time()
+            for number in [number for number, call in self._calls.items() if call.deadline <= now]:
+                call = self._withdraw(number)
+                call.end(CallTimeoutError(f"{self._address} did not answer within {call.seconds:g} s"))
+        self._fail(PeerUnreachableError(f"the connection to {self._address} was idle"))
         scope.cancel()
 
     def _fail(self, failure: CallError) -> None:
         if self.failure is not None:
             return
         self.failure = failure
-        self._frames_in.close()
-        for slot in self._slots.values():
-            if slot.outcome is None:
-                slot.outcome = failure
-                slot.event.set()
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            # Each caller its own: it collects the frames it passes through, and one that is shared keeps them all.
+            call.end(type(failure)(*failure.args))

@@ -11,8 +11,6 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -107,6 +105,7 @@ class FileStorage:
     ) -> None:
         """`reserve`: bytes of the disk that are kept back for what is urgent, but at most a share of it."""
         self.directory = directory
+        self._path = str(directory)
         self._reserve = reserve
         self._fsync = fsync
         self._descriptors: dict[str, int] = {}
@@ -142,7 +141,7 @@ class FileStorage:
 
     def room(self) -> int:
         with _translated(f"cannot look at {self.directory}"):
-            disk = os.statvfs(self.directory)
+            disk = os.statvfs(self._path)
         kept_back = min(self._reserve, disk.f_blocks * disk.f_frsize // RESERVED_SHARE)
         return max(0, disk.f_bavail * disk.f_frsize - kept_back)
 
@@ -167,11 +166,10 @@ class FileStorage:
     def sync(self) -> None:
         with _translated(f"cannot make {self.directory} durable"):
             if self._fsync:
+                growth = self._commits.growth(self._changed_bytes)
                 # What is kept back is not for the commit log: the files have their room already.
-                with_log = self._commits.takes(self._changed_bytes) and (
-                    self._commits.growth(self._changed_bytes) <= self.room()
-                )
-                if self._shrunk or not with_log:
+                has_room = growth == 0 or growth <= self.room()
+                if self._shrunk or not has_room or not self._commits.takes(self._changed_bytes):
                     self._sync_files()
                 else:
                     self._commit()
@@ -339,11 +337,20 @@ def _is_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-@contextmanager
-def _translated(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
+class _translated:  # noqa: N801  # reads as the word it is; a generator would cost each write twice as much
+    """Errors of the system as errors of the storage, which say what was to be done."""
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if not isinstance(error, OSError):
+            return
         if _is_full(error):
-            raise StorageFullError(f"{what}: no space left; free some and retry") from error
-        raise StorageError(f"{what}: {error.strerror}; check the disk") from error
+            raise StorageFullError(f"{self._what}: no space left; free some and retry") from error
+        raise StorageError(f"{self._what}: {error.strerror}; check the disk") from error
