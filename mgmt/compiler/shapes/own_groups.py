@@ -169,7 +169,8 @@ class OwnGroups:
         (key, *others) = self.chooser.relation.key or ("",)
         for inner, outer in _sides(part, "<>"):
             column = outer.tree.unalias().unnest() if isinstance(outer, DatabasePart) else None
-            if isinstance(column, exp.Column) and column.name.lower() == key.lower() and not others:
+            own = isinstance(column, exp.Column) and column.table.lower() == self.chooser.alias
+            if own and column is not None and column.name.lower() == key.lower() and not others:
                 return _aliases(inner) <= set(names) and _same(realiased(inner, names), outer)
         return False
 

@@ -22,6 +22,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from mgmt.compiler.shapes.aliases import aliases_of
 from mgmt.compiler.shapes.flat_query import FlatQuery
 from mgmt.compiler.shapes.least import Least
 from mgmt.compiler.shapes.sides import link_to_values, sides_of
@@ -191,6 +192,11 @@ class _OfRows:
         if link is None or self._outer.items:
             raise OtherShape("groups of groups")
         sides = sides_of(self._inner, choosers[0], link)
+        for predicate in self._inner.predicates:
+            if not isinstance(predicate, DatabasePart):
+                continue
+            if len({sides[alias] for alias in aliases_of(predicate.tree)}) > 1:
+                raise OtherShape("groups of groups")  # which groups there are depends on the rows
         keys = {
             (column.table.lower(), column.name.lower())
             for key in self._inner.keys or ()

@@ -261,6 +261,23 @@ def test_values_without_an_attribute_are_no_group_of_their_own(name: str) -> Non
     compared(rows, f"CREATE CONSTRAINT rule AS {CHECKS[name]};", name)
 
 
+def test_another_row_on_another_host_is_not_just_another_row() -> None:
+    """Also where the keys of both tables have one name."""
+    rows = database(
+        """CREATE TABLE node (name TEXT PRIMARY KEY, rack TEXT NOT NULL);
+        CREATE TABLE pod (name TEXT PRIMARY KEY, variable__node TEXT NOT NULL REFERENCES node (name));""",
+        {
+            "node": [{"name": name, "rack": rack} for name, rack in (("n1", "x"), ("n2", "x"), ("n3", "y"))],
+            "pod": [{"name": name} for name in ("p1", "p2")],
+        },
+    )
+    rule = """CREATE CONSTRAINT rule AS SELECT a.name FROM pod AS a JOIN node AS x ON a.variable__node = x.name
+        CHECK EXISTS (SELECT 1 FROM pod AS b JOIN node AS y ON b.variable__node = y.name
+                      WHERE y.name <> x.name AND y.rack = x.rack);"""
+    solution = Model.build(rows, rule).solve(budget=60)
+    assert {delta.new for delta in solution.deltas} == {"n1", "n2"}
+
+
 @pytest.mark.parametrize(
     "rule",
     [
