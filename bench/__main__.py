@@ -235,7 +235,7 @@ def many_pods_command(runs: int, seed: int, budget: float, json_wanted: bool) ->
 )
 @click.option("--unequal-racks", is_flag=True, help="The largest has three times the hosts of the smallest.")
 @click.option(
-    "--runs", type=click.IntRange(1), default=3, show_default=True, help="Solves of the same state."
+    "--runs", type=click.IntRange(1), default=7, show_default=True, help="Solves of the same state."
 )
 @click.option(
     "--budget", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,

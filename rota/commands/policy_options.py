@@ -123,9 +123,10 @@ def sources(command: Command) -> Command:
         click.option(
             "--memory",
             metavar="SIZE",
-            default=MEMORY,
+            default="1G",
+            show_default=True,
             callback=_memory,
-            help="What rows and statements may take, and as much for a model.  Default: 1G.",
+            help="What rows and statements may take, and as much for a model.",
         ),
     )
 

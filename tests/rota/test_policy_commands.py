@@ -366,6 +366,12 @@ def test_explain(capsys: Output, files: Path) -> None:
     assert re.search(r"\n task \d +host +- +h\d", out), "what changes"
 
 
+def test_the_memory_to_solve_in_is_a_size(capsys: Output, files: Path) -> None:
+    assert run(capsys, "policy", "solve", *FILES, "--memory", "100M")[0] == 0
+    status, _, err = run(capsys, "policy", "solve", *FILES, "--memory", "10M")
+    assert (status, "'10M' is less than 64M" in err) == (2, True), err
+
+
 def test_explain_says_which_statement_makes_a_policy_slow(capsys: Output, files: Path) -> None:
     (files / "unlike.sql").write_text(
         "CREATE CONSTRAINT unlike AS SELECT a.id FROM task AS a JOIN task AS b ON b.id = a.id + 1"
