@@ -57,7 +57,8 @@ class ObjectiveValue:
     weight: int
     before: int | None
     after: int
-    bound: int | None  # best value possible given the more important tiers; None when not alone in its tier
+    bound: int | None
+    """The best that the more important tiers leave possible; None when not alone in its tier, or not known."""
     proven: bool
 
 
@@ -105,7 +106,7 @@ class Solution:
     objectives: tuple[ObjectiveValue, ...]
     # (table, variable column) -> primary key -> decided value, for every row, changed or not
     assignments: Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
-    gap: float = 0.0  # |value - bound| / max(1, |value|) of the first tier that is not proven
+    gap: float = 0.0  # |value - bound| / max(1, |value|) of the first tier that is not proven; 1 where nothing is known
     seconds: float = 0.0  # wall time of the solve, verification included
     statistics: Mapping[str, Any] = field(default_factory=dict)
     held: str = ""

@@ -20,7 +20,7 @@ from mgmt.compiler.oracle import Oracle, Verdict
 from mgmt.compiler.roads import Part
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.errors import SolveTimeout, StatementTimeoutError, UnsupportedConstructError
+from mgmt.errors import PolicyError, SolveTimeout, StatementTimeoutError, UnsupportedConstructError
 from mgmt.language.bound import Demand
 from mgmt.language.catalog import Catalog
 from mgmt.optimization.optimize import TierResult
@@ -45,7 +45,7 @@ class RelaxedPart:
         left_out: set[str] = set()
         try:
             found = ColumnarPart.encode(snapshot, part, catalog, columns, left_out=left_out)
-        except OtherShape:
+        except (OtherShape, PolicyError):  # what is wrong with the rows is said by the general road
             return None
         return cls(found, frozenset(left_out))
 
@@ -55,7 +55,7 @@ class RelaxedPart:
         """A plan that keeps what was left out, too; None where the one that was found does not."""
         try:
             found = self.columnar.solve(budget=_SHARE * budget, seed=seed, workers=workers)
-        except OtherShape:
+        except (OtherShape, SolveTimeout):
             return None
         if isinstance(found, Impossible):
             return found

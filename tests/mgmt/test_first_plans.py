@@ -59,6 +59,17 @@ def test_it_is_none_where_it_breaks_what_was_left_out(state: Database) -> None:
         Model.build(state, CHEAP + apart + NEAR.format(n=3)).solve(budget=20)
 
 
+def test_the_general_road_goes_on_where_there_is_none_in_time(
+    state: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_in_time(*_: object, **__: object) -> None:
+        raise SolveTimeout("no placement")
+
+    monkeypatch.setattr("mgmt.compiler.columnar.solve", none_in_time)
+    with pytest.raises(SolveTimeout, match="too many cells"):
+        Model.build(state, CHEAP + DEAREST).solve(budget=20)
+
+
 def test_there_is_no_plan_where_there_is_none_of_a_part_of_the_demands(state: Database) -> None:
     full = """CREATE CONSTRAINT full AS SELECT node.name FROM task JOIN node ON task.variable__node = node.name
       WHERE node.rack = 'r1' GROUP BY node.name CHECK count(*) > 1;"""
@@ -66,6 +77,7 @@ def test_there_is_no_plan_where_there_is_none_of_a_part_of_the_demands(state: Da
         Model.build(state, full + NEAR.format(n=3)).solve(budget=20, clashes=False)
 
 
+@pytest.mark.slow
 def test_the_general_road_betters_it(state: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     free = DEAREST.replace("TIER 2", "TIER 1")
