@@ -5,12 +5,15 @@ what each row costs alone, and what the total costs when it is split into steps 
 of using places at all is at least that of enough places for all rows (see ``covering``).  A peak is bounded by the
 place that is highest already, by the row that is highest wherever it goes, and by the total: below a height there must
 be room for all rows that can be nowhere else, in whole steps of the weights' common divisor; and where more load means
-less height, enough of it to bring all places down.
+less height, enough of it to bring all places down.  The highest and the lowest of one load are bounded together: what
+one allows the places to have is all that the other finds there.
 
 What it is not: lower tiers are bounded for themselves, not among the choices that are best in the tiers before them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +27,6 @@ from mgmt.optimization.engines.load_costs import (
     Affine,
     Tabled,
     UnsuitableError,
-    reach_of,
     shape_of,
     widest_shape,
 )
@@ -32,6 +34,8 @@ from mgmt.optimization.engines.load_costs import (
 _MOST_STEPS = 2_000_000
 _MOST_SETS = 100
 """Of places that rows must be in, for a peak to be bounded by what these weigh."""
+_MOST_HEIGHTS = 300
+"""Of a peak, that another one over the same load is bounded for."""
 _DEAR = np.int64(2**61)
 _NOTHING = -(2**62)
 
@@ -105,12 +109,12 @@ def _floor(cells: Cells, number: int) -> int | None:
     row_costs = cells.costs[number].copy()
     alone_costs = np.zeros(len(cells), np.int64)
     convex: list[tuple[LoadCost, Tabled]] = []
+    peaks = [cost for cost in tier.costs if isinstance(cost, LoadCost) and cost.peak and cost.weight > 0]
     for cost in tier.costs:
         if not isinstance(cost, LoadCost) or not cost.weight:
             continue
         try:
             if cost.peak and cost.weight > 0:
-                total += cost.weight * _highest_floor(cells, cost)
                 continue
             shape = shape_of(cells, cost)
         except UnsuitableError:
@@ -131,6 +135,7 @@ def _floor(cells: Cells, number: int) -> int | None:
             total += max(
                 int((cost.weight * shape.values).min(axis=0).sum()), opening_floor(cells, cost, shape)
             )
+    total += _peaks_floor(cells, peaks)
     separately = cheapest(cells, row_costs) + sum(
         cost.weight * _level(cells, cost, shape) for cost, shape in convex
     )
@@ -138,6 +143,58 @@ def _floor(cells: Cells, number: int) -> int | None:
         return total + separately
     nothing = sum(cost.weight * int(shape.values[0].sum()) for cost, shape in convex)
     return total + max(separately, cheapest(cells, row_costs + alone_costs) + nothing)
+
+
+def _peaks_floor(cells: Cells, peaks: Sequence[LoadCost]) -> int:
+    """What peaks come to at least together: each for itself, or two of one load of which one falls with it.
+
+    Each height of the one that grows says what places may have at most, and so how low the other can be at best.
+    """
+    floors = [cost.weight * _highest_floor(cells, cost) for cost in peaks]
+    shapes = [shape_of(cells, part) for cost in peaks for part in parts_of(cost)]
+    loads = {id(load): load for cost in peaks for load in cost.loads}
+    load = next(iter(loads.values()), None)
+    if load is None or len(peaks) != 2 or len(shapes) != 2 or len(loads) > 1 or load.groups > 1:
+        return sum(floors)
+    pairs = list(zip(peaks, shapes, floors, strict=True))
+    (high, rising, least), (low, falling, deepest) = pairs if _falls(shapes[1]) else pairs[::-1]
+    if not _grows(rising) or not _falls(falling):
+        return sum(floors)
+    place, step = cells.places(load)[0], rising.reaches[0].step
+    needed, offered = (int(_bringing(cells, load, place, must=must)[0]) // step for must in (True, False))
+    most = np.minimum(rising.reaches[0].most, falling.reaches[0].most).reshape(-1)
+    every, best, height = np.arange(len(most)), -_NOTHING, least // high.weight
+    for _ in range(_MOST_HEIGHTS):
+        if high.weight * height + deepest >= best:
+            return best
+        room = np.minimum(_room_below(rising, height, every), most)
+        if int(room.sum()) >= needed:
+            down = _deepest(falling, room, offered, deepest // low.weight)
+            best = min(best, high.weight * height + low.weight * down)
+        more = np.flatnonzero(room < most)
+        if not len(more):
+            return best
+        height = int(_height_at(rising, room[more] + 1, more).min())
+    return min(best, high.weight * height + deepest)
+
+
+def _deepest(shape: Affine | Tabled, room: Amounts, offered: int, low: int) -> int:
+    """How low all places can be that have no more than this room, with so many steps for all of them."""
+    high = max(low, _ceiling(shape))
+    while low < high:
+        middle = (low + high) // 2
+        wanted = _steps_below(shape, middle)
+        if bool((wanted <= room).all()) and int(wanted.sum()) <= offered:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _height_at(shape: Affine | Tabled, steps: Amounts, places: NDArray[np.intp]) -> Amounts:
+    if isinstance(shape, Tabled):
+        return np.asarray(shape.values[steps, places])
+    return np.asarray(shape.constant.reshape(-1)[places] + shape.slopes[0].reshape(-1)[places] * steps)
 
 
 def _alone(cells: Cells, cost: LoadCost, shape: Tabled) -> Amounts:
@@ -233,7 +290,7 @@ def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
     (load,) = cost.loads
     place, weight = cells.places(load)
     captives = []
-    most = reach_of(cells, load).most.reshape(-1)
+    most = shape.reaches[0].most.reshape(-1)
     for kinds, needed in _captive(cells, place, weight):
         is_open = np.zeros(len(most), np.bool_)
         is_open[place[kinds & (place != NONE)]] = True

@@ -375,6 +375,8 @@ class _Search:
         begun = self.worth
         for choice in exchanged(kinds, self.best, tier, floors, deadline=until, seed=seed):
             self.offer(choice, "exchanges", quietly=True)
+            if self.proven:
+                break
         if self.worth != begun:
             self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
 

@@ -28,6 +28,10 @@ FUNCTIONS: dict[str, tuple[tuple[CostFunction, bool], ...]] = {
         (lambda x: np.where(x[0] > 0, 2 + np.arange(x[0].shape[-1]), 0), False),
     ),
     "range": ((lambda x: x[0], True), (lambda x: -x[0], True)),
+    "range of unequal shares": (
+        (lambda x: x[0] * 20 // (5 + 3 * np.arange(x[0].shape[-1])), True),
+        (lambda x: -(x[0] * 20 // (5 + 3 * np.arange(x[0].shape[-1]))), True),
+    ),
     "range of shares": ((lambda x: x[0] * 10 // 7, True), (lambda x: -(x[0] * 10 // 7), True)),
 }
 
@@ -87,6 +91,11 @@ def test_a_bound_is_below_every_choice_and_mostly_met(name: str) -> None:
     outcomes = compare(name, range(40))
     assert outcomes["met"] >= outcomes["below"], outcomes
     assert outcomes["met"] >= 10
+
+
+def test_where_cells_come_in_larger_steps_than_all_rows_a_peak_is_bounded_in_the_steps_of_all() -> None:
+    """The row of weight 5 has no room where it counts; the bound was above the optimum."""
+    assert compare("range of shares", range(5493, 5494))["met"] == 1
 
 
 @pytest.mark.parametrize("name", budgeted(list(FUNCTIONS), 1))
