@@ -22,7 +22,7 @@ KEYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", budgeted(range(3), 1, in_test=1))
+@pytest.mark.parametrize("seed", budgeted(range(3), 0, in_test=1))
 @pytest.mark.parametrize(
     "scenario", [name for name in chaos.list_scenarios() if not find_scenario(name).needs_store]
 )
