@@ -22,7 +22,7 @@ KEYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", budgeted(range(3), 1, in_test=1))
+@pytest.mark.parametrize("seed", budgeted(range(3), 0, in_test=1))
 @pytest.mark.parametrize(
     "scenario", [name for name in chaos.list_scenarios() if not find_scenario(name).needs_store]
 )
@@ -51,7 +51,7 @@ def test_crash_of_five_in_two_hundred_is_one_view_change() -> None:
     assert 3 < report.detection_seconds <= report.settle_seconds < 12  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("scenario", ["flip-flop", "loss-egress", "loss-ingress", "one-way", "crash"])
+@pytest.mark.parametrize("scenario", ["flip-flop", "one-way"])
 @pytest.mark.parametrize("seed", budgeted(range(3), 1))
 def test_only_the_faulty_leave_two_hundred(scenario: str, seed: int) -> None:
     report = chaos.run(scenario, nodes=200, seed=seed)

@@ -179,7 +179,7 @@ def test_random_schedules_with_agreeing_votes(first: int) -> None:
         run(seed)
 
 
-@pytest.mark.parametrize("first", budgeted(range(1000, 50_000, 7000), 2))
+@pytest.mark.parametrize("first", budgeted(range(1000, 50_000, 7000), 1))
 def test_many_random_schedules(first: int) -> None:
     for seed in range(first, first + 7000):
         run(seed)

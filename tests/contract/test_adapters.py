@@ -197,7 +197,7 @@ class TestLowering:
 
         rig.run(story)
 
-    @pytest.mark.parametrize("seed", budgeted(range(4), 0, in_test=2))
+    @pytest.mark.parametrize("seed", budgeted(range(4), 0, in_test=1))
     def test_its_steps_lead_to_what_is_wanted_and_then_there_are_none(self, rig: Rig, seed: int) -> None:
         chance = random.Random(seed)
 

@@ -89,13 +89,13 @@ def compare(seed: int) -> None:
     assert found == (expected[0] if expected is not None else None), text
 
 
-@pytest.mark.parametrize("chunk", budgeted(range(4), 0, in_test=2))
+@pytest.mark.parametrize("chunk", budgeted(range(4), 0, in_test=1))
 def test_distinct_views_mean_what_they_mean_in_sql(chunk: int) -> None:
     for seed in range(10 * chunk, 10 * chunk + 10):
         compare(seed)
 
 
-@pytest.mark.parametrize("chunk", budgeted(range(4, 40), 2))
+@pytest.mark.parametrize("chunk", budgeted(range(4, 40), 1))
 def test_many_more(chunk: int) -> None:
     for seed in range(10 * chunk, 10 * chunk + 10):
         compare(seed)

@@ -89,12 +89,12 @@ def check(seed: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("chunk", budgeted(range(4), 0, in_test=2))
+@pytest.mark.parametrize("chunk", budgeted(range(4), 0, in_test=1))
 def test_a_view_holds_what_plain_sql_says(chunk: int) -> None:
     assert sum(check(7_000_000 + 1000 * chunk + number) for number in range(10)) >= 3
 
 
-@pytest.mark.parametrize("chunk", budgeted(range(20), 2))
+@pytest.mark.parametrize("chunk", budgeted(range(20), 1))
 def test_many_more_views(chunk: int) -> None:
     for number in range(100):
         check(8_000_000 + 1000 * chunk + number)

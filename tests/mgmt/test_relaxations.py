@@ -270,7 +270,7 @@ def test_a_row_that_two_rules_keep_away_counts_for_both() -> None:
         assert sum(len(waiver.rows) for waiver in relaxation.waivers) == 3, str(relaxation)
 
 
-@pytest.mark.parametrize("chunk", budgeted(range(6), 2, in_test=1))
+@pytest.mark.parametrize("chunk", budgeted(range(6), 1, in_test=1))
 def test_every_small_infeasible_state_is_told_what_helps(chunk: int) -> None:
     """Of the states of these seeds more than a fifth were told nothing."""
     told = 0

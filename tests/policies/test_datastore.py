@@ -207,7 +207,7 @@ def distributions(copies: int, racks: int) -> list[tuple[int, ...]]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", budgeted(range(12), 2, in_test=4))
 def test_racks_share_what_zones_hold_as_evenly_as_their_rules_let_them(seed: int) -> None:
     """Compared with all distributions over racks that the rules for zones allow."""
     random = Random(seed)
@@ -530,7 +530,7 @@ def test_segments_without_any_host_are_an_error_not_a_plan() -> None:
         Cluster(hosts=0, segments=2).solve()
 
 
-@pytest.mark.parametrize("seed", budgeted(range(8), 4, in_test=4))
+@pytest.mark.parametrize("seed", budgeted(range(8), 2, in_test=2))
 def test_random_lives_keep_the_rules(seed: int) -> None:
     """Hosts die, return, drain and join; whenever a placement exists it is found, kept, and stable."""
     random = Random(seed)

@@ -126,9 +126,11 @@ async def test_tag_evict_and_leave(tmp_path: Path, description: Description) -> 
         assert changes[-3:] == [(["n2"], [], [], []), ([], ["n5"], [], []), ([], [], ["n4"], [])]
 
 
+@pytest.mark.slow
 async def test_two_of_five_recover_and_the_killed_join_as_new(
     tmp_path: Path, description: Description
 ) -> None:
+    """Longer than 10 s: nobody is missed before the time of failure detection and the quorum's timeout are over."""
     async with open_local_cluster(ClusterPlan(tmp_path, nodes=5, segments=4)) as cluster:
         await until_size(cluster, 5)
         await cluster.wait_until(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from random import Random
@@ -25,16 +25,22 @@ from mgmt.optimization.assignment import (
 )
 
 
-def brute_force(assignment: Assignment) -> tuple[int, ...] | None:
-    """Per tier the cost of the best choice, or None when no choice keeps the limits."""
-    best: tuple[int, ...] | None = None
-    for values in product(range(-1, assignment.values), repeat=assignment.rows):
+def kept_choices(assignment: Assignment) -> Iterator[Indices]:
+    """Every choice that keeps all limits; those that no row may make by itself are not even written out."""
+    open_to = [np.flatnonzero(allowed).tolist() for allowed in assignment.allowed]
+    options = [
+        open_to[row_class] if required else [NONE, *open_to[row_class]]
+        for row_class, required in zip(assignment.row_class, assignment.required, strict=True)
+    ]
+    for values in product(*options):
         choice = np.array(values, np.int32)
         if not any(assignment.broken(choice)):
-            worth = assignment.worth(choice)
-            if best is None or worth < best:
-                best = worth
-    return best
+            yield choice
+
+
+def brute_force(assignment: Assignment) -> tuple[int, ...] | None:
+    """Per tier the cost of the best choice, or None when no choice keeps the limits."""
+    return min(map(assignment.worth, kept_choices(assignment)), default=None)
 
 
 def indices(values: list[int]) -> Indices:

@@ -27,6 +27,7 @@ from mgmt.optimization.engines import marks as marks_engine
 from mgmt.optimization.engines.flow import NotAFlowError
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.marks import solve_marked
+from tests.mgmt.engines.random_assignments import kept_choices
 from tests.mgmt.engines.random_replicas import amounts, distance, replicas
 from tests.mgmt.engines.test_flow import Cluster
 
@@ -59,16 +60,13 @@ def primaries(places: Assignment, segment: Indices, was: np.ndarray, least: int)
 
 def brute_force(places: Assignment, marks: Assignment) -> tuple[int, ...] | None:
     best: tuple[int, ...] | None = None
-    for values in product(range(-1, places.values), repeat=places.rows):
-        choice = np.array(values, np.int32)
-        if any(places.broken(choice)):
-            continue
+    for choice in kept_choices(places):
         first = places.worth(choice)
         if best is not None and first > best[: len(first)]:
             continue
-        for flags in product((False, True), repeat=places.rows):
-            marked = np.where(flags, choice, NONE).astype(np.int32)
-            if bool((np.array(flags) & (choice < 0)).any()) or any(marks.broken(marked)):
+        for values in product(*((NONE, value) if value >= 0 else (NONE,) for value in choice.tolist())):
+            marked = np.array(values, np.int32)
+            if any(marks.broken(marked)):
                 continue
             worth = first + marks.worth(marked)
             best = worth if best is None else min(best, worth)
