@@ -5,7 +5,7 @@ What it is not: limits on single loads are linear rows as they are (see ``count_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -18,7 +18,9 @@ from mgmt.optimization.assignment import (
     Condition,
     Either,
     Following,
+    Indices,
     Load,
+    Mask,
     MoveLimit,
     Occupancy,
     Skew,
@@ -37,12 +39,20 @@ class Encoded:
     values: list[Callable[[Amounts], Sequence[int]]] = field(default_factory=list)
 
 
-def encode(condition: Condition, cells: Cells, new_variable: Callable[[int, int], int]) -> Encoded:
-    """The rows of a condition; ``new_variable(lower, upper)`` makes a variable beside the cells."""
+def encode(
+    condition: Condition,
+    cells: Cells,
+    new_variable: Callable[[int, int], int],
+    together: Collection[bytes] = (),
+) -> Encoded:
+    """The rows of a condition; ``new_variable(lower, upper)`` makes a variable beside the cells.
+
+    ``together``: see :func:`rows_together`.
+    """
     if isinstance(condition, Either):
         return _either(condition, cells, new_variable)
     if isinstance(condition, Occupancy):
-        return _occupancy(condition, cells, new_variable)
+        return _occupancy(condition, cells, new_variable, together)
     if isinstance(condition, Skew):
         return _skew(condition, cells, new_variable)
     if isinstance(condition, Following):
@@ -110,10 +120,58 @@ def _either(condition: Either, cells: Cells, new_variable: Callable[[int, int], 
     return found
 
 
-def _occupancy(condition: Occupancy, cells: Cells, new_variable: Callable[[int, int], int]) -> Encoded:
-    """Per place a variable that is 1 where a group has rows."""
+def rows_together(conditions: Iterable[Condition]) -> frozenset[bytes]:
+    """Loads of rows all of which are in the bucket, or none, as :func:`_told` tells them."""
+    found = set()
+    for condition in conditions:
+        if not isinstance(condition, Either) or len(condition.limits) != 2:
+            continue
+        none, every = sorted(condition.limits, key=lambda limit: int(limit.upper.max()))
+        load = none.load
+        total = int(load.weight[load.group >= 0].sum())
+        same = np.array_equal(load.weight, every.load.weight) and np.array_equal(
+            load.bucket, every.load.bucket
+        )
+        if (
+            same
+            and load.groups * load.buckets == 1
+            and not none.upper.any()
+            and bool((every.lower == total).all())
+        ):
+            found.add(_told(load.group == 0, load.bucket))
+    return frozenset(found)
+
+
+def _told(rows: Mask, bucket: Indices) -> bytes:
+    """The same for loads of the same rows at the same values, whatever buckets these are in."""
+    return np.packbits(rows).tobytes() + np.packbits(bucket >= 0).tobytes()
+
+
+def _always_whole(condition: Occupancy, cells: Cells, together: Collection[bytes]) -> Mask:
+    """(groups,) whether all rows of a group are in buckets, or none of them is."""
+    load, assignment = condition.load, cells.kinds.assignment
+    counted = (load.group >= 0) & (load.weight > 0)
+    outside: Mask = np.asarray(assignment.allowed[:, load.bucket < 0].any(axis=1))
+    loose = counted & (outside[assignment.row_class] | ~assignment.required)
+    whole = np.bincount(load.group[loose], minlength=load.groups) == 0
+    for group in np.flatnonzero(~whole).tolist() if together else ():
+        whole[group] = _told(counted & (load.group == group), load.bucket) in together
+    return np.asarray(whole)
+
+
+def _occupancy(
+    condition: Occupancy,
+    cells: Cells,
+    new_variable: Callable[[int, int], int],
+    together: Collection[bytes],
+) -> Encoded:
+    """Per place a variable that is 1 where a group has rows: all of them, if it is whole and has one place at most."""
     found = Encoded()
     load = condition.load
+    whole = _always_whole(condition, cells, together) & (condition.upper == 1)
+    counted = load.group >= 0
+    total = np.bincount(load.group[counted], load.weight[counted], load.groups).astype(np.int64)
+    least = np.where(whole, total, 1).tolist()
     used: list[int] = []
     of_group: dict[int, list[int]] = {}
     for place, (own, factors) in _terms(cells, load).items():
@@ -121,7 +179,7 @@ def _occupancy(condition: Occupancy, cells: Cells, new_variable: Callable[[int, 
         used.append(place)
         of_group.setdefault(place // load.buckets, []).append(variable)
         found.rows.append(([*own, variable], [*factors, -_most(cells, (own, factors))], None, 0))
-        found.rows.append(([*own, variable], [*factors, -1], 0, None))
+        found.rows.append(([*own, variable], [*factors, -least[place // load.buckets]], 0, None))
     for group in range(load.groups):
         variables = of_group.get(group, [])
         lower, upper = int(condition.lower[group]), int(condition.upper[group])

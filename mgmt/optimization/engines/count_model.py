@@ -19,7 +19,7 @@ import numpy as np
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Load, LoadCost
 from mgmt.optimization.bucketwise import parts_of
 from mgmt.optimization.engines.cells import Cells, LinearRows, bounds_of
-from mgmt.optimization.engines.conditions import encode
+from mgmt.optimization.engines.conditions import encode, rows_together
 from mgmt.optimization.engines.load_costs import Affine, Reach, Tabled, shape_of
 
 
@@ -88,8 +88,9 @@ class CountModel:
         for limit in cells.kinds.assignment.limits:
             lower, upper = bounds_of(limit)
             self._limit(cells.rows(limit.load, lower, upper))
+        together = rows_together(cells.kinds.assignment.conditions)
         for condition in cells.kinds.assignment.conditions:
-            encoded = encode(condition, cells, self._variable)
+            encoded = encode(condition, cells, self._variable, together)
             self.rows += [Row(*row) for row in encoded.rows]
             self._defined += encoded.values
 

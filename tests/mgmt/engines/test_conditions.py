@@ -23,11 +23,13 @@ from mgmt.optimization.assignment import (
     Skew,
 )
 from mgmt.optimization.engines import solve
+from mgmt.optimization.engines.conditions import rows_together
 from mgmt.optimization.engines.greedy import greedy
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.ledger import Ledger
 from mgmt.optimization.engines.occupancy_limits import with_limits
 from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
+from tests.mgmt.engines.test_against_brute_force import check, cp_sat_alone
 
 
 class ConditionMaker(Maker):
@@ -95,6 +97,34 @@ def test_the_answer_is_what_enumeration_finds() -> None:
         outcomes["bound" if brute_force(replace(assignment, conditions=())) != expected else "free"] += 1
     assert outcomes["infeasible"] >= 20
     assert outcomes["bound"] >= 10, "the conditions make hardly any difference"
+
+
+def test_rows_that_are_all_there_or_not_at_all_in_one_place_at_most() -> None:
+    """Gangs: what CP-SAT is told of a place in use (all of a gang is there) drops no choice."""
+    together = 0
+    for seed in range(40):
+        maker = Maker(seed)
+        plain, random = maker.assignment(), maker.random
+        load = replace(maker.load(), weight=np.ones(maker.rows, np.int64))
+        conditions: list[Condition] = [
+            Occupancy("one place", load, np.zeros(load.groups, np.int64), np.ones(load.groups, np.int64))
+        ]
+        for group in range(load.groups):
+            rows = load.group == group
+            if not rows.any() or random.random() < 0.2:
+                continue
+            member = np.where(rows, 0, NONE).astype(np.int32)
+            anywhere = np.where(load.bucket == NONE, NONE, 0).astype(np.int32)
+            whole = Load(member, 1, anywhere, 1, np.where(rows, 1, 0).astype(np.int64))
+            zero = np.zeros((1, 1), np.int64)
+            sides = (
+                Limit("none", whole, zero, zero),
+                Limit("all", whole, zero + rows.sum(), zero + UNLIMITED),
+            )
+            conditions.append(Either("all or none", sides if random.random() < 0.5 else sides[::-1]))
+        together += len(rows_together(conditions))
+        check(cp_sat_alone, replace(plain, conditions=tuple(conditions)), seed)
+    assert together >= 20
 
 
 def breaks(assignment: Assignment, before: Indices, after: Indices) -> bool:
