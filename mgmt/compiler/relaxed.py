@@ -20,7 +20,7 @@ from mgmt.compiler.oracle import Oracle, Verdict
 from mgmt.compiler.roads import Part
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.errors import PolicyError, SolveTimeout, StatementTimeoutError, UnsupportedConstructError
+from mgmt.errors import PolicyError, SolveTimeout
 from mgmt.language.bound import Demand
 from mgmt.language.catalog import Catalog
 from mgmt.optimization.optimize import TierResult
@@ -108,8 +108,8 @@ class StartedPart:
         """``encode``: encode all cell by cell."""
         general = None
         if isinstance(first, Decided) and not all(result.proven for result in first.tiers):
-            too_long = SolveTimeout, StatementTimeoutError, UnsupportedConstructError
-            with suppress(*too_long), snapshot.within(_ENCODED * budget):
+            # Too long, too many rows: whatever it is, the first plan stands.
+            with suppress(PolicyError), snapshot.within(_ENCODED * budget):
                 general = encode()
         return cls(relaxed, first, general)
 

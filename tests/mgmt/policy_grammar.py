@@ -1,8 +1,9 @@
 """Random policies over a small fixed schema, from a seed.
 
 Made by a plain generator rather than by composed Hypothesis strategies: building thousands of nested strategies
-costs far more than the compiler under test.  A seed is enough to see a failing policy again.  ``spelling_grammar``
-makes policies in two spellings that mean the same, over more tables and up to any size.
+costs far more than the compiler under test.  A seed is enough to see a failing policy again.
+
+``spelling_grammar`` makes policies in two spellings that mean the same, over more tables and of any size.
 """
 
 from __future__ import annotations
