@@ -72,7 +72,9 @@ class TestTheSameStates:
             assert (forward.leapt > 900.0) is leap
         return found
 
+    @pytest.mark.slow
     def test_after_leaps_edges_are_in_the_states_of_a_full_simulation(self) -> None:
+        """Six seconds: half an hour of ten members is simulated packet by packet, to compare what is frequent."""
         simulated, leapt = self.sample(leap=False), self.sample(leap=True)
         assert fmean(simulated["burdened"]) > 0.1
         assert fmean(simulated["suspicious"]) > 0.003
@@ -153,7 +155,9 @@ class TestTheSameAccusations:
                 cluster.run(cluster.now + 50.0)
         return accusations[0] - began
 
+    @pytest.mark.slow
     def test_the_first_accusation_takes_as_long(self) -> None:
+        """Four seconds: sixty first accusations, simulated packet by packet."""
         simulated = [self.first_accusation(seed, leap=False) for seed in range(60)]
         leapt = [self.first_accusation(seed, leap=True) for seed in range(60)]
         assert fmean(simulated) > 40.0

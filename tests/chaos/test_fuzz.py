@@ -293,10 +293,14 @@ def test_a_host_lost_while_the_log_is_read_back_is_made_good_first() -> None:
     assert cluster.views[-1].removed == ("n4",)
 
 
+@pytest.mark.slow
 def test_a_store_that_takes_an_empty_disk_for_the_one_before_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A planted error: a disk's identity is that of its host. Shrinking keeps the store, and what is done to disks."""
+    """A planted error: a disk's identity is that of its host. Shrinking keeps the store, and what is done to disks.
+
+    Eight seconds: several clusters with a store live through a script until one shows it.
+    """
 
     def of_the_host(*arguments: Any, **options: Any) -> DiskIdentity:
         return DiskIdentity(bytes(16), (), open_identity(*arguments, **options).set_aside)

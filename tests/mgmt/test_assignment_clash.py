@@ -469,8 +469,12 @@ def test_what_is_too_much_for_the_buckets_that_bans_leave_is_seen_with_them() ->
     assert [demand.bucket for demand in found.demands if not demand.is_ban] == list(range(0, values, 2))
 
 
+@pytest.mark.slow
 def test_what_is_too_large_to_look_at_rows_is_told_by_constraints() -> None:
-    """That pods must be on one node is no limit on loads, and cell by cell there are 350 000 of them."""
+    """That pods must be on one node is no limit on loads, and cell by cell there are 350 000 of them.
+
+    Nine seconds, for it has to be as large as that.
+    """
     rows = {
         "node": [{"name": f"n{i:03}", "disk": "hdd", "cpu": 20} for i in range(1000)],
         "pod": [{"id": i, "cpu": 1, "wants": None, "app": 0, "node": None} for i in range(350)],

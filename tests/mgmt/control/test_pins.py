@@ -11,7 +11,7 @@ from tests.mgmt.control.situations import intent_of, observation_of, view_of
 
 
 async def test_a_copy_is_moved_where_it_is_pinned_and_stays(autojump_clock: object) -> None:
-    async with harness(make_solver=pack_solver) as cluster:
+    async with harness(make_solver=pack_solver, segments=6) as cluster:
         requests, engine = cluster.controller.requests, cluster.engine
         segment = next(key for key in engine.segments if "n1" not in engine.chain(key))
         await requests.pin(segment, "n1")
