@@ -10,7 +10,7 @@
 A check passes unless it is FALSE, so where a scalar subquery is NULL the comparison with it passes, as does a row that
 a join does not find.
 
-What it is not: a check that asks for some other row that the solver decides on is left as it is.
+What it is not: a check that asks for a pair of other rows that the solver decides on is left as it is.
 """
 
 from __future__ import annotations
