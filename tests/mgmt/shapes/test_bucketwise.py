@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from random import Random
 
 import numpy as np
@@ -24,9 +25,15 @@ POLICIES = (
 PLAIN = SCHEMA.replace("UNIQUE", "")
 
 
+@cache
+def compiled(objective: str) -> Model:
+    """Once for the states of all seeds."""
+    return Model.build(database(PLAIN), f"{VIEWS} CREATE CONSTRAINT c AS SELECT 1 AS one {objective};")
+
+
 def load_costs(objective: str, seed: int) -> Iterator[LoadCost]:
     state = database(PLAIN, AssignmentMaker(seed).data())
-    model = Model.build(state, f"{VIEWS} CREATE CONSTRAINT c AS SELECT 1 AS one {objective};")
+    model = compiled(objective).revised(database=state)
     with state.snapshot() as snapshot:
         for part in model._encode(snapshot)[0]:
             tiers = part.built.assignment.tiers if isinstance(part, ColumnarPart) else ()
