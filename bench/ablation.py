@@ -89,6 +89,7 @@ PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "repaired": {"table.repaired": _gives(None), "without_cells.repaired": _gives(None)},
     "closed-form bounds": {"table.floors_of": lambda cells: [None] * len(cells.kinds.assignment.tiers)},
     "covering": {"bounds.opening_floor": _gives(_LOWEST)},
+    "bounds._by_steps": {"bounds._by_steps": _gives(_LOWEST)},
     "bounds._alone": {"bounds._alone": lambda cells, *_: np.zeros(len(cells), np.int64)},
     "bounds._captive": {"bounds._captive": _gives([])},
     "bounds.wide": {"without_cells.wide_floor": _gives(None)},

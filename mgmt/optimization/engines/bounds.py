@@ -142,7 +142,10 @@ def _floor(cells: Cells, number: int) -> int | None:
     if not convex:
         return total + separately
     nothing = sum(cost.weight * int(shape.values[0].sum()) for cost, shape in convex)
-    return total + max(separately, cheapest(cells, row_costs + alone_costs) + nothing)
+    floors = [separately, cheapest(cells, row_costs + alone_costs) + nothing]
+    if len(convex) == 1:
+        floors.append(_by_steps(cells, row_costs, *convex[0]))
+    return total + max(floors)
 
 
 def _peaks_floor(cells: Cells, peaks: Sequence[LoadCost]) -> int:
@@ -240,6 +243,34 @@ def _bringing(cells: Cells, load: Load, place: Amounts, *, must: bool) -> Amount
     total = np.zeros(load.groups, np.int64)
     np.add.at(total, group[adds], (kinds.weight(load) * kinds.count)[adds])
     return total
+
+
+def _by_steps(cells: Cells, row_costs: Amounts, cost: LoadCost, shape: Tabled) -> int:
+    """What rows and a convex cost come to at least, when each row takes one step of the load of one place.
+
+    The steps that places have to offer cost what the step costs, and the cheapest row that could take it; as many as
+    there are rows are taken.  A row that takes none pays the cheapest of these.  Very low if rows take several steps.
+    """
+    place, weight = cells.places(cost.loads[0])
+    counted = place != NONE
+    most = shape.reaches[0].most.reshape(-1)
+    unit = bool((weight[counted] == shape.reaches[0].step).all())
+    if not unit or int(most[np.unique(place[counted])].sum()) > _MOST_STEPS:
+        return _NOTHING
+    cheapest_row = np.full(len(most), _DEAR, np.int64)
+    np.minimum.at(cheapest_row, place[counted], row_costs[counted])
+    used = np.flatnonzero(cheapest_row < _DEAR)
+    steps = cost.weight * np.diff(shape.values[:, used], axis=0)
+    offered = np.arange(len(steps))[:, None] < most[used][None, :]
+    prices = (steps + cheapest_row[used][None, :])[offered]
+    rows = int(cells.kinds.count.sum())
+    beside = row_costs[~counted]
+    if len(beside):
+        prices = np.append(np.minimum(prices, beside.min()), np.full(rows, beside.min()))
+    if len(prices) < rows:
+        return _NOTHING
+    taken = np.partition(prices, rows - 1)[:rows] if rows < len(prices) else prices
+    return int((cost.weight * shape.values[0]).sum()) + int(taken.sum())
 
 
 def cheapest(cells: Cells, cost: Amounts) -> int:
