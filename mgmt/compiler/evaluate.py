@@ -189,7 +189,10 @@ class Evaluator:
             return [_constant_number(value, expression) for value in column.cells]
         if isinstance(column, Truths):
             return [self._truth_number(cell) for cell in column.cells]
-        return [self._choice_number(cell, expression) for cell in column.cells]
+        # A choice stands in as many rows as it has partners, and is a term for each of its values.
+        known = {id(cell): cell for cell in column.cells}
+        numbers = {key: self._choice_number(cell, expression) for key, cell in known.items()}
+        return [numbers[id(cell)] for cell in column.cells]
 
     def _truth_number(self, cell: Truth) -> Number:
         null = (
