@@ -18,7 +18,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from mgmt.compiler.shapes.aliases import realiased
-from mgmt.compiler.shapes.least import Least, plain_column
+from mgmt.compiler.shapes.least import Least, equal_columns
 from mgmt.language.bound import BoundQuery, Subquery
 from mgmt.language.expressions import (
     Aggregate,
@@ -123,9 +123,7 @@ def _least(part: Subquery, query: BoundQuery, views: Mapping[str, BoundQuery]) -
     own, outer = inner.sources[0].alias.lower(), groups.alias.lower()
     keys: list[Expression] = []
     for predicate in inner.predicates:
-        tree = predicate.tree.unalias().unnest()
-        sides = [plain_column(tree.this), plain_column(tree.expression)] if isinstance(tree, exp.EQ) else []
-        names = dict(side for side in sides if side is not None)
+        names = equal_columns(predicate.tree)
         if set(names) != {own, outer} or names[own] != names[outer]:
             return None
         key = exp.column(

@@ -83,12 +83,12 @@ def minima_in(query: BoundQuery, views: Mapping[str, BoundQuery]) -> Minima | No
 def _minima_of(view: BoundQuery, alias: str, groups: str) -> Minima | None:
     if not view.keys or view.predicates or view.having is not None or view.strict_groups:
         return None
-    keys = [plain_column(key.tree) for key in view.keys]
+    keys = [_plain_column(key.tree) for key in view.keys]
     columns: dict[str, str] = {}
     minima: dict[str, Aggregate] = {}
     for output in view.outputs:
         part = output.expression
-        key = plain_column(part.tree) if isinstance(part, DatabasePart) else None
+        key = _plain_column(part.tree) if isinstance(part, DatabasePart) else None
         if key is not None and key in keys:
             columns[output.name.lower()] = key[1]
         elif (
@@ -108,9 +108,7 @@ def _minima_of(view: BoundQuery, alias: str, groups: str) -> Minima | None:
 def _joined_by_keys(query: BoundQuery, minima: Minima) -> bool:
     joined = set()
     for predicate in query.predicates:
-        tree = predicate.tree
-        sides = [plain_column(tree.this), plain_column(tree.expression)] if isinstance(tree, exp.EQ) else []
-        names = dict(side for side in sides if side is not None)
+        names = equal_columns(predicate.tree)
         if set(names) != {minima.alias, minima.groups}:
             return False
         if minima.columns.get(names[minima.alias]) != names[minima.groups]:
@@ -119,7 +117,14 @@ def _joined_by_keys(query: BoundQuery, minima: Minima) -> bool:
     return joined == set(minima.keys)
 
 
-def plain_column(tree: exp.Expr) -> tuple[str, str] | None:
+def equal_columns(tree: exp.Expr) -> dict[str, str]:
+    """Alias and name of the plain columns that a condition says are equal."""
+    tree = tree.unalias().unnest()
+    sides = [_plain_column(tree.this), _plain_column(tree.expression)] if isinstance(tree, exp.EQ) else []
+    return dict(side for side in sides if side is not None)
+
+
+def _plain_column(tree: exp.Expr) -> tuple[str, str] | None:
     """Alias and name of a plain column."""
     tree = tree.unalias()
     return (tree.table.lower(), tree.name.lower()) if isinstance(tree, exp.Column) else None

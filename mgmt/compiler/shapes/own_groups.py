@@ -157,7 +157,7 @@ class OwnGroups:
 
     def _key(self, part: Expression, names: dict[str, str]) -> DatabasePart | None:
         """What a row of the subquery and the row around it have in common by a condition."""
-        for inner, outer in _sides(part, "="):
+        for inner, outer in compared_sides(part, "="):
             if not _aliases(inner) <= set(names) or _aliases(outer) & set(names) or not _aliases(outer):
                 continue
             if _same(realiased(inner, names), outer) or _same(realiased(part, names), self.link):
@@ -167,7 +167,7 @@ class OwnGroups:
     def _is_not_itself(self, part: Expression, names: dict[str, str]) -> bool:
         """Whether it says that a row of the subquery is not the row around it."""
         (key, *others) = self.chooser.relation.key or ("",)
-        for inner, outer in _sides(part, "<>"):
+        for inner, outer in compared_sides(part, "<>"):
             column = outer.tree.unalias().unnest() if isinstance(outer, DatabasePart) else None
             own = isinstance(column, exp.Column) and column.table.lower() == self.chooser.alias
             if own and column is not None and column.name.lower() == key.lower() and not others:
@@ -215,7 +215,7 @@ def _turned(part: Expression) -> Expression:
     return replace(part, left=part.right, right=part.left) if isinstance(part, Comparison) else part
 
 
-def _sides(part: Expression, operator: str) -> list[tuple[Expression, Expression]]:
+def compared_sides(part: Expression, operator: str) -> list[tuple[Expression, Expression]]:
     """Both sides of a comparison, either way round; none if it is another one."""
     if isinstance(part, Comparison) and part.operator == operator and not part.null_safe:
         return [(part.left, part.right), (part.right, part.left)]
@@ -238,7 +238,7 @@ def _filtered(part: Expression, filters: Sequence[Expression]) -> Expression:
 
 def _link_in(part: Expression, cell: Cell) -> tuple[Comparison, DatabasePart] | None:
     """A condition that the choice is equal to a column of another source, and that column."""
-    for one, other in _sides(part, "="):
+    for one, other in compared_sides(part, "="):
         if isinstance(one, Cell) and isinstance(other, DatabasePart) and isinstance(part, Comparison):
             aliases = aliases_of(other.tree)
             if signature(one) == signature(cell) and len(aliases) == 1 and cell.source.lower() not in aliases:

@@ -24,7 +24,7 @@ from mgmt.compiler.shapes.aliases import aliases_of, realiased
 from mgmt.compiler.shapes.counting import gated
 from mgmt.compiler.shapes.flat_query import FlatQuery
 from mgmt.compiler.shapes.inline import Views, renamed
-from mgmt.compiler.shapes.own_groups import OwnGroups, asks_of_choices
+from mgmt.compiler.shapes.own_groups import OwnGroups, asks_of_choices, compared_sides
 from mgmt.compiler.shapes.slots import Constant, Unknown
 from mgmt.compiler.shapes.statements import Item, Statement, may_be_null
 from mgmt.compiler.shapes.vectors import OtherShape
@@ -489,18 +489,9 @@ def _found(part: Subquery, views: Views) -> Found | None:
 
 def _equal(predicate: Expression, own: set[str]) -> tuple[exp.Expr, Expression] | None:
     """What of the subquery is equal to what around it."""
-    if isinstance(predicate, Comparison):
-        if predicate.operator != "=" or predicate.null_safe:
-            return None
-        for one, other in ((predicate.left, predicate.right), (predicate.right, predicate.left)):
-            if isinstance(one, DatabasePart) and aliases_of(one.tree) <= own and _is_outside(other, own):
-                return one.tree.unalias(), other
-    if isinstance(predicate, DatabasePart):
-        tree = predicate.tree.unalias().unnest()
-        if isinstance(tree, exp.EQ):
-            for inner, outer in ((tree.this, tree.expression), (tree.expression, tree.this)):
-                if aliases_of(inner) <= own and not aliases_of(outer) & own:
-                    return inner, DatabasePart(SqlType.UNKNOWN, predicate.position, outer)
+    for inner, outer in compared_sides(predicate, "="):
+        if isinstance(inner, DatabasePart) and aliases_of(inner.tree) <= own and _is_outside(outer, own):
+            return inner.tree.unalias(), outer
     return None
 
 
