@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from chaos.invariants import ViewInvariants
+from chaos.checkers.invariants import ViewInvariants
 from membership.configuration import Configuration
 from membership.cut import Cut, Removal
 from membership.effects import ViewChanged

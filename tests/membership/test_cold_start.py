@@ -11,7 +11,7 @@ import random
 import pytest
 
 from chaos import NetworkSettings
-from chaos.message_faults import MessageFaults
+from chaos.simulated_cluster.message_faults import MessageFaults
 from membership import messages as wire
 from membership.address import Address
 from membership.core import Core

@@ -18,8 +18,8 @@ import pytest
 
 import membership
 from chaos import NetworkSettings, faults
-from chaos.cluster import Cluster
 from chaos.faults import At
+from chaos.simulated_cluster.cluster import Cluster
 from membership import messages as wire
 from membership.address import Address
 from membership.configuration import Configuration
