@@ -202,6 +202,6 @@ async def _control(
         await controller.run(views)
 
 
-async def _solve_in_virtual_time(function: Callable[[], object]) -> object:
+async def _solve_in_virtual_time(function: Callable[[], Answer]) -> Answer:
     await trio.sleep(0.2)
     return function()
