@@ -74,7 +74,7 @@ def records_of(request: Request) -> dict[int, Entry]:
             return {}
 
 
-class World:
+class Harness:
     """One cluster and what is known to have happened to it."""
 
     def __init__(
