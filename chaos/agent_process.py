@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from membership.member import Member
+from membership.protocol.view.member import Member
 
 from . import control
 

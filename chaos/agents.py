@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from membership.configuration import Configuration
-from membership.configuration_cache import ConfigurationCache
-from membership.effects import ViewChanged
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.configuration_cache import ConfigurationCache
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 
 from . import control, faults

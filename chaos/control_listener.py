@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from membership.configuration import ConfigurationError
+from membership.protocol.view.configuration import ConfigurationError
 
 from . import control
 from .agent_process import AgentProcess

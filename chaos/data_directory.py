@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from membership.configuration import Configuration
+from membership.protocol.view.configuration import Configuration
 
 from .faults import DiskLoss, LoseFile, RestoreDisk, WipeDisk
 

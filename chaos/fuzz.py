@@ -18,7 +18,7 @@ from functools import partial
 from math import inf
 from typing import Any, cast
 
-from membership.faulty_members import longest_patience
+from membership.protocol.view.removal_history import longest_patience
 from membership.settings import Settings
 
 from . import faults, generator

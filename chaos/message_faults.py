@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from membership.messages import MESSAGE_TYPES
+from membership.protocol.messages import MESSAGE_TYPES
 
 from .host import Host
 from .simulator import Simulator

@@ -12,9 +12,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, cast
 
-from membership.core import Core, Status
-from membership.effects import Effects
 from membership.errors import EvictionError, RecoveryError
+from membership.protocol.context.effects import Effects
+from membership.protocol.core import Core
+from membership.protocol.core.status import Status
 
 from . import faults
 from .faults import DiskLoss, Fault, Hosts

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from membership.configuration import Configuration
+from membership.protocol.view.configuration import Configuration
 
 from .faults import At
 from .store.outcome import Roles, StoreOutcome

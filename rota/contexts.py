@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from membership.durable_file import replace_file
+from membership.runtime.durable_file import replace_file
 from rota.errors import AgentError, UsageProblem
 from rota.names import checked_name
 from rota.target import Target

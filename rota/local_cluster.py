@@ -21,7 +21,7 @@ from typing import Any
 import trio
 
 from membership import Address, Key
-from membership.key_ring import write_key_file
+from membership.wire.key_ring import write_key_file
 from rota.api_client import ApiClient
 from rota.cluster_file import ClusterFile, Place
 from rota.engine.password import DIRECTORY, PASSWORD_FILE

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from membership.configuration import Configuration
+from membership.protocol.view.configuration import Configuration
 from membership.settings import Settings
 
 from ..faults import At, Hosts, is_over

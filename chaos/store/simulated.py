@@ -23,7 +23,7 @@ from datastore_adapter import (
     SimulatedCluster,
     SimulatedRuntime,
 )
-from membership.configuration import Configuration
+from membership.protocol.view.configuration import Configuration
 from mgmt.control.controller import Controller
 from mgmt.control.events import ControlEvent
 from mgmt.control.settings import ControlSettings
