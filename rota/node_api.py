@@ -16,7 +16,7 @@ import trio
 from datastore_adapter import LogThread
 from membership import Cluster, FrameStream, Member, TransportError
 from mgmt.control.controller import Controller
-from mgmt.control_errors import (
+from mgmt.errors import (
     ControlError,
     InvalidRequestError,
     NotControllerError,

@@ -23,7 +23,7 @@ from bench.phrasings.family import Family
 from bench.phrasings.state import Tables, datastore_database, pods_database
 from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
-from mgmt.language.policies import Policy
+from mgmt.language.policy_packs import Policy
 from mgmt.solution import Solution
 from mgmt.state.database import Database
 

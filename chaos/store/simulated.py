@@ -29,8 +29,8 @@ from mgmt.control.events import ControlEvent
 from mgmt.control.settings import ControlSettings
 from mgmt.placement.hosts import HostView, host_view
 from mgmt.placement.intent import Intent
+from mgmt.solving.async_solver import ThreadSolver
 from mgmt.solving.placement_solver import PolicySolver
-from mgmt.solving.solvers import ThreadSolver
 
 from ..event_queue import TICKS_PER_SECOND
 from ..network import Network

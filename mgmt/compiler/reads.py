@@ -17,7 +17,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from mgmt.compiler.pushed import pushed_sql
-from mgmt.language.bound import PushedView
+from mgmt.language.bound_queries.queries import PushedView
 from mgmt.state.schema import Schema
 from mgmt.state.store import NUMBER, WHOLE, Cells
 

@@ -24,7 +24,6 @@ from datastore_adapter.interface import (
     Placement,
     StaleIntentError,
 )
-from mgmt.control.consultation import Consultation
 from mgmt.control.decision import (
     Situation,
     decided_plan,
@@ -37,24 +36,25 @@ from mgmt.control.decision import (
 )
 from mgmt.control.drift import DriftWatch
 from mgmt.control.dry_run import describe
+from mgmt.control.environment import Consultation
 from mgmt.control.events import ControlEvent, ControlEvents
-from mgmt.control.executor import Executor
-from mgmt.control.last_resorts import LastResorts
-from mgmt.control.plan_runner import PlanRunner, facts
-from mgmt.control.readings import Readings
-from mgmt.control.repairs import RepairOutcome, Repairs
-from mgmt.control.requests import Requests
+from mgmt.control.hysteresis import Held, held
+from mgmt.control.operator_requests.commands import Requests
+from mgmt.control.operator_requests.forced_recovery import LastResorts
+from mgmt.control.operator_requests.reports import Readings
+from mgmt.control.plan_execution.executor import Executor
+from mgmt.control.plan_execution.plan_runner import PlanRunner, facts
+from mgmt.control.plan_execution.repairs import RepairOutcome, Repairs
 from mgmt.control.settings import ControlSettings
 from mgmt.control.status import ControlStatus, Phase
-from mgmt.control.stillness import Held, held
-from mgmt.control_errors import ControlError
+from mgmt.errors import ControlError
 from mgmt.placement.adoption import adopted, only_roles, without_segments
 from mgmt.placement.hosts import HostView, controller_of, managers_of
 from mgmt.placement.intent import Intent, Order
-from mgmt.placement.plan import Plan, PlanKind, is_reached
-from mgmt.placement.plan_report import left_out
+from mgmt.plans.plan import Plan, PlanKind, is_reached
+from mgmt.plans.plan_report import left_out
+from mgmt.solving.async_solver import AsyncSolver, ThreadSolver
 from mgmt.solving.placement_solver import Infeasible, PolicySolver, Solved, SolveOutcome, Undecided
-from mgmt.solving.solvers import AsyncSolver, ThreadSolver
 
 
 class _Round(Enum):

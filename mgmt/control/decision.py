@@ -9,17 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from datastore_adapter.interface import Observation, Placement
-from mgmt.placement.availability import available_placement
-from mgmt.placement.freezes import FreezeLimits, frozen_at, overdue_at
+from mgmt.placement.fallback_placement import available_placement
+from mgmt.placement.flap_damping import FreezeLimits, frozen_at, overdue_at
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent, Order, PlanRecord
 from mgmt.placement.layout_report import check_observation
-from mgmt.placement.moves import standing_chain
-from mgmt.placement.plan import Plan, PlanKind, is_reached, make_plan, plan_id_of
-from mgmt.placement.safety import WaveLimits
-from mgmt.placement.slots import Slots
-from mgmt.placement.state import PlacementState, apply_deltas, build_state, log_units_of
-from mgmt.placement.undoing import way_back
+from mgmt.placement.placement_rows import (
+    PlacementState,
+    apply_deltas,
+    build_state,
+    log_units_of,
+    standing_chain,
+)
+from mgmt.placement.slot_assignment import Slots
+from mgmt.plans.plan import Plan, PlanKind, is_reached, make_plan, plan_id_of
+from mgmt.plans.rollback import way_back
+from mgmt.plans.safety import WaveLimits
 from mgmt.solving.placement_solver import Solved, SolveOutcome
 
 
@@ -241,7 +246,7 @@ def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
     a placement that is not proven to be the best only what is required is taken: repairs do not wait for
     a proof, but data is not moved for balance's sake on a guess that the next solve may take back.
 
-    Raises :class:`mgmt.control_errors.PlacementError` when the solver's answer is no placement.
+    Raises :class:`mgmt.errors.PlacementError` when the solver's answer is no placement.
     """
     if isinstance(outcome, Solved):
         target = apply_deltas(situation.state, situation.observation, outcome.deltas)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from datastore_adapter.interface import StepGraph
-from mgmt.control.stillness import Held
-from mgmt.placement.pace import Pace
-from mgmt.placement.plan import Plan
-from mgmt.placement.plan_report import plan_to_json, plan_to_text
+from mgmt.control.hysteresis import Held
+from mgmt.plans.duration_estimate import Pace
+from mgmt.plans.plan import Plan
+from mgmt.plans.plan_report import plan_to_json, plan_to_text
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
 
 

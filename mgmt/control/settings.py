@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mgmt.control.execution import ExecutionLimits
-from mgmt.control.stillness import StillnessLimits
-from mgmt.placement.freezes import FreezeLimits
-from mgmt.placement.safety import WaveLimits
+from mgmt.control.hysteresis import StillnessLimits
+from mgmt.control.step_scheduling import ExecutionLimits
+from mgmt.placement.flap_damping import FreezeLimits
+from mgmt.plans.safety import WaveLimits
 
 
 @dataclass(frozen=True, slots=True)

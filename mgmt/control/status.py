@@ -6,19 +6,19 @@ from enum import Enum
 from typing import Any
 
 from datastore_adapter.interface import Observation
-from mgmt.control.consultation import Consultation
 from mgmt.control.decision import destination
 from mgmt.control.dry_run import describe, solve_to_json
+from mgmt.control.environment import Consultation
 from mgmt.control.events import ControlEvents
-from mgmt.control.executor import Executor
-from mgmt.control.plan_runner import PlanRunner
-from mgmt.control.stillness import Held
-from mgmt.placement.availability import is_unavailable
-from mgmt.placement.freezes import frozen_at
+from mgmt.control.hysteresis import Held
+from mgmt.control.plan_execution.executor import Executor
+from mgmt.control.plan_execution.plan_runner import PlanRunner
+from mgmt.placement.fallback_placement import is_unavailable
+from mgmt.placement.flap_damping import frozen_at
 from mgmt.placement.hosts import HostView, controller_of
 from mgmt.placement.layout_report import away_to_json, check_observation, shards_to_json
-from mgmt.placement.plan import Plan, is_reached
-from mgmt.placement.plan_report import summary
+from mgmt.plans.plan import Plan, is_reached
+from mgmt.plans.plan_report import summary
 from mgmt.solving.placement_solver import Infeasible, SolveOutcome
 
 

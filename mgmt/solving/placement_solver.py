@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from datastore_adapter.interface import ServiceRoles
-from mgmt.memory import MEMORY
 from mgmt.placement.intent import PolicyChoice
-from mgmt.placement.state import HostRow, PlacementState
+from mgmt.placement.placement_rows import HostRow, PlacementState
 from mgmt.solution import Delta, ObjectiveValue, SolveStatus
-from mgmt.solving.demanded import judge_today
 from mgmt.solving.policy_listing import PolicyEntry, list_policies
 from mgmt.solving.questions import Explanation, Question, explain
+from mgmt.solving.required_moves import judge_today
+from mgmt.state.memory import MEMORY
 
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model
@@ -170,7 +170,7 @@ class PolicySolver:
     def _compiled(self, policies: PolicyChoice) -> tuple[Database, Model]:
         if self._database is None or self._model is None or self._policies != policies:
             from mgmt.compiler.model import Model
-            from mgmt.language.policies import load_pack
+            from mgmt.language.policy_packs import load_pack
             from mgmt.state.database import Database
 
             pack = load_pack(policies.pack)

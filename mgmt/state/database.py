@@ -19,12 +19,12 @@ from functools import partial
 from typing import Any
 
 from mgmt.errors import StalePlanError, StateDatabaseError
-from mgmt.memory import LEAST_MEMORY, MEMORY
 from mgmt.solution import Solution
-from mgmt.source import SourceText
+from mgmt.source_text import SourceText
 from mgmt.state.dates import REHEARSED
+from mgmt.state.duckdb_access.engine import STATEMENT_SECONDS
 from mgmt.state.duckdb_store import DuckDbStore, changed_by
-from mgmt.state.engine import STATEMENT_SECONDS
+from mgmt.state.memory import LEAST_MEMORY, MEMORY
 from mgmt.state.schema import Schema, Table, create_table
 from mgmt.state.snapshot import PrivateCopy, Snapshot
 from mgmt.state.sources.attached import Attached
@@ -179,7 +179,7 @@ class Database:
 
         In a database that is to be used as it is (``create`` false), tables that are not there are left out.
         """
-        from mgmt.state.schema_parser import parse_schema
+        from mgmt.state.schema_parsing.parser import parse_schema
 
         known = self._read
         text = SourceText(source, sql)

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mgmt.errors import DataError, StalePlanError
-from mgmt.memory import MEMORY
 from mgmt.solution import Solution
-from mgmt.state.engine import Catalog, RefusedStatementError, errors, fetched
-from mgmt.state.rows import insert_rows, update_rows
-from mgmt.state.rules import require_rules
+from mgmt.state.duckdb_access.bulk_rows import insert_rows, update_rows
+from mgmt.state.duckdb_access.engine import Catalog, RefusedStatementError, errors, fetched
+from mgmt.state.integrity_constraints import require_rules
+from mgmt.state.memory import MEMORY
 from mgmt.state.schema import Schema, Table, create_table, quote
 from mgmt.state.snapshot import Snapshot, restore
 from mgmt.state.store import (

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError
 from mgmt.solution import PrimaryKey, Value
-from mgmt.state.engine import Catalog, TimeLimit, errors
-from mgmt.state.rows import incoming, insert_rows, update_rows
+from mgmt.state.duckdb_access.bulk_rows import incoming, insert_rows, update_rows
+from mgmt.state.duckdb_access.engine import Catalog, TimeLimit, errors
+from mgmt.state.duckdb_access.values import stored
 from mgmt.state.schema import Schema, SqlType, Table, quote, storage
 from mgmt.state.store import Cells, Reading
-from mgmt.state.values import stored
 
 if TYPE_CHECKING:
     from duckdb import Statement

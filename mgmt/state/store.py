@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError, StateDatabaseError, UnknownColumnError
 from mgmt.solution import PrimaryKey, Solution, Value
-from mgmt.state.engine import Catalog
+from mgmt.state.duckdb_access.engine import Catalog
+from mgmt.state.duckdb_access.values import stored
 from mgmt.state.schema import Schema, Table
-from mgmt.state.values import stored
 
 if TYPE_CHECKING:
     import duckdb

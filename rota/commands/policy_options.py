@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from mgmt.memory import MEMORY
+from mgmt.state.memory import MEMORY
 from rota.errors import UsageProblem
 from rota.policy_workbench import Workbench, open_workbench
 from rota.settings import memory_size

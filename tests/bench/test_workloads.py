@@ -9,7 +9,7 @@ import pytest
 from bench import workloads
 from bench.packs import PackBench
 from bench.workloads import Tables
-from mgmt.language.policies import load_pack
+from mgmt.language.policy_packs import load_pack
 from mgmt.state.database import Database
 
 MADE = {

@@ -11,8 +11,8 @@ from threading import Thread
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.state import engine
 from mgmt.state.database import Database
+from mgmt.state.duckdb_access import engine
 from tests.mgmt.support import database
 
 SCHEMA = """

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from datastore_adapter.interface import AdapterError, Done, Failed, FencedError, Step
-from mgmt.control_errors import (
+from mgmt.errors import (
     DrainRefusedError,
     EngineUnreachableError,
     NotControllerError,
@@ -18,8 +18,8 @@ from mgmt.control_errors import (
 )
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import PolicyChoice
-from mgmt.placement.safety import WaveLimits
-from mgmt.solving.solvers import ThreadSolver
+from mgmt.plans.safety import WaveLimits
+from mgmt.solving.async_solver import ThreadSolver
 from tests.mgmt.control.greedy_solver import GreedySolver
 from tests.mgmt.control.harness import SETTINGS, harness, make_hosts
 

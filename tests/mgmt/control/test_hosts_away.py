@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from mgmt.control_errors import (
+from mgmt.errors import (
     EngineUnreachableError,
     InvalidRequestError,
     NotControllerError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mgmt.control_errors import NothingToAbortError, RefusedError, UndecidedError
+from mgmt.errors import NothingToAbortError, RefusedError, UndecidedError
 from tests.mgmt.control.harness import Harness, harness, make_hosts
 from tests.mgmt.control.test_succession import check_copies, die_at
 

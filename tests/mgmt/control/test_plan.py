@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from datastore_adapter.interface import Observation, Placement, ReplicaState, ServiceRoles
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent
-from mgmt.placement.moves import standing_chain
-from mgmt.placement.pace import Pace
-from mgmt.placement.plan import Plan, is_reached, make_plan
-from mgmt.placement.plan_report import plan_to_json, plan_to_text
+from mgmt.placement.placement_rows import standing_chain
+from mgmt.plans.duration_estimate import Pace
+from mgmt.plans.plan import Plan, is_reached, make_plan
+from mgmt.plans.plan_report import plan_to_json, plan_to_text
 from tests.mgmt.control.situations import ROLES, hosts, intent_of, observation_of, situations, view_of
 
 DEPARTED = {host.name: host for host in hosts(12)}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mgmt.control_errors import InvalidRequestError
+from mgmt.errors import InvalidRequestError
 from mgmt.placement.intent import Intent, PolicyChoice
 from tests.mgmt.control.harness import harness
 

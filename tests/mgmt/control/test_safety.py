@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mgmt.placement.exchanges import find_exchange
-from mgmt.placement.safety import Chains, Danger, Grounds, Stand, Standing, WaveLimits, dangers
-from mgmt.placement.waves import Change, split
+from mgmt.plans.cyclic_exchanges import find_exchange
+from mgmt.plans.safety import Chains, Danger, Grounds, Stand, Standing, WaveLimits, dangers
+from mgmt.plans.wave_planning import Change, split
 
 HOSTS = ("a", "b", "c", "d", "e")
 RACKS = {"a": "r1", "b": "r1", "c": "r2", "d": "r2", "e": "r3"}

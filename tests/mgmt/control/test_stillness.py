@@ -12,9 +12,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mgmt.control.hysteresis import StillnessLimits
 from mgmt.control.settings import ControlSettings
-from mgmt.control.stillness import StillnessLimits
-from mgmt.placement.freezes import (
+from mgmt.placement.flap_damping import (
     Freeze,
     FreezeLimits,
     frozen_at,
@@ -23,7 +23,7 @@ from mgmt.placement.freezes import (
     with_returns,
 )
 from mgmt.placement.intent import PolicyChoice
-from mgmt.placement.state import PlacementState
+from mgmt.placement.placement_rows import PlacementState
 from mgmt.solution import Delta, ObjectiveValue
 from mgmt.solving.placement_solver import Solved, SolveOutcome
 from tests.budget import budgeted
