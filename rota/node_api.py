@@ -105,7 +105,7 @@ class NodeApi:
 
     async def look(self) -> None:
         if self.controller is not None:
-            await self.controller.readings.look()
+            await self.controller.reports.look()
 
     def status(self) -> Status:
         cluster, controller = self.cluster, self.controller

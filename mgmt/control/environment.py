@@ -1,7 +1,6 @@
-"""Looking and asking for the control loop: engine, solver, epoch document, and what is remembered of them.
+"""The controller's environment: what it asks of engine, solver and epoch document, and their last answers.
 
-It decides nothing.  The loop and the operators' requests use one :class:`Consultation`, from tasks of one
-trio run.
+It decides nothing.  The loop and the operators' requests share one :class:`Environment`, in tasks of one trio run.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ from mgmt.solving.questions import Explanation, Question
 DEPARTED_KEPT = 1024
 
 
-class Consultation:
-    """See the module."""
+class Environment:
+    """The engine and the solver of one controller, with the view and the intent in force."""
 
     def __init__(
         self,
@@ -68,9 +67,8 @@ class Consultation:
         self.view: HostView = EMPTY_VIEW
         self.observation: Observation | None = None
         """The last one."""
-        self._read: object = (
-            None  # the wishes that `intent` was read from: a document is most often the one before
-        )
+        # The document that `intent` was read from; it is most often the one before.
+        self._read: object = None
         self._looked_at = -math.inf
         self.intent: Intent | None = None
         """As it stood in the last observation."""

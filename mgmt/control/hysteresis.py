@@ -1,4 +1,4 @@
-"""Whether a placement that is merely better is worth moving data for, and not again already: holding still.
+"""Hysteresis: data moves for balance only for a gain that is worth it, and not again before a cooldown is over.
 
 Pure.  What a rule requires is never held, and neither is what an operator orders.
 """
@@ -15,7 +15,7 @@ from mgmt.solving.placement_solver import Solved
 
 
 @dataclass(frozen=True, slots=True)
-class StillnessLimits:
+class HysteresisLimits:
     """What moves for balance have to wait for."""
 
     min_gain: int = 1
@@ -28,7 +28,7 @@ class StillnessLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class BalanceHold:
     """Why moves for balance are not made.  ``until``: Unix seconds; None: as long as nothing changes."""
 
     why: str
@@ -43,17 +43,19 @@ class Held:
         return {"why": self.why, "until": self.until, "text": str(self)}
 
 
-def held(plan: Plan, intent: Intent, outcome: Solved, limits: StillnessLimits, now: float) -> Held | None:
+def balance_hold(
+    plan: Plan, intent: Intent, outcome: Solved, limits: HysteresisLimits, now: float
+) -> BalanceHold | None:
     """Whether the part of ``plan`` that is for balance alone has to wait."""
     if plan.previous is None or not is_for_balance(plan):
         return None
     since = now - intent.moved_at
     if 0 <= since < limits.cooldown:
         left = limits.cooldown - since
-        return Held(f"balance waits {left:.0f} s: data was moved for it a short while ago", now + left)
+        return BalanceHold(f"balance waits {left:.0f} s: data was moved for it a short while ago", now + left)
     gain = None if outcome.breaks_rules_today else first_gain(outcome)
     if plan.required_waves == 0 and gain is not None and gain < limits.min_gain:
-        return Held(f"a gain of {gain} is not worth moving data for ({limits.min_gain} is)", None)
+        return BalanceHold(f"a gain of {gain} is not worth moving data for ({limits.min_gain} is)", None)
     return None
 
 

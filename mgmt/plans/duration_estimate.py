@@ -1,4 +1,4 @@
-"""How long a plan will take, by what is known of the engine's speed: an estimate for people, never for decisions."""
+"""An estimate of how long a plan takes, by the speed of transfers: for people, never for decisions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """Speeds."""
+class TransferSpeeds:
+    """What is known of the engine's speed."""
 
     bytes_per_second: float = 20e6
     """Of one transfer."""

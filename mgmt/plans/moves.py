@@ -51,10 +51,10 @@ class Reasons:
         observation: Observation,
         intent: Intent,
         known: Mapping[str, Host],
-        demanded: frozenset[tuple[str, str]] = frozenset(),
+        must_leave: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
-        """``demanded``: (segment, host) of copies that the policies do not let stay there."""
-        self._demanded = demanded
+        """``must_leave``: (segment, host) of copies that the policies do not let stay there."""
+        self._must_leave = must_leave
         self._live = view.names
         self._drained = frozenset(intent.drains)
         self._full = observation.full
@@ -74,7 +74,7 @@ class Reasons:
         known = self._known.get(host)
         return known.failure_domain if known is not None else "?"
 
-    def must_leave(self, copy: Replica, segment: SegmentObservation) -> str | None:
+    def reason_to_leave(self, copy: Replica, segment: SegmentObservation) -> str | None:
         """The rule broken by this copy where it is, in words; None when it may stay."""
         host = copy.host
         if host not in self._live:
@@ -92,7 +92,7 @@ class Reasons:
             return f"{host} is over its capacity"
         if self._servers and self._copies[host] > self._servers.get(host, 0):
             return f"{host} has fewer servers than copies"
-        if (segment.key, host) in self._demanded:
+        if (segment.key, host) in self._must_leave:
             return _DEMANDED
         return None
 
@@ -100,7 +100,7 @@ class Reasons:
 def moves_of(segment: SegmentObservation, wanted: Sequence[str], reasons: Reasons) -> list[Move]:
     """Pair copies that leave with copies that come, those that must leave first."""
     standing = sorted(segment.replicas, key=lambda copy: copy.position)
-    leaving = [(copy, reasons.must_leave(copy, segment)) for copy in standing if copy.host not in wanted]
+    leaving = [(copy, reasons.reason_to_leave(copy, segment)) for copy in standing if copy.host not in wanted]
     leaving.sort(key=lambda pair: pair[1] is None)
     present = {copy.host: copy for copy in standing}
     coming = [host for host in wanted if host not in present]
@@ -202,5 +202,5 @@ def primary_change_of(
     if not wanted or not standing or standing[0] == wanted[0]:
         return []
     old = next(copy for copy in segment.replicas if copy.host == standing[0])
-    required = old.host not in wanted and reasons.must_leave(old, segment) is not None
+    required = old.host not in wanted and reasons.reason_to_leave(old, segment) is not None
     return [PrimaryChange(segment.key, old.host, wanted[0], required)]

@@ -30,7 +30,7 @@ from mgmt.plans.moves import (
     primary_change_of,
 )
 from mgmt.plans.safety import Danger, WaveLimits
-from mgmt.plans.wave_planning import LeftOut, Way, find_way
+from mgmt.plans.wave_planning import LeftOut, WavePlan, plan_waves
 
 
 class PlanKind(StrEnum):
@@ -130,17 +130,20 @@ def make_plan(
     limits: WaveLimits | None = None,
     frozen: frozenset[str] = frozenset(),
     thawed: frozenset[str] = frozenset(),
-    demanded: frozenset[tuple[str, str]] = frozenset(),
+    must_leave: frozenset[tuple[str, str]] = frozenset(),
     left_alone: frozenset[str] = frozenset(),
 ) -> Plan:
-    """Compare what stands with ``target``.  ``departed`` gives the racks of hosts that left; ``demanded`` are (segment,
-    host) of copies that the policies do not let stay there; ``left_alone`` are segments that stay as they are, with
-    hosts that are gone, and no slots move while there are any."""
+    """Compare what stands with ``target``.
+
+    ``departed`` gives the racks of hosts that left; ``must_leave`` are (segment, host) of copies that the policies do
+    not let stay there; ``left_alone`` are segments that stay as they are, with hosts that are gone, and no slots move
+    while there are any.
+    """
     if left_alone:
         standing = {s.key: standing_chain(s) for s in observation.segments if s.key in left_alone}
         target = replace(target, segments={**target.segments, **standing}, slots=None)
     known = {**(departed or {}), **view.by_name}
-    reasons = Reasons(view, observation, intent, known, demanded)
+    reasons = Reasons(view, observation, intent, known, must_leave)
     observed = {segment.key: segment for segment in observation.segments}
     moves: list[Move] = []
     primaries: list[PrimaryChange] = []
@@ -151,10 +154,10 @@ def make_plan(
     if target.slots is not None:
         moves.extend(_given_up(observation, target, reasons))
     moves.sort(key=lambda move: not move.required)
-    way = find_way(
+    planned = plan_waves(
         view, observation, intent, target, moves, primaries, limits or WaveLimits(), frozen, left_alone
     )
-    target = way.waves[-1]
+    target = planned.waves[-1]
     slots = slots_on_the_move(observation, target)
     return Plan(
         plan_id=plan_id,
@@ -163,25 +166,25 @@ def make_plan(
         view_epoch=view.epoch,
         layout_epoch=observation.layout_epoch,
         moves=tuple(
-            sorted(joined([m for m in moves if m not in way.left_moves]), key=lambda m: not m.required)
+            sorted(joined([m for m in moves if m not in planned.left_moves]), key=lambda m: not m.required)
         ),
         primaries=tuple(change for change in primaries if _is_led_so(change, target)),
         roles=_role_changes(observation, target),
         target=target,
-        waves=way.waves,
-        required_waves=_required_waves(way, moves, slots),
-        loads=_with_slots(way.loads, slots, target),
+        waves=planned.waves,
+        required_waves=_required_waves(planned, moves, slots),
+        loads=_with_slots(planned.loads, slots, target),
         now=check_observation(view, observation, intent),
         during=worst(
             [
-                *(check_placement(view, wave, intent) for wave in way.waves),
-                *(RuleCheck(0, len(segments)) for segments in way.exchanges),
+                *(check_placement(view, wave, intent) for wave in planned.waves),
+                *(RuleCheck(0, len(segments)) for segments in planned.exchanges),
             ]
         ),
         after=check_placement(view, target, intent),
-        dangers=way.dangers,
-        exchanges=way.exchanges,
-        left_out=way.left_out,
+        dangers=planned.dangers,
+        exchanges=planned.exchanges,
+        left_out=planned.left_out,
         thawed=tuple(sorted(thawed.intersection(move.destination or "" for move in moves))),
         previous=_standing(observation, target),
         slots=slots,
@@ -206,10 +209,10 @@ def _given_up(observation: Observation, target: Placement, reasons: Reasons) -> 
     ]
 
 
-def _required_waves(way: Way, moves: Sequence[Move], slots: Sequence[SlotMove]) -> int:
+def _required_waves(planned: WavePlan, moves: Sequence[Move], slots: Sequence[SlotMove]) -> int:
     """Slots move because somebody wants them to: the wave that they have for themselves is required."""
-    only_slots = slots and all(move.required for move in moves) and len(way.waves) == 1
-    return max(way.required, int(bool(only_slots)))
+    only_slots = slots and all(move.required for move in moves) and len(planned.waves) == 1
+    return max(planned.required, int(bool(only_slots)))
 
 
 def _with_slots(

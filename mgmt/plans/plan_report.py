@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from datastore_adapter.interface import StepGraph
-from mgmt.plans.duration_estimate import Pace
+from mgmt.plans.duration_estimate import TransferSpeeds
 from mgmt.plans.moves import Move
 from mgmt.plans.plan import Plan
 from mgmt.plans.wave_planning import LeftOut
 
 
-def plan_to_json(plan: Plan, steps: StepGraph | None = None, pace: Pace | None = None) -> dict[str, Any]:
-    """One JSON document; ``steps`` are those of the first wave, ``pace`` what the time is estimated by."""
+def plan_to_json(
+    plan: Plan, steps: StepGraph | None = None, speeds: TransferSpeeds | None = None
+) -> dict[str, Any]:
+    """One JSON document; ``steps`` are those of the first wave, ``speeds`` what the time is estimated by."""
     document: dict[str, Any] = {
         "plan_id": plan.plan_id,
         "kind": str(plan.kind),
@@ -48,7 +50,7 @@ def plan_to_json(plan: Plan, steps: StepGraph | None = None, pace: Pace | None =
         "bytes": plan.bytes,
         "waves": len(plan.waves),
         "required_waves": plan.required_waves,
-        "seconds": (pace or Pace()).seconds(plan.loads),
+        "seconds": (speeds or TransferSpeeds()).seconds(plan.loads),
         "violations": {
             "now": plan.now.to_json(),
             "during": plan.during.to_json(),
@@ -93,7 +95,7 @@ def describe_move(move: Move) -> str:
     return f"{move.segment}  {leaves:<18}{comes:<18}{need}: {move.why}, {move.bytes} bytes"
 
 
-def plan_to_text(plan: Plan, steps: StepGraph | None = None, pace: Pace | None = None) -> str:
+def plan_to_text(plan: Plan, steps: StepGraph | None = None, speeds: TransferSpeeds | None = None) -> str:
     """The plan for a terminal."""
     not_made = left_out(plan)
     if plan.is_empty:
@@ -129,7 +131,7 @@ def plan_to_text(plan: Plan, steps: StepGraph | None = None, pace: Pace | None =
             for when, check in checks
         )
     )
-    waves, seconds = plan.waves, (pace or Pace()).seconds(plan.loads)
+    waves, seconds = plan.waves, (speeds or TransferSpeeds()).seconds(plan.loads)
     for number, load in enumerate(plan.loads, 1) if len(waves) > 1 else ():
         what = "required" if number <= plan.required_waves else "balance"
         lines.append(f"wave {number} ({what}): {sum(load.values())} bytes to {len(load)} hosts")

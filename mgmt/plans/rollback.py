@@ -1,4 +1,4 @@
-"""The way back from a plan that an operator breaks off: what stood before it, as far as its hosts still live.
+"""Rollback: the placement to return to when an operator aborts a plan, as far as its hosts still live.
 
 Where a host of then is gone its place is kept by a complete copy of now, of a rack that has none yet if there is one,
 so that going back never leaves a segment with fewer copies than it has hosts for.  Pure; nothing is solved for it.
@@ -20,7 +20,7 @@ from mgmt.placement.hosts import HostView
 from mgmt.placement.placement_rows import log_units_of
 
 
-def way_back(view: HostView, observation: Observation, previous: Placement) -> Placement:
+def rollback_target(view: HostView, observation: Observation, previous: Placement) -> Placement:
     """``previous`` with hosts that are not in ``view`` any more replaced by what there is."""
     available = available_placement(view, observation).segments
     chains = {

@@ -7,7 +7,7 @@ change that is safe in no wave is left out, unless data is at risk without it, o
 be: then it makes a wave of its own, and the danger is shown.  Where servers for new copies are lacking, what is
 required is carried out by exchanges (``cyclic_exchanges``).
 
-Pure and greedy.  :func:`find_way` speaks of plans, :func:`split` only of chains.
+Pure and greedy.  :func:`plan_waves` speaks of plans, :func:`split_into_waves` only of chains.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class WavePlan:
     """Placements to be reached one after the other."""
 
     waves: tuple[Placement, ...]
@@ -51,7 +51,7 @@ class Way:
         return frozenset(move for left in self.left_out for move in left.moves)
 
 
-def find_way(
+def plan_waves(
     view: HostView,
     observation: Observation,
     intent: Intent,
@@ -61,7 +61,7 @@ def find_way(
     limits: WaveLimits,
     frozen: frozenset[str] = frozenset(),
     left_alone: frozenset[str] = frozenset(),
-) -> Way:
+) -> WavePlan:
     """In which waves to go to ``target``, lost hosts first, but not out of the segments that are ``left_alone``."""
     observed = {segment.key: segment for segment in observation.segments}
     stand = {
@@ -86,10 +86,10 @@ def find_way(
         limits=limits,
     )
     lost = any(copy.host not in view.names for segment in observation.segments for copy in segment.replicas)
-    found = split(stand, changes, grounds, taken_out=lost)
+    found = split_into_waves(stand, changes, grounds, taken_out=lost)
     left = {(change.segment, change.required): dangers for change, dangers in found.left_out}
     last = len(found.waves) - 1
-    return Way(
+    return WavePlan(
         waves=tuple(
             _placement(chains, target, with_slots=number == last) for number, chains in enumerate(found.waves)
         ),
@@ -208,7 +208,7 @@ class Waves:
     """Of each wave the segments that have a complete copy fewer while copies change places."""
 
 
-def split(
+def split_into_waves(
     stand: Mapping[str, Standing], changes: Sequence[Change], grounds: Grounds, *, taken_out: bool = False
 ) -> Waves:
     """``stand``: every segment, lost hosts taken out of its chain already; ``taken_out``: there were some.

@@ -1,9 +1,7 @@
-"""Which copies the policies do not let stay where they are, whatever it costs: what sets a repair apart from balance.
+"""Required moves: which copies the policies do not let stay where they are, as distinct from moves for balance.
 
 The loop itself knows the rules that every store has (hosts that are gone, drained or full, racks); this is for all the
 others, which only the policies know.
-
-What it is not: it plans nothing; see ``mgmt.plans.moves``.
 """
 
 from __future__ import annotations
@@ -21,26 +19,26 @@ if TYPE_CHECKING:
     from mgmt.solution import Delta, Solution
 
 _LONGEST = 1.0
-"""Seconds for looking at copies one by one; what was not looked at counts as not demanded."""
+"""Seconds for looking at copies one by one; what was not looked at counts as not must_leave."""
 
 
 @dataclass(frozen=True, slots=True)
-class Today:
-    """What the policies say of the placement as it stands."""
+class RequiredMoves:
+    """What the policies say of the placement as it stands, beside the one that is to take its place."""
 
     breaks_rules: bool
     """Whether it satisfies not all hard constraints; so where copies are missing."""
-    demanded: tuple[tuple[str, str], ...] = ()
+    must_leave: tuple[tuple[str, str], ...] = ()
     """(segment, host) of each copy that cannot stay on its host while everything else is as it is to be.
 
     None where all of them together can: they move for balance.  Hosts that are gone or drained are not looked at.
     """
 
 
-def judge_today(model: Model, solution: Solution, state: PlacementState) -> Today:
+def required_moves(model: Model, solution: Solution, state: PlacementState) -> RequiredMoves:
     """Look at what stands, beside the solution that is to take its place."""
     if not solution.deltas:
-        return Today(breaks_rules=False)
+        return RequiredMoves(breaks_rules=False)
     usable = {row.name for row in state.hosts if row.alive and not row.drained}
     moved = [
         delta
@@ -54,18 +52,18 @@ def judge_today(model: Model, solution: Solution, state: PlacementState) -> Toda
             return not model.oracle.examine(snapshot, solution.without(deltas)).violations
 
         if not missing and may_stay(solution.deltas):
-            return Today(breaks_rules=False)
+            return RequiredMoves(breaks_rules=False)
         # Where nothing else changes, that was just asked.
         if not moved or (len(moved) < len(solution.deltas) and may_stay(moved)):
-            return Today(breaks_rules=True)
+            return RequiredMoves(breaks_rules=True)
         deadline = time.monotonic() + _LONGEST
         in_time = takewhile(lambda _: time.monotonic() <= deadline, moved)
         reverted = (solution.without([delta]) for delta in in_time)
         verdicts = model.oracle.examine_each(snapshot, reverted, objectives=False)
         # The verdicts first: asked for one too many, they put the snapshot back as it was.
-        demanded = tuple(
+        must_leave = tuple(
             (str(delta.primary_key[0]), str(delta.old))
             for verdict, delta in zip(verdicts, moved, strict=False)
             if verdict.violations
         )
-    return Today(breaks_rules=True, demanded=demanded)
+    return RequiredMoves(breaks_rules=True, must_leave=must_leave)

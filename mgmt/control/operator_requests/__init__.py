@@ -1,1 +1,1 @@
-"""What operators ask of a controller: commands that change the agreed wishes, reports, and recovery by force."""
+"""What operators ask: requests to the controller, which change the agreed wishes; reports; recovery by force."""

@@ -1,4 +1,4 @@
-"""What an operator orders when hosts are gone for good, and no program can know that they are.
+"""Forced recovery: what an operator orders when hosts are gone for good, which no program can know.
 
 Each is shown first, what it would cost, and done only when it is confirmed.
 """
@@ -17,7 +17,7 @@ from datastore_adapter.interface import (
     Observation,
     StaleIntentError,
 )
-from mgmt.control.environment import Consultation
+from mgmt.control.environment import Environment
 from mgmt.control.events import ControlEvents
 from mgmt.errors import (
     EngineUnreachableError,
@@ -29,14 +29,14 @@ from mgmt.placement.data_loss import losses
 from mgmt.placement.hosts import controller_of
 
 
-class LastResorts:
+class ForcedRecovery:
     """Of one controller."""
 
     def __init__(
         self,
         me: str,
         adapter: Adapter,
-        consultation: Consultation,
+        environment: Environment,
         events: ControlEvents,
         acting: Callable[[], None] = lambda: None,
     ) -> None:
@@ -44,30 +44,30 @@ class LastResorts:
         self._acting = acting
         self._me = me
         self._adapter = adapter
-        self._consultation = consultation
+        self._environment = environment
         self._events = events
 
     async def forget(self, hosts: Sequence[str], asked_at: str, *, confirmed: bool) -> dict[str, Any]:
         """``rota log forget``: what only ``hosts`` have is lost, and the log goes on without it."""
-        consultation = self._consultation
-        controller = controller_of(consultation.view)
+        environment = self._environment
+        controller = controller_of(environment.view)
         if controller != self._me:
             raise NotControllerError(controller)
         names = tuple(sorted(set(hosts)))
         if not names:
             raise InvalidRequestError("no host is named; `rota status` names those that are away")
         for name in names:
-            if name in consultation.view.names:
+            if name in environment.view.names:
                 raise NothingLostError(f"{name} is in the view: nothing of it is lost")
-        observation = await consultation.observe()
+        observation = await environment.observe()
         if not isinstance(observation, Observation):
             raise EngineUnreachableError(
                 f"the engine does not answer: {observation.reason}; see `rota layout recover`"
             )
         lost = losses(observation, names)
         if confirmed:
-            cause = consultation.cause(f"declared lost: {', '.join(names)}", asked_at)
-            fence = Fence(consultation.view.epoch, observation.layout_epoch, "", 0, cause)
+            cause = environment.cause(f"declared lost: {', '.join(names)}", asked_at)
+            fence = Fence(environment.view.epoch, observation.layout_epoch, "", 0, cause)
             self._acting()
             try:
                 await self._adapter.forget(names, fence)
@@ -86,9 +86,9 @@ class LastResorts:
 
     async def recover_layout(self, asked_at: str, *, confirmed: bool) -> dict[str, Any]:
         """``rota layout recover``: go on without a majority of the layout servers.  At any host."""
-        consultation = self._consultation
-        view = consultation.view
-        cause = consultation.cause("recovered without a majority of the layout servers", asked_at)
+        environment = self._environment
+        view = environment.view
+        cause = environment.cause("recovered without a majority of the layout servers", asked_at)
         fence = Fence(view.epoch, -1, "", 0, cause)
         if confirmed:
             self._acting()

@@ -1,4 +1,4 @@
-"""What anybody may ask any controller, also one that stands by: it is read from the engine, and changes nothing."""
+"""Reports: read from the engine for anybody, by any controller, also one that stands by; nothing is changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from datastore_adapter.interface import AdapterError, Observation, Unreachable
-from mgmt.control.environment import Consultation
+from mgmt.control.environment import Environment
 from mgmt.control.settings import ControlSettings
 from mgmt.control.status import ControlStatus, Phase
 from mgmt.errors import ControlError, EngineUnreachableError
@@ -19,11 +19,11 @@ _PATIENCE = 1.0
 """Seconds that a status waits for a look at the engine; then it is as of the look before."""
 
 
-class Readings:
+class Reports:
     """Everything here but :meth:`look` raises :class:`EngineUnreachableError`."""
 
-    def __init__(self, consultation: Consultation, status: ControlStatus, settings: ControlSettings) -> None:
-        self._consultation = consultation
+    def __init__(self, environment: Environment, status: ControlStatus, settings: ControlSettings) -> None:
+        self._environment = environment
         self._status = status
         self._settings = settings
 
@@ -34,16 +34,16 @@ class Readings:
         """
         if self._status.phase is not Phase.STANDBY:
             return
-        if self._consultation.seconds_since_look >= self._settings.round_interval:
+        if self._environment.seconds_since_look >= self._settings.round_interval:
             with trio.move_on_after(_PATIENCE), contextlib.suppress(AdapterError, ControlError):
-                await self._consultation.observe()
+                await self._environment.observe()
 
     async def layout(self) -> dict[str, Any]:
         """``rota layout show``."""
-        answer = await self._consultation.observe()
+        answer = await self._environment.observe()
         if not isinstance(answer, Observation):
             raise _unreachable(answer)
-        return layout_report(self._consultation.view, answer, self._consultation.intent)
+        return layout_report(self._environment.view, answer, self._environment.intent)
 
     async def outcome(self, plan_id: str) -> dict[str, Any]:
         """What has become of an agreed plan, as the epoch document tells."""
@@ -52,14 +52,14 @@ class Readings:
 
     async def history(self) -> dict[str, Any]:
         """``rota layout history``."""
-        answer = await self._consultation.history()
+        answer = await self._environment.history()
         if isinstance(answer, Unreachable):
             raise _unreachable(answer)
         return history_report(answer)
 
     async def difference(self, before: int, after: int) -> dict[str, Any]:
         """``rota layout diff``.  Raises also :class:`UnknownEpochError`."""
-        answer = await self._consultation.history()
+        answer = await self._environment.history()
         if isinstance(answer, Unreachable):
             raise _unreachable(answer)
         return difference_report(answer, before, after)

@@ -8,7 +8,7 @@ from typing import Any
 
 from datastore_adapter.interface import Observation, Placement, StepGraph
 from mgmt.control.decision import Situation
-from mgmt.control.environment import Consultation
+from mgmt.control.environment import Environment
 from mgmt.control.events import ControlEvents
 from mgmt.control.hysteresis import is_for_balance
 from mgmt.control.plan_execution.executor import Executor
@@ -17,7 +17,7 @@ from mgmt.control.step_scheduling import Progress, without_transfers
 from mgmt.errors import EngineUnreachableError
 from mgmt.placement.hosts import HostView
 from mgmt.placement.intent import Intent
-from mgmt.plans.duration_estimate import Pace
+from mgmt.plans.duration_estimate import TransferSpeeds
 from mgmt.plans.plan import Plan, PlanKind
 from mgmt.plans.plan_report import describe_move, summary
 
@@ -67,14 +67,14 @@ class PlanRunner:
     def __init__(
         self,
         me: str,
-        consultation: Consultation,
+        environment: Environment,
         executor: Executor,
         settings: ControlSettings,
         events: ControlEvents,
         clock: Callable[[], float],
     ) -> None:
         self._me = me
-        self._consultation = consultation
+        self._environment = environment
         self._executor = executor
         self._settings = settings
         self._events = events
@@ -84,7 +84,7 @@ class PlanRunner:
 
     def steps(self, plan: Plan, observation: Observation, target: Placement) -> StepGraph:
         """What the engine has to do for this plan to reach ``target``."""
-        graph = self._consultation.lower(observation, target)
+        graph = self._environment.lower(observation, target)
         return without_transfers(graph) if plan.kind is PlanKind.PAUSED else graph
 
     async def run(self, view: HostView, situation: Situation, plan: Plan) -> str:
@@ -96,7 +96,7 @@ class PlanRunner:
         observation = situation.observation
         if plan.kind is PlanKind.SOLVED:
             wishes = self.wishes(situation, plan)
-            await self._consultation.agree(
+            await self._environment.agree(
                 view, observation, wishes, plan.plan_id, why=_reason(situation, plan)
             )
             observation = await self._observe_again()
@@ -131,7 +131,7 @@ class PlanRunner:
         return ""
 
     async def _observe_again(self) -> Observation:
-        answer = await self._consultation.observe()
+        answer = await self._environment.observe()
         if not isinstance(answer, Observation):
             raise EngineUnreachableError(f"the engine does not answer: {answer.reason}")
         return answer
@@ -142,13 +142,13 @@ class PlanRunner:
             return None
         return self._progress.report(self._executor.progress, self._clock())
 
-    def pace(self) -> Pace:
+    def speeds(self) -> TransferSpeeds:
         """What a plan's time is estimated by: the speed measured last, within what transfers may use."""
         limits = self._settings.limits
         rate = self._executor.transfer_rate or self._settings.assumed_rate
         if limits.bytes_per_transfer:
             rate = min(rate, limits.bytes_per_transfer)
-        return Pace(rate, limits.transfers, limits.transfers_per_host)
+        return TransferSpeeds(rate, limits.transfers, limits.transfers_per_host)
 
     def ended(self, plan_id: str) -> str | None:
         """What went wrong with an agreed plan that this controller brought to its end; None: it did not."""

@@ -20,7 +20,7 @@ from mgmt.control.settings import ControlSettings
 class RepairOutcome(Enum):
     NOTHING = "nothing"  # nothing to repair, or only what operators were asked about
     ACTED = "acted"  # look again at once
-    IN_VAIN = "in vain"  # the loop cannot go on yet
+    RETRY = "retry"  # the loop cannot go on yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Repairs:
         for step, error in result.failed:
             self._ask(step, error, _seen(view_epoch, observation, step))
         answered = all(step.segment is not None for step, _ in result.failed)
-        return RepairOutcome.ACTED if answered else RepairOutcome.IN_VAIN
+        return RepairOutcome.ACTED if answered else RepairOutcome.RETRY
 
     def _ask(self, step: Step, error: str, seen: object) -> None:
         if step.segment is None:

@@ -12,7 +12,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mgmt.control.hysteresis import StillnessLimits
+from mgmt.control.hysteresis import HysteresisLimits
 from mgmt.control.settings import ControlSettings
 from mgmt.placement.flap_damping import (
     Freeze,
@@ -169,21 +169,25 @@ class Restless(GreedySolver):
 
 async def test_moves_for_balance_wait_for_the_cooldown(autojump_clock: object) -> None:
     for cooldown, most in ((30.0, 4), (300.0, 1)):
-        assert 1 <= await _restless(StillnessLimits(cooldown=cooldown), 100.0) <= most
+        assert 1 <= await _restless(HysteresisLimits(cooldown=cooldown), 100.0) <= most
 
 
 async def test_a_gain_too_small_moves_nothing(autojump_clock: object) -> None:
-    assert await _restless(StillnessLimits(min_gain=2, cooldown=0.0), 100.0) == 0
-    assert await _restless(StillnessLimits(min_gain=1, cooldown=10.0), 100.0) >= 5
+    assert await _restless(HysteresisLimits(min_gain=2, cooldown=0.0), 100.0) == 0
+    assert await _restless(HysteresisLimits(min_gain=1, cooldown=10.0), 100.0) >= 5
 
 
 async def test_what_is_held_back_is_said_and_until_when(autojump_clock: object) -> None:
     """`rota plan` showed moves that were not made, and `rota status` that all was well."""
     for limits, why, ends in (
-        (StillnessLimits(cooldown=300.0), "balance waits ", True),
-        (StillnessLimits(min_gain=2, cooldown=0.0), "a gain of 1 is not worth moving data for (2 is)", False),
+        (HysteresisLimits(cooldown=300.0), "balance waits ", True),
+        (
+            HysteresisLimits(min_gain=2, cooldown=0.0),
+            "a gain of 1 is not worth moving data for (2 is)",
+            False,
+        ),
     ):
-        settings = replace(SETTINGS, stillness=limits)
+        settings = replace(SETTINGS, hysteresis=limits)
         async with harness(settings=settings, make_solver=Restless, placed=False) as cluster:
             cluster.change({host.name: host for host in make_hosts(6, 3)})
             await cluster.until(lambda: "plan-done" in cluster.kinds())
@@ -202,9 +206,9 @@ async def test_what_is_held_back_is_said_and_until_when(autojump_clock: object) 
             assert found.text().endswith("; `rota apply` carries it out all the same")
 
 
-async def _restless(limits: StillnessLimits, seconds: float) -> int:
+async def _restless(limits: HysteresisLimits, seconds: float) -> int:
     """Plans for balance alone within so many seconds after the first placement."""
-    settings = replace(SETTINGS, stillness=limits)
+    settings = replace(SETTINGS, hysteresis=limits)
     async with harness(settings=settings, make_solver=Restless, placed=False) as cluster:
         cluster.change({host.name: host for host in make_hosts(6, 3)})
         await cluster.until(lambda: "plan-done" in cluster.kinds())

@@ -1,4 +1,4 @@
-"""What operators ask of the controller: a dry run, a drain, a pause, the way back, a plan carried out now.
+"""What operators ask of the controller alone: a dry run, a drain, a pause, an abort, a plan carried out now.
 
 A request is decided *first*, then agreed in the epoch document, then acknowledged: one that is acknowledged
 survives every controller, and one that cannot be satisfied changes nothing.
@@ -23,9 +23,9 @@ from mgmt.control.decision import (
     resumed_plan,
 )
 from mgmt.control.dry_run import DryRun, describe
-from mgmt.control.environment import Consultation
+from mgmt.control.environment import Environment
 from mgmt.control.events import ControlEvents
-from mgmt.control.hysteresis import held
+from mgmt.control.hysteresis import balance_hold
 from mgmt.control.settings import ControlSettings
 from mgmt.errors import (
     ControlError,
@@ -44,7 +44,7 @@ from mgmt.errors import (
 from mgmt.placement.hosts import controller_of
 from mgmt.placement.intent import MOST_SEGMENTS, Intent, Order
 from mgmt.placement.slot_assignment import balanced
-from mgmt.plans.duration_estimate import Pace
+from mgmt.plans.duration_estimate import TransferSpeeds
 from mgmt.plans.plan import Plan
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
 from mgmt.solving.questions import Explanation, Question
@@ -75,18 +75,18 @@ class Requests:
     def __init__(
         self,
         me: str,
-        consultation: Consultation,
+        environment: Environment,
         settings: ControlSettings,
         events: ControlEvents,
         changed: Callable[[bool], None],
-        pace: Callable[[], Pace] = Pace,
+        speeds: Callable[[], TransferSpeeds] = TransferSpeeds,
     ) -> None:
         self._me = me
-        self._consultation = consultation
+        self._environment = environment
         self._settings = settings
         self._events = events
         self._changed = changed
-        self._pace = pace
+        self._speeds = speeds
         self._asked_at = me
         # One request at a time: two drains that are possible each may be impossible together.
         self._one_at_a_time = trio.Lock()
@@ -102,17 +102,17 @@ class Requests:
     async def plan(self, wish: Wish = lambda observation, intent: intent) -> DryRun:
         """Solve and compare; change nothing.  ``wish``: what is wished instead of what is agreed."""
         for _ in range(self._settings.intent_attempts):
-            observation, intent = await self._consult()
+            observation, intent = await self._current()
             intent = wish(observation, intent)
-            situation = self._consultation.situation(observation, intent)
-            situation, outcome = await self._consultation.solve_or_thaw(situation, asked="a dry run")
+            situation = self._environment.situation(observation, intent)
+            situation, outcome = await self._environment.solve_or_thaw(situation, asked="a dry run")
             helping = await self._relaxations(situation) if isinstance(outcome, Infeasible) else ()
-            if self._consultation.view is not situation.view:
+            if self._environment.view is not situation.view:
                 continue  # solved for hosts that are no longer those of the view, or not at all
             plan = decided_plan(situation, outcome)
-            steps = self._consultation.lower(observation, plan.waves[0])
+            steps = self._environment.lower(observation, plan.waves[0])
             waits = (
-                held(plan, intent, outcome, self._settings.stillness, situation.now)
+                balance_hold(plan, intent, outcome, self._settings.hysteresis, situation.now)
                 if isinstance(outcome, Solved)
                 else None
             )
@@ -123,7 +123,7 @@ class Requests:
                 hosts_missing=hosts_missing(situation),
                 paused=intent.paused,
                 observing=intent.observing,
-                pace=self._pace(),
+                speeds=self._speeds(),
                 held=waits,
                 relaxations=helping,
             )
@@ -132,24 +132,24 @@ class Requests:
     async def _relaxations(self, situation: Situation) -> tuple[str, ...]:
         """What would help, as far as it can be had: which rules clash is known without."""
         try:
-            return (await self._consultation.explain(situation, Question("relaxations"))).lines
+            return (await self._environment.explain(situation, Question("relaxations"))).lines
         except SolverUnavailableError:
             return ()
 
     async def policies(self) -> dict[str, object]:
         """The policies in force, read from their texts."""
-        _, intent = await self._consult()
-        return await self._consultation.policies(intent.policies)
+        _, intent = await self._current()
+        return await self._environment.policies(intent.policies)
 
     async def explain(self, question: Question) -> Explanation:
         """Answer a question about the present state; nothing is changed."""
-        observation, intent = await self._consult()
-        hosts = self._consultation.view.names
+        observation, intent = await self._current()
+        hosts = self._environment.view.names
         if question.segment and question.segment not in intent.segments:
             raise UnknownSegmentError(question.segment, intent.segments)
         if question.host and question.host not in hosts:
             raise UnknownHostError(question.host, sorted(hosts))
-        answer = await self._consultation.explain(self._consultation.situation(observation, intent), question)
+        answer = await self._environment.explain(self._environment.situation(observation, intent), question)
         if answer.malformed:
             raise InvalidRequestError(answer.error)
         if answer.error:
@@ -158,8 +158,8 @@ class Requests:
 
     async def why(self, name: str) -> Explanation:
         """Why a segment, or what a host holds, is placed as it is."""
-        _, intent = await self._consult()
-        hosts = self._consultation.view.names
+        _, intent = await self._current()
+        hosts = self._environment.view.names
         if name not in intent.segments and name not in hosts:
             raise UnknownSegmentError(name, intent.segments, sorted(hosts))
         is_segment = name in intent.segments
@@ -169,8 +169,8 @@ class Requests:
 
     async def drain(self, host: str) -> None:
         """Empty ``host``, if the policies allow it.  Asking again is harmless."""
-        if host not in self._consultation.view.names:
-            raise UnknownHostError(host, sorted(self._consultation.view.names))
+        if host not in self._environment.view.names:
+            raise UnknownHostError(host, sorted(self._environment.view.names))
 
         try:
             if await self._change_if_possible(lambda intent: intent.with_drain(host), f"draining {host}"):
@@ -195,8 +195,8 @@ class Requests:
 
     async def pin(self, segment: str, host: str) -> None:
         """Have a copy of ``segment`` on ``host`` from now on, if the policies allow it.  Asking again is harmless."""
-        if host not in self._consultation.view.names:
-            raise UnknownHostError(host, sorted(self._consultation.view.names))
+        if host not in self._environment.view.names:
+            raise UnknownHostError(host, sorted(self._environment.view.names))
         what = f"pinning {segment} to {host}"
 
         def pinned(intent: Intent) -> Intent:
@@ -230,7 +230,7 @@ class Requests:
         """
         if not 1 <= count <= MOST_SEGMENTS:
             raise InvalidRequestError(f"there may be 1 to {MOST_SEGMENTS} segments, not {count}")
-        slots = self._consultation.slots
+        slots = self._environment.slots
         if slots and count > slots:
             raise InvalidRequestError(f"{slots} slots are no more than {slots} segments, not {count}")
         what, before = f"dividing the data among {count} segments", 0
@@ -289,7 +289,7 @@ class Requests:
 
     def _read(self, document: Mapping[str, Any]) -> Intent:
         try:
-            return Intent.from_mapping(document, self._consultation.slots)
+            return Intent.from_mapping(document, self._environment.slots)
         except IntentError as error:
             raise InvalidRequestError(str(error)) from error
 
@@ -329,7 +329,7 @@ class Requests:
 
         async def back(observation: Observation, intent: Intent) -> Intent:
             nonlocal going_back
-            situation = self._consultation.situation(observation, intent)
+            situation = self._environment.situation(observation, intent)
             if intent.plan is not None and intent.plan.order is Order.ABORT and intent.paused:
                 going_back = intent.plan.plan_id
                 return intent
@@ -354,11 +354,11 @@ class Requests:
         async def order(observation: Observation, intent: Intent) -> Intent:
             nonlocal ordered
             intent = intent.with_observing(False)
-            situation = self._consultation.situation(observation, intent)
+            situation = self._environment.situation(observation, intent)
             record = in_flight(situation)
             if record is None or record.order is Order.ABORT:
                 ordered = await self._solved_plan(situation)
-                if not self._consultation.lower(observation, ordered.target).steps:
+                if not self._environment.lower(observation, ordered.target).steps:
                     ordered = None
                     return intent
                 return intent.with_plan(ordered.record(self._me, Order.APPLY))
@@ -374,7 +374,7 @@ class Requests:
     async def _solved_plan(self, situation: Situation) -> Plan:
         if missing := hosts_missing(situation):
             raise UndecidedError(f"the first placement waits for {missing} more hosts; nothing was changed")
-        situation, outcome = await self._consultation.solve_or_thaw(situation, asked="apply")
+        situation, outcome = await self._environment.solve_or_thaw(situation, asked="apply")
         if isinstance(outcome, Infeasible):
             raise RefusedError("no placement satisfies", outcome.policies, outcome.details)
         self._solved(outcome, "what to do")
@@ -388,8 +388,8 @@ class Requests:
         async def possible(observation: Observation, intent: Intent) -> Intent:
             wished = wish(intent)
             if wished != intent:
-                situation = self._consultation.situation(observation, wished)
-                outcome = await self._consultation.solve(situation, asked=what)
+                situation = self._environment.situation(observation, wished)
+                outcome = await self._environment.solve(situation, asked=what)
                 if isinstance(outcome, Infeasible):
                     raise _ClashError(situation, outcome)
                 self._solved(outcome, what)
@@ -407,20 +407,20 @@ class Requests:
         """Compare-and-set with retries; says whether anything changed."""
         async with self._one_at_a_time:
             for _ in range(self._settings.intent_attempts):
-                view = self._consultation.view
-                observation, intent = await self._consult()
+                view = self._environment.view
+                observation, intent = await self._current()
                 try:
                     wished = await change(observation, intent)
                 except ControlError:
-                    if self._consultation.view is view:
+                    if self._environment.view is view:
                         raise
                     continue
-                if self._consultation.view is not view:
+                if self._environment.view is not view:
                     continue  # decided for hosts that are no longer those of the view
                 if wished == intent:
                     return False
                 try:
-                    await self._consultation.agree(view, observation, wished, asked_at=self._asked_at)
+                    await self._environment.agree(view, observation, wished, asked_at=self._asked_at)
                 except (StaleIntentError, FencedError):
                     continue
                 except AdapterError as error:
@@ -435,16 +435,16 @@ class Requests:
         if not isinstance(outcome, Solved):
             raise UndecidedError(f"no decision about {what}: {describe(outcome)}; nothing was changed")
 
-    async def _consult(self) -> tuple[Observation, Intent]:
-        controller = controller_of(self._consultation.view)
+    async def _current(self) -> tuple[Observation, Intent]:
+        controller = controller_of(self._environment.view)
         if controller != self._me:
             raise NotControllerError(controller)
-        answer = await self._consultation.observe()
+        answer = await self._environment.observe()
         if not isinstance(answer, Observation):
             raise EngineUnreachableError(f"the engine does not answer: {answer.reason}; try again")
-        if self._consultation.intent is None:
+        if self._environment.intent is None:
             raise UndecidedError("the cluster has no wishes agreed yet; try again in a moment")
-        return answer, self._consultation.intent
+        return answer, self._environment.intent
 
 
 def _evened_out(observation: Observation, intent: Intent) -> Intent:
