@@ -31,7 +31,7 @@ from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery
 from mgmt.language.names.catalog import Catalog
 from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.state.schema import Schema, SqlType
-from mgmt.state.store import Cells
+from mgmt.state.snapshot import Cells
 
 ColumnName = tuple[str, str]
 """(table, variable column), in lower case."""
