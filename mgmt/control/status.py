@@ -97,7 +97,8 @@ class ControlStatus:
         """The solver gave no placement; why."""
         if isinstance(outcome, Infeasible):
             data = {"policies": list(outcome.policies), "details": list(outcome.details)}
-            self.complain(Phase.INFEASIBLE, "infeasible", describe(outcome), **data)
+            text = f"{describe(outcome)}; `rota plan` says what would help"
+            self.complain(Phase.INFEASIBLE, "infeasible", text, **data)
         else:
             self.complain(Phase.TROUBLE, "undecided", describe(outcome))
 
