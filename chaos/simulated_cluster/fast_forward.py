@@ -12,8 +12,8 @@ the one under way, on every edge, and turning the clock on by n probe intervals 
 would have. A leap ends where the past of an edge says so, never its future, so what follows is as random as ever.
 What is repeated besides (digests to random members, the counting of neighbours) has no memory that outlives a few
 seconds. In a leap every edge is probed in every round, as if nobody rested (`membership.protocol.monitoring.monitor`):
-there are more chances of an accusation than there would be, never fewer. A cluster is left alone for as long as anything younger
-could matter (`_STILL`).
+there are more chances of an accusation than there would be, never fewer. A cluster is left alone for as long as
+anything younger could matter (`_STILL`).
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ from mgmt.control.events import ControlEvent
 from mgmt.control.settings import ControlSettings
 from mgmt.placement.hosts import HostView, host_view
 from mgmt.placement.intent import Intent
+from mgmt.solving.async_solver import ThreadSolver
 from mgmt.solving.placement_solver import PolicySolver
-from mgmt.solving.solvers import ThreadSolver
 
 _Result = TypeVar("_Result")
 
