@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from membership.messages import MESSAGE_TYPES
+from membership.protocol.messages import MESSAGE_TYPES
 
 Hosts = tuple[str, ...]
 """Names of hosts; the cluster's are n0, n1, …"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-from membership.configuration import Configuration
+from membership.protocol.view.configuration import Configuration
 
 DEFINITION: Final = (
     "after the alerts: from the moment at which observers on H rings of each faulty member had reported it (a ring "

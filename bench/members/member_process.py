@@ -27,11 +27,12 @@ import trio
 from bench.members.alerts import observers_of
 from bench.members.run import DETECTION
 from membership.address import Address
-from membership.core_maker import Identity
-from membership.effects import Accused, Event, ViewChanged
+from membership.protocol.context.effects import Accused, Event
+from membership.protocol.view.view_difference import ViewChanged
+from membership.runtime.core_factory import Identity
+from membership.runtime.driver import Shell
+from membership.runtime.shared_loop import SharedLoop, open_shared_loop
 from membership.settings import Settings
-from membership.shared_loop import SharedLoop, open_shared_loop
-from membership.shell import Shell
 from membership.transport import SocketNetwork, Transport
 
 HOST: Final = "127.0.0.1"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from membership.messages import (
+from membership.protocol.messages import (
     IndirectAnswer,
     IndirectProbe,
     Probe,

@@ -17,9 +17,9 @@ from bench.members.alerts import alerts_complete, observers_of
 from bench.members.run import DETECTION, Run
 from chaos import Cluster, Host, NetworkSettings
 from chaos.faults import Crash
-from membership.core import Core
-from membership.effects import Accused
-from membership.messages import encode
+from membership.protocol.context.effects import Accused
+from membership.protocol.core import Core
+from membership.protocol.messages import encode
 
 SPREAD: Final = 1.0
 """Virtual seconds within which all members start."""

@@ -16,7 +16,7 @@ from bench.policies import workloads
 from bench.result import Result
 from mgmt.compiler.model import Model
 from mgmt.errors import SolveTimeout
-from mgmt.language.policies import load_pack
+from mgmt.language.policy_packs import load_pack
 from mgmt.solution import Solution, SolveStatus
 from mgmt.state.database import Database
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from bench.result import Result
 from mgmt.compiler.model import Model
-from mgmt.language.policies import load_pack
+from mgmt.language.policy_packs import load_pack
 from mgmt.solution import Solution, SolveStatus
 from mgmt.state.database import Database
 

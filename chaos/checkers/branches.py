@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from chaos.checkers.invariants import Lineage
-from membership.configuration import Configuration
-from membership.member import Member
-from membership.recovery import continues
+from membership.protocol.recovery.recovery import continues
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.member import Member
 
 Standing = Mapping[Member, Configuration | None]
 """The processes that run, and the view in which each stands."""

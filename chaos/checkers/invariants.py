@@ -16,7 +16,7 @@ look-ups for each installation and nothing in between.
    branch, but as a new incarnation.
 7. After a loss of power (only where processes remember their last views) one process that stands nowhere goes on alone,
    in an epoch that shows it: the next of that kind after all that the chain had, or was to have by a view that did not
-   come into force (`membership.founding`). What remained of the view before may
+   come into force (`membership.protocol.lifecycle.refounding`). What remained of the view before may
    still take the step that was already voted for, and no other.
 8. Who learns that it was evicted is missing from that view, and the view is of a branch that continues its own.
 
@@ -31,10 +31,10 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from consensus import classic_quorum
-from membership.configuration import RESTART_STRIDE, Configuration
-from membership.effects import ViewChanged
-from membership.member import Member
-from membership.recovery import continues
+from membership.protocol.recovery.recovery import continues
+from membership.protocol.view.configuration import RESTART_STRIDE, Configuration
+from membership.protocol.view.member import Member
+from membership.protocol.view.view_difference import ViewChanged
 
 Lineage = tuple[bytes, ...]
 _Members = tuple[Member, ...]

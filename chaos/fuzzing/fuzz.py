@@ -28,7 +28,7 @@ from chaos.runs.runner import Progress
 from chaos.script import Script, format_script, parse
 from chaos.simulated_cluster.cluster import Cluster
 from chaos.store.cluster import StoreCluster
-from membership.faulty_members import longest_patience
+from membership.protocol.view.removal_history import longest_patience
 from membership.settings import Settings
 
 _PRESETS: dict[str, Callable[[], Settings]] = {

@@ -20,22 +20,23 @@ import trio
 
 from chaos.fuzzing.packets import Samples, spoil_bytes, spoil_value
 from membership.address import Address
-from membership.configuration import Configuration
-from membership.configuration_cache import ConfigurationCache
-from membership.core import Core, Status
-from membership.cut import Cut
-from membership.frames import UNKNOWN_CLUSTER, DatagramCodec
-from membership.key_ring import Key, KeyRing
-from membership.member import Member
-from membership.messages import FullConfiguration, encode
-from membership.protection import UNPROTECTED, Protection
-from membership.refusals import public_name
-from membership.sealing import SealedProtection
+from membership.protocol.context.refusals import public_name
+from membership.protocol.core import Core
+from membership.protocol.core.status import Status
+from membership.protocol.messages import FullConfiguration, encode
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.configuration_cache import ConfigurationCache
+from membership.protocol.view.cut import Cut
+from membership.protocol.view.member import Member
+from membership.runtime.driver import read_message
+from membership.runtime.signing import SigningAuthority
 from membership.settings import Settings
-from membership.shell import read_message
-from membership.signing import SigningAuthority
 from membership.transport.endpoint import Accept
 from membership.transport.transport import Transport
+from membership.wire.frames import UNKNOWN_CLUSTER, DatagramCodec
+from membership.wire.key_ring import Key, KeyRing
+from membership.wire.protection import UNPROTECTED, Protection
+from membership.wire.sealing import SealedProtection
 
 _CLUSTER = b"cluster-for-fuzz"
 _MEMBERS = 8

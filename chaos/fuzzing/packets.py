@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from membership import messages as wire
-from membership.configuration import Configuration
-from membership.cut import Cut, Removal
-from membership.member import SHORT_BYTES, Member
+from membership.protocol import messages as wire
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.member import SHORT_BYTES, Member
 
 NEST = 60
 """Levels of a nested bomb at most in a value; raw bombs go far deeper."""

@@ -17,7 +17,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from chaos.processes import control_messages as control
-from membership.member import Member
+from membership.protocol.view.member import Member
 
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _LAST_LINES = 5

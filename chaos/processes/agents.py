@@ -32,9 +32,9 @@ from chaos.recording.cluster_under_test import SizeSamples
 from chaos.recording.traffic import Traffic
 from chaos.recording.views import QuorumNotice, View, difference
 from chaos.script import format_fault
-from membership.configuration import Configuration
-from membership.configuration_cache import ConfigurationCache
-from membership.effects import ViewChanged
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.configuration_cache import ConfigurationCache
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 
 _LOADING = 120.0

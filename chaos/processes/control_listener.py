@@ -16,7 +16,7 @@ import msgspec
 from chaos.errors import BackendError
 from chaos.processes import control_messages as control
 from chaos.processes.agent_process import AgentProcess
-from membership.configuration import ConfigurationError
+from membership.protocol.view.configuration import ConfigurationError
 
 _READ = 1 << 20
 _CALLERS_WAITING = 512

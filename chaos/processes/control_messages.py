@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from membership.member import Member
+from membership.protocol.view.member import Member
 
 
 class Hello(msgspec.Struct, tag="hello", frozen=True):
@@ -20,7 +20,7 @@ class Hello(msgspec.Struct, tag="hello", frozen=True):
 
 
 class Installed(msgspec.Struct, tag="installed", frozen=True):
-    """The agent installed a view; the fields are those of `membership.effects.ViewChanged`."""
+    """The agent installed a view; the fields are those of `membership.protocol.context.effects.ViewChanged`."""
 
     at: float
     """Seconds of the machine's monotonic clock."""

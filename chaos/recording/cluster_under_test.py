@@ -15,7 +15,7 @@ from chaos.checkers.store_outcome import Roles, StoreOutcome
 from chaos.faults import At
 from chaos.recording.traffic import Traffic
 from chaos.recording.views import QuorumNotice, View
-from membership.configuration import Configuration
+from membership.protocol.view.configuration import Configuration
 
 SAMPLES = 1000
 """A member's size is recorded this often in a run, and at most once a second."""

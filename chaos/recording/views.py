@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from membership.configuration import Configuration
+from membership.protocol.view.configuration import Configuration
 
 
 @dataclass(frozen=True, slots=True)

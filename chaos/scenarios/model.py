@@ -14,7 +14,7 @@ from functools import cached_property
 from chaos.checkers.store_outcome import Roles, StoreOutcome
 from chaos.faults import At, Hosts, is_over
 from chaos.recording.views import QuorumNotice, View
-from membership.configuration import Configuration
+from membership.protocol.view.configuration import Configuration
 from membership.settings import Settings
 
 

@@ -19,11 +19,12 @@ from chaos.simulation.host import Host
 from chaos.simulation.network import NetworkSettings
 from consensus import classic_quorum
 from membership.address import Address
-from membership.configuration import Configuration
-from membership.effects import StateToSave, ViewChanged
 from membership.ensemble import Client, Voter
-from membership.ensemble.record import decode_record
-from membership.member import Member
+from membership.ensemble.durable_state import decode_record
+from membership.protocol.context.effects import StateToSave
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.member import Member
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 
 SMALLEST_ENSEMBLE = 3

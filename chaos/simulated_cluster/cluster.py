@@ -29,22 +29,22 @@ from chaos.simulated_cluster.message_faults import MessageFaults
 from chaos.simulation.host import Host
 from chaos.simulation.network import NetworkSettings
 from chaos.simulation.simulator import Simulator
-from membership import messages
 from membership.address import Address
-from membership.broadcaster import Broadcaster
-from membership.configuration import Configuration
-from membership.configuration_cache import ConfigurationCache
-from membership.core import Core
-from membership.effects import (
+from membership.protocol import messages
+from membership.protocol.context.broadcaster import Broadcaster
+from membership.protocol.context.effects import (
     AcceptedToSave,
     Evicted,
     Left,
     QuorumLost,
     QuorumRegained,
     RecoveryFailed,
-    ViewChanged,
 )
-from membership.member import Member
+from membership.protocol.core.core import Core
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.configuration_cache import ConfigurationCache
+from membership.protocol.view.member import Member
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 
 _SEED_HOSTS = 3

@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass, replace
 
 from chaos.faults import DiskLoss, LoseFile, RestoreDisk, WipeDisk
-from membership.configuration import Configuration
+from membership.protocol.view.configuration import Configuration
 
 ANCHOR = "anchor"
 IDENTITY = "agent.json"

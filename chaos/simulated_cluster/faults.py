@@ -17,9 +17,9 @@ from chaos.faults import DiskLoss, Fault, Hosts
 from chaos.simulated_cluster.message_faults import MessageFaults
 from chaos.simulation.host import Host
 from chaos.simulation.simulator import Simulator
-from membership.core import Core, Status
-from membership.effects import Effects
 from membership.errors import EvictionError, RecoveryError
+from membership.protocol.context.effects import Effects
+from membership.protocol.core.core import Core, Status
 
 
 class HostControl(Protocol):

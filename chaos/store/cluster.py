@@ -31,8 +31,8 @@ from datastore_adapter import LogSettings
 from datastore_adapter.log.errors import StorageFullError
 from datastore_adapter.log.messages import Request
 from datastore_adapter.log.runtime.virtual_loop import Task
-from membership.configuration import Configuration
-from membership.effects import Evicted
+from membership.protocol.context.effects import Evicted
+from membership.protocol.view.configuration import Configuration
 from membership.settings import Settings
 
 _LOOKS = 10_000

@@ -28,14 +28,14 @@ from datastore_adapter import (
     SimulatedCluster,
     SimulatedRuntime,
 )
-from membership.configuration import Configuration
+from membership.protocol.view.configuration import Configuration
 from mgmt.control.controller import Controller
 from mgmt.control.events import ControlEvent
 from mgmt.control.settings import ControlSettings
 from mgmt.placement.hosts import HostView, host_view
 from mgmt.placement.intent import Intent
+from mgmt.solving.async_solver import ThreadSolver
 from mgmt.solving.placement_solver import PolicySolver
-from mgmt.solving.solvers import ThreadSolver
 
 _Result = TypeVar("_Result")
 

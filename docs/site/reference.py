@@ -18,7 +18,7 @@ import membership
 import mgmt
 import rota
 from docs.site import sources
-from membership.refusals import Refusal
+from membership.protocol.context.refusals import Refusal
 from mgmt.control.settings import ControlSettings
 from rota import errors
 from rota.agent.settings import CONTROL_KEYS, AgentSettings

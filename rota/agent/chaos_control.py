@@ -21,8 +21,9 @@ import trio
 
 from chaos.processes import control_messages as control
 from membership import Address, Cluster, FaultInjector, Faults
-from membership.effects import Event, Evicted, Left, QuorumLost, QuorumRegained, ViewChanged
-from membership.member import Member
+from membership.protocol.context.effects import Event, Evicted, Left, QuorumLost, QuorumRegained
+from membership.protocol.view.member import Member
+from membership.protocol.view.view_difference import ViewChanged
 from rota.errors import AgentError, SettingsError
 
 SAMPLE_INTERVAL = 1.0

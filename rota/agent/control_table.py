@@ -39,8 +39,8 @@ def known_keys(whole: Convert, seconds: Convert, rate: Convert) -> Mapping[str, 
         "freeze_longest": Key("freezes", "longest", seconds),
         "freeze_window": Key("freezes", "window", seconds),
         "repairs_wait": Key("freezes", "repairs_wait", seconds),
-        "min_gain": Key("stillness", "min_gain", whole),
-        "cooldown": Key("stillness", "cooldown", seconds),
+        "min_gain": Key("hysteresis", "min_gain", whole),
+        "cooldown": Key("hysteresis", "cooldown", seconds),
     }
 
 

@@ -36,7 +36,7 @@ from membership import (
     Transport,
     open_service,
 )
-from membership.last_view import DamagedViewError, LastView, LastViewError
+from membership.runtime.last_view import DamagedViewError, LastView, LastViewError
 from membership.transport import Handler
 from mgmt.control.controller import Controller
 from mgmt.control.events import ControlEvent

@@ -16,7 +16,7 @@ import trio
 from datastore_adapter import LogThread
 from membership import Cluster, FrameStream, Member, TransportError
 from mgmt.control.controller import Controller
-from mgmt.control_errors import (
+from mgmt.errors import (
     ControlError,
     InvalidRequestError,
     NotControllerError,
@@ -106,7 +106,7 @@ class NodeApi:
 
     async def look(self) -> None:
         if self.controller is not None:
-            await self.controller.readings.look()
+            await self.controller.reports.look()
 
     def status(self) -> Status:
         cluster, controller = self.cluster, self.controller

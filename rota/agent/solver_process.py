@@ -26,9 +26,9 @@ import trio
 from msgspec import structs
 
 import mgmt
-from mgmt.control_errors import SolverUnavailableError
+from mgmt.errors import SolverUnavailableError
 from mgmt.placement.intent import PolicyChoice
-from mgmt.placement.state import PlacementState
+from mgmt.placement.placement_rows import PlacementState
 from mgmt.solving import solver_worker
 from mgmt.solving.placement_solver import SolveOutcome
 from mgmt.solving.policy_listing import PolicyEntry

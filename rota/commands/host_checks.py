@@ -22,7 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from membership import Address, KeyRingError
-from membership.key_ring import read_key_file
+from membership.wire.key_ring import read_key_file
 from rota.agent.settings import AgentSettings, default_data_dir
 from rota.client.api_client import ApiClient
 from rota.errors import ApiError, SettingsError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
-from membership.suspicions import Suspicions
+from membership.protocol.core.suspicions import Suspicions
 from rota.http.control_answers import Control
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import trio
 
 from membership import Address, Key
-from membership.key_ring import write_key_file
+from membership.wire.key_ring import write_key_file
 from rota.agent.engine.password import DIRECTORY, PASSWORD_FILE
 from rota.agent.parent_process import LIFELINE_DESCRIPTOR, READY_DESCRIPTOR
 from rota.client.api_client import ApiClient
@@ -257,9 +257,9 @@ class LocalCluster:
                     return answers
                 await trio.sleep(interval)
         seen = ", ".join(f"{name}: view {a.get('epoch')} of {a.get('size')}" for name, a in answers.items())
-        raise LocalClusterError(
-            f"{what} did not happen within {timeout:.0f} s ({seen or 'no agent answers'})"
-        )
+        trouble = {text for a in answers.values() if (text := (a.get("control") or {}).get("last_error"))}
+        told = "; ".join([seen or "no agent answers", *sorted(trouble)])
+        raise LocalClusterError(f"{what} did not happen within {timeout:.0f} s ({told})")
 
     async def wait_together(self, timeout: float) -> dict[str, dict[str, Any]]:
         """Wait until all agents of the plan stand in one view; their statuses.  Raises as :meth:`wait_until`."""

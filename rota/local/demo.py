@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
@@ -148,12 +149,22 @@ def check_options(options: DemoOptions) -> None:
             f"{options.replication_factor} copies need {options.replication_factor}; "
             "take --nodes 6 --racks 3, or more of either"
         )
-    copies, servers = options.segments * options.replication_factor, SERVERS * (options.nodes - 1)
-    if options.store != "log" and servers < copies:
+    room, copies = _room_after_the_kill(options), options.segments * options.replication_factor
+    if options.store != "log" and room < copies:
         raise UsageProblem(
-            f"{options.nodes} hosts have {servers} servers when one is killed, and {options.segments} shards x "
+            f"{options.nodes} hosts in {options.racks} racks have room for {room} copies when one host is killed, with "
+            f"{SERVERS} servers on each host and the copies of a shard apart, and {options.segments} shards x "
             f"{options.replication_factor} copies need {copies}; take --nodes 6, or more"
         )
+
+
+def _room_after_the_kill(options: DemoOptions) -> int:
+    """How many copies of shards the racks can take, no more than their share of each, if the smallest loses a host."""
+    racks = Counter(index % options.racks for index in range(options.nodes))
+    racks[min(racks, key=racks.__getitem__)] -= 1
+    hosts = [count for count in racks.values() if count]
+    share = -(-options.replication_factor // len(hosts))
+    return sum(min(SERVERS * count, options.segments * share) for count in hosts)
 
 
 async def run_demo(options: DemoOptions, json_wanted: bool) -> DemoReport:

@@ -22,11 +22,11 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
     requests = controller.requests.on_behalf_of(_asked_at(arguments))
     match request, arguments:
         case "layout", _:
-            return {**await controller.readings.layout(), "open_moves": controller.status()["open_moves"]}
+            return {**await controller.reports.layout(), "open_moves": controller.status()["open_moves"]}
         case "history", _:
-            return await controller.readings.history()
+            return await controller.reports.history()
         case "difference", {"before": before, "after": after}:
-            return await controller.readings.difference(_epoch(before), _epoch(after))
+            return await controller.reports.difference(_epoch(before), _epoch(after))
         case "plan", _:
             return (await requests.plan()).to_json()
         case "control", _:
@@ -34,7 +34,7 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
         case "policies", _:
             return await requests.policies()
         case "outcome", {"plan_id": str(plan_id)}:
-            return await controller.readings.outcome(plan_id)
+            return await controller.reports.outcome(plan_id)
         case "drain", {"host": str(host)}:
             await requests.drain(host)
             return {"host": host, "drained": True}
@@ -62,9 +62,9 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
             return {"was_paused": await requests.restore(intent)}
         case "forget", {"hosts": list(hosts), "confirmed": bool(confirmed)}:
             names = [str(host) for host in hosts]
-            return await controller.last_resorts.forget(names, _asked_at(arguments), confirmed=confirmed)
+            return await controller.forced_recovery.forget(names, _asked_at(arguments), confirmed=confirmed)
         case "recover-layout", {"confirmed": bool(confirmed)}:
-            return await controller.last_resorts.recover_layout(_asked_at(arguments), confirmed=confirmed)
+            return await controller.forced_recovery.recover_layout(_asked_at(arguments), confirmed=confirmed)
         case "why", {"name": str(name)}:
             return (await requests.why(name)).to_json()
         case "why-not", {"segment": str(segment), "host": str(host)}:

@@ -18,7 +18,7 @@ from typing import Any
 import trio
 
 from membership import Cluster, FrameStream, Key, KeyRing, KeyRingError, Member, TransportError
-from membership.key_ring import read_key_file, write_key_file
+from membership.wire.key_ring import read_key_file, write_key_file
 from rota.errors import ApiError, SettingsError
 from rota.http.answers import OwnKeys
 from rota.services.control_service import answer_requests, ask

@@ -9,7 +9,7 @@ import pytest
 from bench.policies import workloads
 from bench.policies.packs import PackBench
 from bench.policies.workloads import Tables
-from mgmt.language.policies import load_pack
+from mgmt.language.policy_packs import load_pack
 from mgmt.state.database import Database
 
 MADE = {

@@ -10,14 +10,14 @@ import chaos
 import chaos.simulated_cluster.cluster
 from chaos import faults
 from membership.address import Address
-from membership.configuration import Configuration
-from membership.context import Context
-from membership.core import Core
-from membership.cut import Cut, Removal
-from membership.faulty_members import FaultyMembers
-from membership.member import Member
-from membership.messages import NotMember, Probe
-from membership.probation import Probation
+from membership.protocol.context.context import Context
+from membership.protocol.core import Core
+from membership.protocol.lifecycle.readmission import Probation
+from membership.protocol.messages import NotMember, Probe
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.member import Member
+from membership.protocol.view.removal_history import FaultyMembers
 from membership.settings import Settings
 
 PATIENCE = Settings().probe_failures * Settings().probe_interval

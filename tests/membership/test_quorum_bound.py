@@ -14,8 +14,8 @@ import pytest
 import chaos.simulated_cluster.cluster
 import chaos.simulation.simulator
 from chaos import faults
-from membership.diagnosis import unheard
-from membership.effects import Event, Evicted, QuorumLost, QuorumRegained
+from membership.protocol.context.effects import Event, Evicted, QuorumLost, QuorumRegained
+from membership.runtime.join_diagnosis import unheard
 from membership.settings import Settings
 from tests.budget import budgeted
 

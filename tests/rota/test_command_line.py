@@ -297,6 +297,16 @@ def test_a_demo_that_cannot_come_true_is_refused(nodes: int, racks: int, possibl
         check_options(options)
 
 
+@pytest.mark.parametrize(("nodes", "racks", "room"), [(6, 3, None), (6, 2, None), (4, 2, 5), (4, 3, 5)])
+def test_a_demo_of_shards_counts_the_servers_of_each_rack(nodes: int, racks: int, room: int | None) -> None:
+    options = DemoOptions(nodes=nodes, racks=racks, store="valkey")
+    if room is None:
+        check_options(options)
+        return
+    with pytest.raises(UsageProblem, match=f"have room for {room} copies when one host is killed, .* need 6"):
+        check_options(options)
+
+
 def test_a_folder_that_cannot_be(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from membership import Key, KeyRing
-from membership.key_ring import read_key_file, write_key_file
+from membership.wire.key_ring import read_key_file, write_key_file
 from rota.errors import ApiError, SettingsError
 from rota.local.cluster import AgentProcess, ClusterPlan, open_local_cluster
 from rota.services.key_service import KeyService

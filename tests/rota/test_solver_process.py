@@ -16,7 +16,7 @@ import trio
 
 from datastore_adapter.interface import ServiceRoles
 from mgmt import Controller, Host, HostView, Intent, PolicyChoice, PolicySolver, SolverUnavailableError
-from mgmt.placement.state import HostRow, PlacementState, ReplicaRow, SegmentRow
+from mgmt.placement.placement_rows import HostRow, PlacementState, ReplicaRow, SegmentRow
 from mgmt.solving.placement_solver import Solved, Undecided
 from mgmt.solving.questions import Question
 from rota.agent.solver_process import SolverLimits, SolverProcess, open_solver_process
@@ -265,7 +265,7 @@ from rota.local.cluster import ClusterPlan, open_local_cluster
 from rota.agent.solver_process import open_solver_process
 from datastore_adapter.interface import ServiceRoles
 from mgmt import PolicyChoice
-from mgmt.placement.state import HostRow, PlacementState, ReplicaRow, SegmentRow
+from mgmt.placement.placement_rows import HostRow, PlacementState, ReplicaRow, SegmentRow
 hosts = tuple(HostRow(f"n{{i}}", f"r{{i % 9}}", "", 10**9, True, False, i < 3, i == 0) for i in range(60))
 keys = [f"s{{i:05}}" for i in range(30_000)]
 rows = tuple(ReplicaRow(key, slot, None, False) for key in keys for slot in range(3))

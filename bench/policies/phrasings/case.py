@@ -25,7 +25,7 @@ from bench.policies.phrasings.family import Family
 from bench.policies.phrasings.state import Tables, datastore_database, pods_database
 from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
-from mgmt.language.policies import Policy
+from mgmt.language.policy_packs import Policy
 from mgmt.solution import Solution
 from mgmt.state.database import Database
 

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from mgmt.compiler.model import Model
-from mgmt.language.policies import PolicyPack, load_pack
+from mgmt.language.policy_packs import PolicyPack, load_pack
 from mgmt.state.database import Database
 
 Tables: TypeAlias = dict[str, list[dict[str, Any]]]

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from membership import Key, KeyRingError
-from membership.key_ring import read_key_file, write_key_file
+from membership.wire.key_ring import read_key_file, write_key_file
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
 from rota.commands.options import api_option, json_option

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mgmt.errors import CoreMember, InfeasibleError, Relaxation
-    from mgmt.explaining.decision_log import LoggedMove
-    from mgmt.explaining.difference import Difference, ObjectiveChange
-    from mgmt.explaining.headroom import Headroom
-    from mgmt.explaining.lint import Finding
-    from mgmt.explaining.placing import Verdict
-    from mgmt.explaining.policy_tests import PolicyTestReport
-    from mgmt.explaining.stages import Explanation
-    from mgmt.explaining.what_if import WhatIf
+    from mgmt.explaining.policies.compilation_report import Explanation
+    from mgmt.explaining.policies.lint import Finding
+    from mgmt.explaining.policies.policy_tests import PolicyTestReport
+    from mgmt.explaining.solutions.decision_log import LoggedMove
+    from mgmt.explaining.solutions.difference import Difference, ObjectiveChange
+    from mgmt.explaining.solutions.headroom import Headroom
+    from mgmt.explaining.solutions.what_if import WhatIf
+    from mgmt.explaining.solutions.why import Verdict
     from mgmt.solution import Solution
     from mgmt.solving.policy_listing import PolicyEntry
 

@@ -56,7 +56,7 @@ def list_policies(given: Sources, json_wanted: bool) -> None:
       rota policy list --pack kubernetes
       rota policy list schema.sql rules.sql --json | jq '.policies[].name'
     """
-    from mgmt.language.policies import load_pack, pack_names
+    from mgmt.language.policy_packs import load_pack, pack_names
     from mgmt.solving.policy_listing import policy_entries
     from rota.commands.policies.documents import entry_document
     from rota.commands.policies.report import show_entries
@@ -98,7 +98,7 @@ def lint(given: Sources, json_wanted: bool) -> None:
       rota policy lint schema.sql rules.sql
       rota policy lint --pack datastore --db state.sqlite
     """
-    from mgmt.explaining.lint import lint as find
+    from mgmt.explaining.policies.lint import lint as find
     from rota.commands.policies.documents import finding_document
     from rota.commands.policies.report import count, show_findings
 
@@ -142,8 +142,8 @@ def explain(
       rota policy explain --pack kubernetes --no-solve --json | jq '.queries[].database_sql'
       rota policy explain schema.sql rules.sql --data rows.sql --minizinc model.mzn --tier 2
     """
-    from mgmt.explaining.model_text import minizinc_text
-    from mgmt.explaining.stages import explain as look
+    from mgmt.explaining.policies.compilation_report import explain as look
+    from mgmt.explaining.policies.minizinc_text import minizinc_text
     from rota.commands.policies.documents import explanation_document
     from rota.commands.policies.report import show_explanation
 
@@ -176,7 +176,7 @@ def test(
       rota policy test schema.sql rules.sql tests.sql
       rota policy test --pack borg
     """
-    from mgmt.explaining.policy_tests import run_tests
+    from mgmt.explaining.policies.policy_tests import run_tests
     from rota.commands.policies.documents import report_document
     from rota.commands.policies.report import show_report
 
@@ -254,7 +254,7 @@ def _solved(model: Model, effort: Effort, bundle: Path | None = None) -> Outcome
     from dataclasses import replace
 
     from mgmt.errors import InfeasibleError, VerificationError
-    from mgmt.explaining.bundles import answer_of, bundle_of, bundle_of_error
+    from mgmt.explaining.solutions.replay_bundle import answer_of, bundle_of, bundle_of_error
 
     now = model.database.now() if effort.now is None else effort.now
     kept = None if bundle is None else bundle_of(model, seed=effort.seed, budget=effort.budget, now=now)
@@ -283,7 +283,7 @@ def _show(
 ) -> ReportedFailure | None:
     """Print an outcome, and write it where it is to be applied; the failure to end with, if there is no placement."""
     from mgmt.errors import InfeasibleError
-    from mgmt.explaining.decision_log import decision_log
+    from mgmt.explaining.solutions.decision_log import decision_log
     from rota.commands.policies.documents import infeasible_document, solution_document
     from rota.commands.policies.report import in_one_line, show_infeasible, show_solution
 
@@ -309,7 +309,7 @@ def _write(path: Path, contents: bytes) -> None:
 
 
 def _replay(path: Path, log: bool, json_wanted: bool) -> None:
-    from mgmt.explaining.bundles import answer_of
+    from mgmt.explaining.solutions.replay_bundle import answer_of
 
     bench, bundle = read_bundle(path)
     with bench.problems_shown():

@@ -44,8 +44,8 @@ def why(
       rota policy why task:7 schema.sql rules.sql --data rows.sql
       rota policy why replica:s1,0 --pack datastore --db state.sqlite
     """
-    from mgmt.explaining.decisions import row_named
-    from mgmt.explaining.placing import why as ask
+    from mgmt.explaining.solutions.decisions import row_named
+    from mgmt.explaining.solutions.why import why as ask
     from rota.commands.policies.documents import verdict_document
     from rota.commands.policies.report import show_verdicts
 
@@ -84,8 +84,8 @@ def why_not(
       rota policy why-not task:7 h3 schema.sql rules.sql --data rows.sql
       rota policy why-not replica:s1,0 h3 --column host --pack datastore --db state.sqlite
     """
-    from mgmt.explaining.decisions import decisions_of, parsed_value, row_named
-    from mgmt.explaining.placing import why_not as ask
+    from mgmt.explaining.solutions.decisions import decisions_of, parsed_value, row_named
+    from mgmt.explaining.solutions.why import why_not as ask
     from rota.commands.policies.documents import verdict_document
     from rota.commands.policies.report import show_verdict
 
@@ -121,7 +121,7 @@ def what_if(
       rota policy what-if "DELETE FROM host WHERE rack = 'r1'" schema.sql rules.sql --data rows.sql
     """
     from mgmt.errors import InfeasibleError
-    from mgmt.explaining.what_if import what_if as ask
+    from mgmt.explaining.solutions.what_if import what_if as ask
     from rota.commands.policies.documents import what_if_document
     from rota.commands.policies.report import in_one_line, show_what_if
 
@@ -150,8 +150,8 @@ def headroom(
       rota policy headroom task:7 schema.sql rules.sql --data rows.sql
       rota policy headroom segment:s1 --pack datastore --db state.sqlite
     """
-    from mgmt.explaining.decisions import row_named
-    from mgmt.explaining.headroom import headroom as ask
+    from mgmt.explaining.solutions.decisions import row_named
+    from mgmt.explaining.solutions.headroom import headroom as ask
     from rota.commands.policies.documents import headroom_document
     from rota.commands.policies.report import show_headroom
 
@@ -180,7 +180,7 @@ def diff(one: Path, other: Path, json_wanted: bool) -> None:
       rota policy diff old-rules.zip new-rules.zip --json | jq '.difference.decisions[]'
     """
     from mgmt.errors import InfeasibleError
-    from mgmt.explaining.difference import diff as compare
+    from mgmt.explaining.solutions.difference import diff as compare
     from rota.commands.policies.documents import comparison_document
     from rota.commands.policies.report import in_one_line, show_comparison
 

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from mgmt.memory import MEMORY
+from mgmt.state.memory import MEMORY
 from rota.errors import AgentError, UsageProblem
 
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model
     from mgmt.errors import PolicyError
-    from mgmt.explaining.bundles import Bundle
-    from mgmt.explaining.expectations import PolicyTest
-    from mgmt.explaining.sources import SourceStatement
+    from mgmt.explaining.policies.policy_files import SourceStatement
+    from mgmt.explaining.policies.policy_test_syntax import PolicyTest
+    from mgmt.explaining.solutions.replay_bundle import Bundle
     from mgmt.solution import Solution
-    from mgmt.source import Position, SourceText
+    from mgmt.source_text import Position, SourceText
     from mgmt.state.database import Database
 
 LARGEST_FILE = 64 << 20
@@ -94,7 +94,7 @@ class Workbench:
 
     def cases(self) -> list[PolicyTest]:
         """The tests in the files."""
-        from mgmt.explaining.expectations import parse_tests
+        from mgmt.explaining.policies.policy_test_syntax import parse_tests
 
         return [case for text in self.tests for case in parse_tests(text)]
 
@@ -168,7 +168,7 @@ def read_bundle(path: Path) -> tuple[Workbench, Bundle]:
 
     Raises UsageProblem for a file that cannot be read, PolicyProblem for one that is no bundle.
     """
-    from mgmt.explaining.bundles import Bundle
+    from mgmt.explaining.solutions.replay_bundle import Bundle
 
     bench = Workbench()
     with bench.problems_shown():
@@ -181,8 +181,8 @@ def read_bundle(path: Path) -> tuple[Workbench, Bundle]:
 
 
 def _take_pack(bench: Workbench, name: str | None) -> None:
-    from mgmt.language.policies import load_pack, pack_names
-    from mgmt.source import SourceText
+    from mgmt.language.policy_packs import load_pack, pack_names
+    from mgmt.source_text import SourceText
 
     if name is None:
         return
@@ -201,8 +201,8 @@ def _take_pack(bench: Workbench, name: str | None) -> None:
 
 def _take_files(bench: Workbench, files: Sequence[Path]) -> list[SourceStatement]:
     """Sort the texts; returns the statements for rows."""
-    from mgmt.explaining.sources import sorted_sources, statements_of
-    from mgmt.source import SourceText
+    from mgmt.explaining.policies.policy_files import sorted_sources, statements_of
+    from mgmt.source_text import SourceText
 
     rows: list[SourceStatement] = []
     for path in files:
@@ -259,8 +259,8 @@ def _is_fixture(path: Path) -> bool:
 
 
 def _load_data(bench: Workbench, path: Path) -> None:
-    from mgmt.explaining.sources import insert_json, statements_of
-    from mgmt.source import SourceText
+    from mgmt.explaining.policies.policy_files import insert_json, statements_of
+    from mgmt.source_text import SourceText
 
     assert bench.state is not None
     text = SourceText(str(path), _read(path))
@@ -274,7 +274,7 @@ def _load_data(bench: Workbench, path: Path) -> None:
 
 def _run(database: Database, sql: str, position: Position) -> None:
     from mgmt.errors import PolicyError
-    from mgmt.explaining.sources import located
+    from mgmt.explaining.policies.policy_files import located
 
     try:
         database.execute(sql)

@@ -23,7 +23,7 @@ from mgmt.control.events import ControlEvent
 from mgmt.control.settings import ControlSettings
 from mgmt.placement.hosts import HostView, controller_of
 from mgmt.placement.intent import Intent
-from mgmt.solving.solvers import ThreadSolver
+from mgmt.solving.async_solver import ThreadSolver
 from tests.mgmt.control.greedy_solver import GreedySolver
 from tests.mgmt.control.harness import make_hosts
 
