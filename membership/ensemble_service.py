@@ -30,10 +30,10 @@ from membership.protocol.context.refusals import public_name
 from membership.protocol.messages import encode
 from membership.protocol.view.member import INCARNATION_BYTES, Member
 from membership.protocol.view.view_difference import ViewChanged
-from membership.runtime.binding import new_authority, open_transport
+from membership.runtime.binding import new_signer, open_transport
 from membership.runtime.change_feed import ClusterState, ClusterStatus
 from membership.runtime.driver import read_message
-from membership.runtime.scope import run_block
+from membership.runtime.scope import run_scope
 from membership.runtime.voter_storage import StateDirectory
 from membership.settings import Settings
 from membership.surface import EnsembleSurface, TrioSurface
@@ -120,12 +120,12 @@ async def serve_ensemble(
                 rng=random.Random(generator.getrandbits(64)),
                 saved=directory.load(),
                 expect=expect,
-                authority=new_authority(transport),
+                signer=new_signer(transport),
             )
             if on_listening is not None:
                 on_listening(transport)
             driver = _Driver(transport, voter, directory)
-            async with run_block(driver.state, (transport.run, driver.run)):
+            async with run_scope(driver.state, (transport.run, driver.run)):
                 yield Ensemble(voter, transport, driver.state)
 
 

@@ -2,7 +2,7 @@
 
 What it is: the one class an application can catch to handle whatever this package raises on purpose.
 What it is not: a list of them; each error stands beside the code that raises it, save those that a pure core
-and its shells both raise.
+and its drivers both raise.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import msgspec
 
-from membership.protocol.context.alert_signatures import Evidence
+from membership.protocol.context.alert_signatures import AlertSignatures
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.refusals import Refusal
 from membership.protocol.cut_detection.alert_table import AlertTable
@@ -24,7 +24,7 @@ _CHECKS_PER_LIFETIME = 10
 _QUESTIONS_PER_TIMEOUT = 2
 
 
-class Detection:
+class CutDetection:
     """The reports about one configuration."""
 
     def __init__(self, context: Context) -> None:
@@ -32,9 +32,9 @@ class Detection:
         settings = context.settings
         self._table = AlertTable(context.view, settings)
         self._detector = CutDetector(context.view, self._table, settings)
-        self._evidence: Evidence | None = None
-        if context.authority is not None:
-            self._evidence = Evidence(context.view, -1, context.authority, settings.datagram_payload)
+        self._signatures: AlertSignatures | None = None
+        if context.signer is not None:
+            self._signatures = AlertSignatures(context.view, -1, context.signer, settings.datagram_payload)
         self._assessment = Assessment()
         self._changed = False
         self._every_ring = (1 << settings.rings) - 1
@@ -83,11 +83,11 @@ class Detection:
                 self._merge(msgspec.structs.replace(alert, rings=proven), now)
 
     def _take_proofs(self, message: EnsembleReport | EnsembleAlerts) -> None:
-        if self._evidence is not None and not self._evidence.take(message):
+        if self._signatures is not None and not self._signatures.take(message):
             self._context.drop(Refusal.PROOF_FALSE)
 
     def _proven(self, alert: Alert) -> int:
-        return alert.rings if self._evidence is None else self._evidence.proven(alert)
+        return alert.rings if self._signatures is None else self._signatures.proven(alert)
 
     def leave(self, subject: int, now: float) -> None:
         """A member says that it leaves."""
@@ -180,7 +180,7 @@ class Detection:
         """All reports, for a voter that lacks some; where members sign, those that it will believe. (What members say
         for themselves they say to every voter.)"""
         alerts = self._table.all_alerts(now)
-        known = (tuple(alerts), ()) if self._evidence is None else self._evidence.provable(alerts)
+        known = (tuple(alerts), ()) if self._signatures is None else self._signatures.provable(alerts)
         return EnsembleAlerts(*self._context.header, *known)
 
     # Time.

@@ -12,7 +12,7 @@ from membership.protocol.messages import ShortMessage
 from membership.protocol.view.configuration import Configuration
 
 
-def with_whole_names(
+def with_whole_ids(
     message: ShortMessage, view: Configuration | None, voters: Iterable[bytes]
 ) -> ShortMessage:
     """The same message with whole ids, as far as they belong to this view or to these voters (incarnations)."""

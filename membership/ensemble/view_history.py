@@ -16,7 +16,7 @@ from membership.protocol.view.cut import Cut
 _PEERS_KEPT = 8192
 
 
-class History:
+class ViewHistory:
     """The last decisions, in order."""
 
     def __init__(self, context: Context) -> None:

@@ -7,8 +7,8 @@ Source: Rapid section 5, where the steps of section 4 meet among the voters only
 """
 
 from membership.ensemble.agreement import Agreement
-from membership.ensemble.cut_detection import Detection
-from membership.ensemble.durable_state import Record
+from membership.ensemble.cut_detection import CutDetection
+from membership.ensemble.durable_state import VoterState
 from membership.ensemble.electorate import Electorate
 from membership.protocol import messages as wire
 from membership.protocol.context.context import NEVER, Context
@@ -17,16 +17,18 @@ from membership.protocol.view.configuration import ConfigurationError
 from membership.protocol.view.cut import Cut
 
 
-class Stage:
+class ViewInstance:
     """The running view change of one configuration, as one voter knows it."""
 
-    def __init__(self, context: Context, electorate: Electorate, record: Record | None, now: float) -> None:
+    def __init__(
+        self, context: Context, electorate: Electorate, record: VoterState | None, now: float
+    ) -> None:
         self._context = context
         self._electorate = electorate
         self._propose_at = NEVER
         self.orphans: tuple[int, ...] = ()
         """Members for whom, as far as this voter sees, nobody vouches any more."""
-        self.detection = Detection(context)
+        self.detection = CutDetection(context)
         if record is None:
             self.agreement = Agreement(context, electorate)
         else:

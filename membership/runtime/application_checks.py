@@ -80,7 +80,7 @@ MOST_THREADS: Final = 32
 
 
 class Checked(Protocol):
-    """Whose subjects are checked: the shell."""
+    """Whose subjects are checked: the driver."""
 
     def subjects(self) -> tuple[Member, ...]:
         """The members observed at present."""

@@ -107,7 +107,7 @@ def compare(
 
 
 class ClusterState:
-    """Latest view, status and quorum of this process: written by the shell, read by subscriptions and waiters."""
+    """Latest view, status and quorum of this process: written by the driver, read by subscriptions and waiters."""
 
     def __init__(self) -> None:
         self.view: Configuration | None = None

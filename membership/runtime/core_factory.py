@@ -2,7 +2,7 @@
 
 What it is: the maker of cores, each with an incarnation of its own. Those of one event loop share their
 configurations.
-What it is not: the reason for a new life, nor what drives a core (see shell).
+What it is not: the reason for a new life, nor what drives a core (see driver).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import INCARNATION_BYTES, Member
-from membership.runtime.binding import new_authority
+from membership.runtime.binding import new_signer
 from membership.settings import Settings
 from membership.transport.transport import Transport
 
@@ -55,7 +55,7 @@ class Identity:
     metadata: tuple[tuple[str, str], ...]
 
 
-class CoreMaker:
+class CoreFactory:
     """Makes the cores of one process. `identity` may be replaced: the next core then has the new one."""
 
     def __init__(
@@ -88,11 +88,11 @@ class CoreMaker:
         is_copy: bool = False,
     ) -> Core | Client:
         """The next core, without seeds; the arguments are those of `Core`."""
-        authority = new_authority(self._transport)
+        signer = new_signer(self._transport)
         me = Member.create(
             self.identity.name,
             self.identity.address,
-            self._rng.randbytes(INCARNATION_BYTES) if authority is None else authority.incarnation,
+            self._rng.randbytes(INCARNATION_BYTES) if signer is None else signer.incarnation,
             self.identity.metadata,
         )
         if self._mode is Mode.CENTRALISED:
@@ -104,7 +104,7 @@ class CoreMaker:
                 cluster_id=cluster_id,
                 cache=_shared_cache(),
                 detectors=self._detectors,
-                authority=authority,
+                signer=signer,
             )
         return Core(
             me,
@@ -119,6 +119,6 @@ class CoreMaker:
             is_copy=is_copy,
             cache=_shared_cache(),
             detectors=self._detectors,
-            authority=authority,
+            signer=signer,
             broadcaster=self._broadcaster,
         )

@@ -4,7 +4,7 @@ What it is: one configuration with a checksum, replaced as a whole whenever a vi
 it stands whether this process, or an earlier one of its name, founded the cluster, and what was proposed since as the
 first view of a cluster founded anew (see founding), which is durable before anybody is told.
 What it is not: awaited by the protocol otherwise. A process that dies in the instant after a view change may remember
-the view before: what follows from that is said in rendezvous.
+the view before: what follows from that is said in election.
 """
 
 from __future__ import annotations

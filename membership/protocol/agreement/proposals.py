@@ -12,7 +12,7 @@ from membership.protocol.view.cut import Cut
 from membership.protocol.view.member import Member
 
 
-class CutBodies:
+class Proposals:
     """The cuts known in one configuration."""
 
     def __init__(self, context: Context) -> None:

@@ -1,9 +1,9 @@
-"""Evidence: reports that would remove or change a member carry their observer's signature.
+"""AlertSignatures: reports that would remove or change a member carry their observer's signature.
 
 What it is: gossip merges the reports of many observers, so its sender cannot answer for them. Here each observer
 signs its own report once, the signature travels with the merged alert, and every member checks it once. Whoever
 claims rings of others without their signatures is refused, and only the claims that are proven count.
-What it is not: cryptography (an `Authority` is given, see `membership.runtime.signing`), nor protection of votes and
+What it is not: cryptography (an `Signer` is given, see `membership.runtime.signing`), nor protection of votes and
 decisions, which a member with a key could still forge (docs/security.md).
 Source: Rapid section 4.2 (alerts are irrevocable and of their observer); rota's own way to keep them so when merged.
 
@@ -31,7 +31,7 @@ _STATEMENTS_KEPT = 16384
 _NEVER_PASSED_ON = 1 << 32
 
 
-class Authority(Protocol):
+class Signer(Protocol):
     """Signs for one process, and checks the signatures of all."""
 
     public_key: bytes
@@ -39,7 +39,7 @@ class Authority(Protocol):
     def sign(self, statement: bytes) -> bytes:
         """This process's signature."""
 
-    def holds(self, public_key: bytes, signature: bytes, statement: bytes) -> bool:
+    def verify(self, public_key: bytes, signature: bytes, statement: bytes) -> bool:
         """Whether the signature is of this key's owner."""
 
 
@@ -48,15 +48,15 @@ def incarnation_of(public_key: bytes) -> bytes:
     return hashlib.blake2b(public_key, digest_size=INCARNATION_BYTES, person=b"rota incarnation").digest()
 
 
-class Evidence:
+class AlertSignatures:
     """The signatures known in one configuration."""
 
-    def __init__(self, view: Configuration, index: int, authority: Authority, payload: int) -> None:
+    def __init__(self, view: Configuration, index: int, signer: Signer, payload: int) -> None:
         """`index`: this member's, or -1 of who is none and signs nothing. `payload`: bytes of a message that still
         goes as one datagram."""
         self._view = view
         self._index = index
-        self._authority = authority
+        self._signer = signer
         self._payload = payload
         self._known: dict[bytes, dict[int, Proof]] = {}
         self._passed_on: dict[bytes, dict[tuple[int, AlertKind], int]] = {}
@@ -79,18 +79,18 @@ class Evidence:
                 continue
             if len(self._known) >= _STATEMENTS_KEPT and statement not in self._known:
                 return False
-            if not self._holds(proof, subject, statement):
+            if not self._is_genuine(proof, subject, statement):
                 return False
             self._known.setdefault(statement, {})[proof.observer] = proof
         return True
 
-    def _holds(self, proof: Proof, subject: Member, statement: bytes) -> bool:
+    def _is_genuine(self, proof: Proof, subject: Member, statement: bytes) -> bool:
         if proof.observer not in dict(self._view.observer_masks(subject)):
             return False
         observer = self._view.members[proof.observer]
         if incarnation_of(proof.public_key) != observer.incarnation:
             return False
-        return self._authority.holds(proof.public_key, proof.signature, statement)
+        return self._signer.verify(proof.public_key, proof.signature, statement)
 
     def proven(self, alert: Alert) -> int:
         """The rings of this alert that may count: all if it needs no proof."""
@@ -169,8 +169,8 @@ class Evidence:
             }
         passed_on.update(((observer, alert.kind), alert.age) for observer in observers)
         if self._index in observers and self._index not in known:
-            signature = self._authority.sign(statement)
-            known[self._index] = Proof(0, self._index, self._authority.public_key, signature)
+            signature = self._signer.sign(statement)
+            known[self._index] = Proof(0, self._index, self._signer.public_key, signature)
         rings = sum(observers.values()) & alert.rings
         return rings, [known[observer] for observer in observers]
 

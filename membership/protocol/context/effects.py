@@ -1,6 +1,6 @@
 """Effects: everything a call of the core wants done, as one immutable value.
 
-What it is: the only way out of the sans-I/O core. A shell (trio or the simulator) performs it.
+What it is: the only way out of the sans-I/O core. A driver (the trio runtime or the simulator) performs it.
 What it is not: a queue; the core forgets an effect once it has returned it.
 """
 

@@ -1,4 +1,4 @@
-"""Lateness: how far behind its own clock this process runs, and how much slower it should therefore go.
+"""LoopLag: how far behind its own clock this process runs, and how much slower it should therefore go.
 
 What it is: a smoothed measure of how late this member's timers were served. A machine without time to spare does
 every periodic thing late; members that then do less of it stay in step with each other, where members that keep
@@ -15,10 +15,10 @@ _SHARE = 1 / 8
 _FORGOTTEN = 0.002
 """Seconds below which a process is as good as on time."""
 _RELIEF = 4
-"""Periods grow by this many times the lateness, so that a small one already takes the load off."""
+"""Periods grow by this many times the loop_lag, so that a small one already takes the load off."""
 
 
-class Lateness:
+class LoopLag:
     """Of one member."""
 
     __slots__ = ("seconds",)

@@ -10,7 +10,7 @@ from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member
 
 
-class Readings:
+class CoreBase:
     """Of any core."""
 
     _context: Context
@@ -30,7 +30,7 @@ class Readings:
         return dict(self._context.counters)
 
 
-class MemberReadings(Readings):
+class MemberCoreBase(CoreBase):
     """Of a core that observes others."""
 
     _monitor: Monitor

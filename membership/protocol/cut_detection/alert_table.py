@@ -17,7 +17,7 @@ from membership.settings import Settings
 
 _DIGEST_BOUND = (1 << 32) - 1
 _AGES_PER_SECOND = 16
-_WISHES = (AlertKind.LEAVE, AlertKind.EVICT)
+_REQUESTED = (AlertKind.LEAVE, AlertKind.EVICT)
 _REFRESH_SHARE = 6
 """A report that is younger by this share of the report lifetime is news, although its bit is known."""
 _ALIKE_SHARE = 8
@@ -44,7 +44,7 @@ class RemovalReport:
         """The other observers."""
 
     @property
-    def by_wish(self) -> bool:
+    def requested(self) -> bool:
         """Whether somebody wants it out, itself or an operator: no matter of opinion, unlike a failure."""
         return bool(self.leaves | self.evictions)
 
@@ -55,7 +55,7 @@ class RemovalReport:
         kind = alert.kind
         if kind is AlertKind.REMOVE:
             return True
-        return kind in _WISHES and not alert.rings & ~(
+        return kind in _REQUESTED and not alert.rings & ~(
             self.leaves if kind is AlertKind.LEAVE else self.evictions
         )
 

@@ -142,7 +142,7 @@ class CutDetector:
         lone: dict[int, RemovalReport] = {}
         for subject, report in self._table.removals.items():
             # A wish is first hand: the subject said so itself, or an operator did.
-            several = len(report.accusers) > 1 or report.by_wish
+            several = len(report.accusers) > 1 or report.requested
             enough = several and report.rings.bit_count() >= self._low
             (counted if enough else lone)[subject] = report
         added = True
@@ -162,7 +162,7 @@ class CutDetector:
         believed = {
             subject: report
             for subject, report in counted.items()
-            if report.by_wish or any(accuser not in counted for accuser in report.accusers)
+            if report.requested or any(accuser not in counted for accuser in report.accusers)
         }
         if believed or not counted:
             return believed

@@ -28,7 +28,7 @@ class Reporter:
         self._table = table
         self._detector = detector
         self._monitor = monitor
-        self._batch = AlertBatch(context.settings, len(context.view), context.lateness)
+        self._batch = AlertBatch(context.settings, len(context.view), context.loop_lag)
         self._accused: dict[int, float] = {}
         self._unstable_since: dict[int, float] = {}
         self._suspects: frozenset[int] = frozenset()
@@ -105,8 +105,8 @@ class Reporter:
         only warning. Losses may be chance: they wait until somebody is suspected.
         """
         if self._table.removals:
-            leaning = self._monitor.leaning_edges()
-            self._accuse_all([edge for edge in leaning if self._suspects or edge.stays_silent], now)
+            corroborating = self._monitor.corroborating_edges()
+            self._accuse_all([edge for edge in corroborating if self._suspects or edge.stays_silent], now)
 
     def _accuse_all(self, edges: list[Edge], now: float) -> None:
         confirmed = now - self._context.settings.report_lifetime / 3

@@ -1,4 +1,4 @@
-"""Greeting: anti-entropy with anybody, so that a laggard whom nobody else talks to is found.
+"""AntiEntropy: anti-entropy with anybody, so that a laggard whom nobody else talks to is found.
 
 What it is: when a member next sends its digest to a random other one; more often while its quorum is lost.
 What it is not: what follows from a difference (see gossip and catch_up).
@@ -11,7 +11,7 @@ from membership.protocol.dissemination.gossip import GossipSpreader
 from membership.protocol.recovery.quorum_watch import QuorumWatch
 
 
-class Greeting:
+class AntiEntropy:
     """One member's greetings, from its first view on."""
 
     def __init__(self, context: Context, quorum: QuorumWatch) -> None:
@@ -29,7 +29,7 @@ class Greeting:
             return
         self.deadline = now + self._pause()
         for member in gossip.random_members(1):
-            gossip.greet(member)
+            gossip.send_digest(member)
 
     def _pause(self) -> float:
         settings = self._context.settings

@@ -80,7 +80,7 @@ class GossipSpreader:
         interval = self._context.settings.gossip_interval
         if self._collects:
             interval *= _COLLECTING
-        return self._context.lateness.stretched(interval, _LONGEST_STRETCH)
+        return self._context.loop_lag.stretched(interval, _LONGEST_STRETCH)
 
     def tick(self, now: float) -> None:
         """Send the news, or after a while without any, just the digest and the votes."""
@@ -195,6 +195,6 @@ class GossipSpreader:
         for message in messages:
             self._context.send(address, message)
 
-    def greet(self, peer: Member) -> None:
+    def send_digest(self, peer: Member) -> None:
         """Send just the digest, so that either side finds out if it is behind."""
         self._context.send(peer.address, Gossip(*self._context.short_header, self.digest()))

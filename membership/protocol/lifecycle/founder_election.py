@@ -69,7 +69,7 @@ class _Peer(NamedTuple):
         return self.memory[0] != _NOTHING
 
 
-class Rendezvous:
+class FounderElection:
     """One process's part in such a start; idle unless more than one process is expected, or a view is remembered."""
 
     def __init__(
@@ -500,21 +500,21 @@ class Rendezvous:
         met = len(self._peers) + 1
         if met != self._met:
             self._met = met
-            self._context.publish(JoinWaiting(self.standing))
+            self._context.publish(JoinWaiting(self.progress))
 
     @property
-    def standing(self) -> str:
+    def progress(self) -> str:
         """How far the cold start has come, for those who ask."""
         if self.deadline == NEVER:
             return JOINING_TOO
         if self.remembered is not None:
-            return self._standing_after_power_cut(self.remembered)
+            return self._progress_after_power_cut(self.remembered)
         if self.expect == 1:
             return "the members of a cluster that lost its power are looking for each other"
         met = len(self._peers) + 1
         return f"the cluster starts with {self.expect} processes, {met} have met so far"
 
-    def _standing_after_power_cut(self, remembered: Configuration) -> str:
+    def _progress_after_power_cut(self, remembered: Configuration) -> str:
         names = self._remembered_names
         met = self._names(self._peers) & names
         remembering = self._knowing(self._peers, names)

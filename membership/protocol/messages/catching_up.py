@@ -11,7 +11,7 @@ from membership.protocol.messages.base import MemberMessage, Message
 from membership.protocol.messages.fields import MESSAGE_LIMIT, AnyIdentifier, Epoch
 from membership.protocol.view.configuration import Lineage
 from membership.protocol.view.cut import Cut
-from membership.protocol.view.removal_history import FaultyList
+from membership.protocol.view.removal_history import RemovedMembers
 
 
 class FullConfiguration(MemberMessage, frozen=True, gc=False, tag=8):
@@ -22,7 +22,7 @@ class FullConfiguration(MemberMessage, frozen=True, gc=False, tag=8):
     """
 
     body: Annotated[bytes, msgspec.Meta(max_length=MESSAGE_LIMIT)]
-    faulty: FaultyList = ()
+    faulty: RemovedMembers = ()
     proposed: bool = False
 
 

@@ -1,6 +1,6 @@
 """Getting in: the two phases of a join, the view that admits, and how a cold start finds its founder.
 
-Source: Rapid section 4.1 (joins). The cold start is beyond it (see rendezvous).
+Source: Rapid section 4.1 (joins). The cold start is beyond it (see election).
 """
 
 from typing import Annotated

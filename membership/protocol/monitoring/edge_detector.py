@@ -31,7 +31,7 @@ class EdgeDetector(Protocol):
 
 
 @runtime_checkable
-class QuietDetector(EdgeDetector, Protocol):
+class UntimedDetector(EdgeDetector, Protocol):
     """A detector to which only the order of results matters, not their times."""
 
     @property
@@ -39,7 +39,7 @@ class QuietDetector(EdgeDetector, Protocol):
         """Whether further successes change nothing."""
 
     @property
-    def may_turn(self) -> bool:
+    def near_threshold(self) -> bool:
         """Whether one more failure would make the subject faulty."""
 
 
@@ -83,7 +83,7 @@ class WindowedDetector:
         return not self._results
 
     @property
-    def may_turn(self) -> bool:
+    def near_threshold(self) -> bool:
         """Whether one more failure would be enough."""
         return ((self._results << 1 | 1) & self._mask).bit_count() >= self._failures
 

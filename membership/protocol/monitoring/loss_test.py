@@ -18,7 +18,7 @@ _ROUNDS_TO_CONVICT = 4
 _MEMORY = 1.25
 """The sum stops here, in thresholds: a link that recovers is believed within a few answers."""
 _EVIDENCE = 0.25
-_LEANING = 0.45
+_CORROBORATION = 0.45
 
 
 class LossTest:
@@ -43,7 +43,7 @@ class LossTest:
         return int(self._per_answer / self._per_loss)
 
     @property
-    def may_turn(self) -> bool:
+    def near_threshold(self) -> bool:
         """Whether one more round could reach the threshold."""
         return self.score + self._most >= self._threshold
 
@@ -58,9 +58,9 @@ class LossTest:
         return self.score >= _EVIDENCE * self._threshold
 
     @property
-    def leans(self) -> bool:
+    def corroborates(self) -> bool:
         """Whether nearly half of the threshold is reached: enough to join others who report, not to be the first."""
-        return self.score >= _LEANING * self._threshold
+        return self.score >= _CORROBORATION * self._threshold
 
     @property
     def is_faulty(self) -> bool:

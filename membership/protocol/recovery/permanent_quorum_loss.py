@@ -3,7 +3,7 @@
 What it is: who of the view was started again, by what such processes say themselves when they look for the others, or,
 those that have lost their disks, for a cluster to join; and when they answer a probe of the one that was there before.
 What it is not: a way to lose a view that works: only who has found for itself that no majority is within reach gives it
-up. It then starts like those it heard of, and with them (see rendezvous).
+up. It then starts like those it heard of, and with them (see election).
 """
 
 from consensus import classic_quorum
@@ -12,7 +12,7 @@ from membership.protocol.context.context import Context
 from membership.protocol.view.member import Member
 
 
-class Resignation:
+class PermanentQuorumLoss:
     """This member's count of those who were started again."""
 
     def __init__(self, context: Context) -> None:

@@ -20,22 +20,22 @@ from membership.protocol.messages import Probe, QuorumAlarm
 SILENCE = 2
 """A member not heard for this many probe intervals is out of reach."""
 _SAMPLE = 80
-"""Members called at first, at most: with the neighbours a share of a hundred, known within fifteen per cent."""
+"""Members polled at first, at most: with the neighbours a share of a hundred, known within fifteen per cent."""
 _GROWTH = 4
 _MOST_AT_ONCE = 2048
-RAREST_CALL = 8
+RAREST_POLL = 8
 """Probe intervals between two calls, at most. When a thousand members on few cores are all late, their calls are more
 than their whole other traffic, and must not be what keeps them late."""
 _CERTAINTY = 5.0
 """Standard errors between a share and one half at which a sample is believed: wrong once in three million samples. Whom
 a sample shows in reach stays in reach, so a member whose sample was lucky would believe it for ever."""
-_ALARM_LIFETIME = RAREST_CALL + SILENCE
+_ALARM_LIFETIME = RAREST_POLL + SILENCE
 """Probe intervals for which an alarm counts: until the next one is due."""
 _UNHEARD = 1.25
 """Probe intervals after which a neighbour that is not heard is asked. Who does not rest probes at every interval."""
 
 
-class RollCall:
+class QuorumPoll:
     """One episode of doubt: begins with `call`, ends with `stop`."""
 
     def __init__(self, context: Context) -> None:
@@ -54,12 +54,12 @@ class RollCall:
 
     @property
     def active(self) -> bool:
-        """Whether anybody has been called."""
+        """Whether anybody has been polled."""
         return bool(self._asked)
 
     @property
     def settled(self) -> bool:
-        """Whether some of those called have had the time to answer."""
+        """Whether some of those polled have had the time to answer."""
         return bool(self._settled)
 
     def stop(self) -> None:
@@ -79,11 +79,11 @@ class RollCall:
             self._settled = self._asked
         if not self._settled:
             return self._asked, self._asked
-        called_again_of_late = self._count_from > now - self._silence
-        since = self._count_from_before if called_again_of_late else self._count_from
+        polled_again_lately = self._count_from > now - self._silence
+        since = self._count_from_before if polled_again_lately else self._count_from
         return sum(1 for index in self._order[: self._settled] if self._heard[index] > since), self._settled
 
-    def call(
+    def advance(
         self, neighbours: Collection[int], now: float, *, missing: bool, unsure: bool, alarmed: bool
     ) -> None:
         """Call the first, or more if the count so far leaves it open (`unsure`), or all again when it is time.
@@ -118,22 +118,22 @@ class RollCall:
         self._ask(0, _SAMPLE, now)
 
     def _ask(self, first: int, count: int, now: float) -> None:
-        called = self._order[first : first + count]
-        self._heard.update(dict.fromkeys(called, -NEVER))
-        self._asked = first + len(called)
+        polled = self._order[first : first + count]
+        self._heard.update(dict.fromkeys(polled, -NEVER))
+        self._asked = first + len(polled)
         self._asked_at = now
-        self._send(called)
+        self._send(polled)
 
     def _ask_again(self, now: float) -> None:
-        self._pause = min(2 * self._pause, RAREST_CALL * self._context.settings.probe_interval)
+        self._pause = min(2 * self._pause, RAREST_POLL * self._context.settings.probe_interval)
         self._again_at = now + self._pause
         self._count_from_before, self._count_from = self._count_from, now
         self._send(self._order[: self._asked])
 
-    def _send(self, called: list[int]) -> None:
+    def _send(self, polled: list[int]) -> None:
         addresses = self._context.view.addresses
         kind = QuorumAlarm if self._alarming else Probe
-        told = [*self._neighbours, *called] if self._alarming else called
+        told = [*self._neighbours, *polled] if self._alarming else polled
         self._context.send_all(
             [addresses[index] for index in told], kind(*self._context.short_header, 0, None)
         )
@@ -151,7 +151,7 @@ class QuorumWatch:
         self._neighbours: dict[int, float] = {}
         self._alarms: dict[int, float] = {}
         self._installed_at = 0.0
-        self._roll = RollCall(context)
+        self._poll = QuorumPoll(context)
         self._missing = False
         self._missed_at = -NEVER
         self._thinned_at = NEVER
@@ -167,7 +167,7 @@ class QuorumWatch:
         self._neighbours = {index: now for index in sorted(neighbours) if index != self._context.index}
         self._installed_at = now
         self._alarms.clear()
-        self._roll.stop()
+        self._poll.stop()
         self._missing = False
         self._thinned_at = NEVER
         self._unsure_since = None
@@ -179,7 +179,7 @@ class QuorumWatch:
         if index in self._neighbours:
             self._neighbours[index] = now
         else:
-            self._roll.heard(index, now)
+            self._poll.heard(index, now)
 
     def on_alarm(self, index: int, now: float) -> None:
         """This member counts no majority within its reach."""
@@ -195,13 +195,13 @@ class QuorumWatch:
     def in_doubt(self, now: float) -> bool:
         """Whether a majority is missing, or may be: accusations would then lead nowhere, or astray."""
         interval = self._context.settings.probe_interval
-        asking = self._roll.active and self._thinned_at <= now  # alarms alone are no reason to wait
+        asking = self._poll.active and self._thinned_at <= now  # alarms alone are no reason to wait
         if self._missing or (asking and now - self._thinned_at < (SILENCE + 1) * interval):
             return True
         # When a partition heals, the last failures on the edges are still fresh: let new probes replace them.
         return now - self._missed_at < (SILENCE + 1) * interval
 
-    def tick(self, now: float, deciding_since: float | None, *, resting: bool = False) -> None:
+    def tick(self, now: float, deciding_since: float | None, *, idle: bool = False) -> None:
         """Judge. `deciding_since`: since when a view change is under way, if one is. `resting`: see the monitor."""
         if now < self.deadline:
             return
@@ -209,7 +209,7 @@ class QuorumWatch:
         late = now - self.deadline > settings.probe_interval / 4
         self.deadline = now + settings.probe_interval / 2
         horizon = now - SILENCE * settings.probe_interval
-        if resting and not self._alarms and self._thinned_at > now:
+        if idle and not self._alarms and self._thinned_at > now:
             self._neighbours = dict.fromkeys(self._neighbours, now)
         else:
             self._ask_unheard(horizon, now)
@@ -218,17 +218,17 @@ class QuorumWatch:
         alarmed = self._doubts(asked - reached, now)
         unsure = False
         if alarmed or self._thinned_at <= now:
-            answered, called = self._roll.count(now)
-            reached, asked = reached + answered, asked + called
+            answered, polled = self._poll.count(now)
+            reached, asked = reached + answered, asked + polled
             unsure = is_unsure(reached, asked, len(self._context.view))
             unsure |= (
-                alarmed and not self._roll.settled and 1 + len(self._neighbours) < len(self._context.view)
+                alarmed and not self._poll.settled and 1 + len(self._neighbours) < len(self._context.view)
             )
             if not late:
-                missing = self._roll.settled and reached < classic_quorum(asked)
-                self._roll.call(self._neighbours, now, missing=missing, unsure=unsure, alarmed=alarmed)
+                missing = self._poll.settled and reached < classic_quorum(asked)
+                self._poll.advance(self._neighbours, now, missing=missing, unsure=unsure, alarmed=alarmed)
         else:
-            self._roll.stop()
+            self._poll.stop()
         self._judge(now, missing=reached < classic_quorum(asked), unsure=unsure)
         since = self._unsure_since if self._missing else None
         starts = [start for start in (since, deciding_since) if start is not None]
