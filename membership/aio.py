@@ -1,14 +1,11 @@
-"""The embedding interface for asyncio: the surface of `membership.join`, awaited in an asyncio event loop.
+"""The interface for asyncio: the same as `membership.join`, awaited in an asyncio event loop.
 
     async with membership.aio.join("10.0.0.5:7946", seeds=["10.0.0.1:7946"]) as cluster:
         async for change in cluster.changes():
             ...
 
-What it is: `join` and the `Cluster` it gives, `serve_ensemble` and its `Ensemble`. trio runs as a guest of
-the running loop, in its thread, from the first block until the last one has ended; all of a loop share it.
-Nothing outlives the blocks.
-What it is not: a port of the protocol. Callables given to `join` (`services`, `on_listening`, ...) are
-called by trio.
+trio runs as a guest of the running loop, in its thread, from the first block until the last one has ended; all
+blocks of a loop share it. Callables given to `join` (`services`, `on_listening`, ...) are called by trio.
 """
 
 from __future__ import annotations

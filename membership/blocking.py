@@ -1,13 +1,11 @@
-"""The embedding interface for threads: the surface of `membership.join` with calls that block.
+"""The interface for threads: the same as `membership.join`, with calls that block.
 
     with membership.blocking.join("10.0.0.5:7946", seeds=["10.0.0.1:7946"]) as cluster:
         for change in cluster.changes():
             ...
 
-What it is: `join` and the `Cluster` it gives, `serve_ensemble` and its `Ensemble`, to be used from any number
-of threads. trio runs in one thread per block, which has ended when the block has.
-What it is not: a service of other threads. Callables given to `join` (`services`, `on_listening`, ...) are
-called in trio's thread.
+A `Cluster` may be used from any number of threads. trio runs in one thread per block, which ends with the block.
+Callables given to `join` (`services`, `on_listening`, ...) are called in trio's thread.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The embedding interface: be a member of a cluster for as long as a block of code runs.
+"""The interface for trio: be a member of a cluster for as long as a block of code runs.
 
-What it is: `join`, and the `Cluster` it gives. Everything runs in the caller's trio event loop, in tasks
-that end with the block.
-What it is not: a service to talk to; the application is the member. The facades for asyncio and threads
-wrap this one.
+`join` gives a `Cluster`. Everything runs in the caller's event loop, in tasks that end with the block. The
+facades for asyncio (`aio`) and threads (`blocking`) wrap this one.
 """
 
 from __future__ import annotations
@@ -82,7 +80,7 @@ class Cluster(TrioSurface, ClusterSurface):
         """Replace this process's metadata, and wait until a view has them: for ever without a majority.
 
         Of several calls the last one counts; the earlier ones return when it is agreed. Cancelling the wait
-        does not take the wish back. Raises MemberError when the member's record would not fit 1000 bytes, and
+        does not take the request back. Raises MemberError when the member's record would not fit 1000 bytes, and
         MembershipEndedError when this process leaves or stays out before.
         """
         self._driver.set_metadata(metadata)

@@ -1,8 +1,7 @@
-"""The embedding interface of an ensemble member: be a voter for as long as a block of code runs.
+"""The interface for trio of an ensemble member: be a voter for as long as a block of code runs.
 
-What it is: `serve_ensemble`, the `Ensemble` it gives, and the loop that drives a voter with a transport and a file.
-What it is not: membership in the cluster whose views it records; that is `membership.join` with
-`mode=Mode.CENTRALISED`, in other processes or in the same ones at another port.
+`serve_ensemble` gives an `Ensemble`, and drives its voter with a transport and a file. A voter is no member of the
+cluster whose views it records; those join with `mode=Mode.CENTRALISED`, in other processes or at another port.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The surface of a cluster and of an ensemble: what an application can ask, under the same names in every facade.
+"""What an application can ask of a cluster or an ensemble, under the same names in every facade.
 
-What it is: the one description of it. What never waits is written here, once, for trio
-(`membership.Cluster`), asyncio (`membership.aio.Cluster`) and threads (`membership.blocking.Cluster`); for
-`Ensemble` likewise. What waits has the same name and arguments in each of them, awaited or blocking: `changes`,
-`wait_for`, `leave` and every further command of `membership.Cluster`.
-What it is not: a promise to other processes; a reading is what this one knows at the moment.
+What never waits is written here once, for trio (`membership.Cluster`), asyncio (`membership.aio.Cluster`) and
+threads (`membership.blocking.Cluster`); likewise for `Ensemble`. What waits (`changes`, `wait_for`, `leave` and the
+other commands) has the same name and arguments in each facade, awaited or blocking.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ class WaitTimeoutError(MembershipError, TimeoutError):
 
 
 class Surface:
-    """Readings. Each raises MembershipEndedError once this process's part has failed."""
+    """What any facade can tell. Each raises MembershipEndedError once this process's part has failed."""
 
     def __init__(self, state: ClusterState) -> None:
         self._published = state
@@ -82,7 +80,7 @@ class ClusterSurface(Surface):
 
     @property
     def founded(self) -> bool:
-        """Whether this process founded the cluster, now or in an earlier life: it was told to, or was chosen."""
+        """Whether this process founded the cluster, now or in an earlier incarnation: it was told to, or was chosen."""
         return self._driver.founded
 
     @property

@@ -1,9 +1,8 @@
 """The core of a member in the centralised mode: one sans-I/O object per process.
 
-What it is: the dispatcher of a process whose views come from an ensemble. It joins by asking the ensemble,
-probes its subjects on the rings and answers its observers, reports to the ensemble, and installs what that decides.
-What it is not: a voter; it decides nothing and keeps no alerts of others.
-Source: Rapid section 5 (the logically centralised service).
+It joins by asking the ensemble, probes its subjects on the rings and answers its observers, reports failures to the
+ensemble, and installs the views that it decides. It decides nothing itself, and keeps no alerts of others.
+Source: Rapid, section 5 (the logically centralised service).
 """
 
 import random
@@ -126,7 +125,7 @@ class Client(MemberCoreBase):
     def set_metadata(self, metadata: Mapping[str, str], now: float) -> Effects:
         """Have new metadata agreed with the view; tried until a view has them. Raises MemberError.
 
-        Of several wishes the last one counts. A process that is joining asks once it is in.
+        Of several requests the last one counts. A process that is joining asks once it is in.
         """
         record = Member.create(self.me.name, self.me.address, self.me.incarnation, metadata)
         self._session.set_metadata(record.metadata, now)

@@ -1,9 +1,9 @@
-"""What the cluster's members report to this voter about one configuration, until it amounts to a clean cut.
+"""Cut detection at one voter: what the cluster's members report about one view, until it amounts to a clean cut.
 
-What it is: the alert table and the cut detector of the decentralised mode, fed with first-hand reports, and what
-they need around them: batching of joins, questions to silent observers, forgetting.
-What it is not: agreement on the cut. The other voters see almost the same reports, in almost the same order.
-Source: Rapid sections 4.2 and 5. Beyond it: joiners and leavers speak to the ensemble themselves, which so is
+It is the alert table and the cut detector of the decentralised mode, fed with first-hand reports. Around them: joins
+are batched, silent observers are asked, noise is forgotten. The other voters see almost the same reports in almost the
+same order; where they differ, agreement settles it.
+Source: Rapid, sections 4.2 and 5. Added to the paper: joiners and leavers speak to the ensemble themselves, so it is
 their observer on every ring; and while a whole cluster is silent, the ensemble is everybody's observer.
 """
 
@@ -113,7 +113,7 @@ class CutDetection:
         self._merge(Alert(AlertKind.REMOVE, subject, self._every_ring), now)
 
     def give_up(self, subject: int, now: float) -> None:
-        """The voters agree that nobody vouches for a member: it goes, whoever its accusers are."""
+        """The voters agree that a member is an orphan: it goes, whoever its accusers are."""
         if subject not in self._given_up:
             self._context.count("members given up")
             self._given_up[subject] = None
@@ -249,8 +249,8 @@ class CutDetection:
     def alarm_due(self, now: float) -> bool:
         """Whether it is time to tell the members that somebody is suspected. Call it when about to tell them.
 
-        They then join in with less evidence, so that those who fail together go together: also the ones about whom
-        nobody has said anything yet. It is said again after a while, for those whom it did not reach.
+        They then report on less evidence, so that members that fail together go together, also those that nobody has
+        reported yet. The alarm is repeated after a while, for those that it did not reach.
         """
         if now < self._next_alarm:
             return False

@@ -1,7 +1,7 @@
-"""What a voter must not forget: its record, to be saved before it says anything that depends on it.
+"""A voter's durable state, as bytes: saved before the voter says anything that depends on it.
 
-What it is: the electorate, the cluster's present configuration, and this voter's part in deciding the next one.
-What it is not: a file (see storage); the core only hands out and takes bytes.
+The electorate, the cluster's present configuration, and this voter's acceptor for the next one. The file is kept by
+`membership.runtime.voter_storage`.
 Source: L. Lamport, *Paxos Made Simple*, section 2.2 (an acceptor restarts with its memory or not at all).
 """
 

@@ -1,7 +1,6 @@
-"""Frequent messages name sender and configuration by the first bytes of their ids: here they get the whole ids.
+"""Prefixes of ids: frequent messages name sender and configuration by their first bytes; here they get the whole ids.
 
-What it is: one function, for members and voters of the centralised mode, who know each other by whole ids.
-What it is not: a check; a name nobody here has stays short, and is then a stranger's.
+An unknown prefix is left as it is: it is a stranger's.
 """
 
 from collections.abc import Iterable

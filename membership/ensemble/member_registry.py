@@ -1,9 +1,8 @@
-"""The ensemble towards the processes of the cluster: who wants in, who was heard, who is told what.
+"""The cluster's processes as one voter knows them: who waits to join, who was heard when, and who must be told.
 
-What it is: the joiners that wait, with the guard of names and addresses in use; the last sign of life of each
-member; and the notices of every view.
-What it is not: what members report of each other (see detection).
-Source: Rapid section 5: the ensemble notifies the members, who also ask from time to time.
+It keeps the joiners that wait and guards names and addresses in use, notes each member's last sign of life, and sends
+the members what was decided. What members report about each other is in cut_detection.
+Source: Rapid, section 5: the ensemble notifies the members, which also ask from time to time.
 """
 
 from membership.address import Address
@@ -30,10 +29,10 @@ from membership.protocol.view.cut import Cut
 from membership.protocol.view.member import Member, MemberError, check_member
 
 _HEARTBEATS_MISSED = 5
-"""A member that misses so many calls is silent."""
+"""A member that misses so many heartbeats is silent."""
 
 _FRESH = 1.5
-"""A call within so many intervals shows that the caller can be heard at present."""
+"""A heartbeat within so many intervals shows that its sender can be heard at present."""
 
 
 class PendingJoin:
@@ -110,7 +109,7 @@ class MemberRegistry:
         return self._readmission.deadline
 
     def tick(self, now: float) -> list[Member]:
-        """Probe the joiners on probation; those that have passed, and are to be reported."""
+        """Probe the joiners whose links are tested; those that have passed, and are to be reported."""
         view = self._context.view
         return [
             joiner
@@ -149,7 +148,7 @@ class MemberRegistry:
         for holder in view.conflicts(joiner):
             if holder.incarnation in self._gone:
                 continue
-            # Of late: a view change counts as a call of all its members, and a holder may die after it was heard.
+            # Of late: a view change counts as a heartbeat of all its members, and a holder may die after it was heard.
             fresh = now - 2 * max(self._context.settings.probe_interval, self._context.settings.rpc_cap)
             if self._heard.get(holder.incarnation, -NEVER) > max(pending.first_asked_at, fresh):
                 self._context.send(holder.address, Probe(*self._context.short_header, 0, None))
@@ -224,10 +223,11 @@ class MemberRegistry:
     def find_orphans(
         self, detection: CutDetection, questions: dict[int, list[int]], now: float
     ) -> tuple[int, ...]:
-        """The members for whom nobody vouches: they do not call, and each of their observers is silent or accuses
-        them. Observers that do call are asked first: that is added to `questions`.
+        """The orphans: members that send no heartbeats, and whose observers are all silent or accuse them.
 
-        While nobody calls any more, and nobody wants in, this says nothing: more likely the fault is on this side.
+        Observers that do send heartbeats are asked first: that is added to `questions`.
+
+        While nobody sends heartbeats any more, and nobody wants in, this says nothing: more likely the fault is here.
         """
         view = self._context.view
         interval = HEARTBEAT_INTERVAL * self._context.settings.probe_interval

@@ -1,10 +1,8 @@
-"""A member's line to its ensemble: calls that show who is within reach, and what it has to say, repeated.
+"""A member's session with its ensemble: heartbeats, reports and requests.
 
-What it is: the electorate as a member knows it, the calls, the reports of subjects that do not answer, requests (to
-leave, to have other metadata, to have a member evicted), and the verdict whether a majority of the voters is
-within reach.
-What it is not: the monitoring of the subjects (see membership.protocol.monitoring.monitor), nor views.
-Source: Rapid section 5: members report to the ensemble only, and ask it from time to time.
+Reports of silent subjects, and requests (to leave, to change metadata, to evict a member), are repeated until a view
+settles them. Heartbeats to the voters show whether a majority of them is within reach.
+Source: Rapid, section 5: members report to the ensemble only, and ask it from time to time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +29,7 @@ from membership.protocol.monitoring.monitor import Monitor
 from membership.protocol.view.member import Member
 
 HEARTBEAT_INTERVAL = 3
-"""Probe intervals from one call to the next. So QuorumLost comes as soon as in the decentralised mode."""
+"""Probe intervals from one heartbeat to the next. So QuorumLost comes as soon as in the decentralised mode."""
 _BACK_OFF = 1.5
 _ALERTS_PER_DATAGRAM = 64
 _SIGNED_ALERTS_PER_DATAGRAM = 8
@@ -132,7 +130,7 @@ class EnsembleSession:
         return edges + self._monitor.corroborating_edges() if now < self._joining_in_until else edges
 
     def on_question(self, subjects: Sequence[int], now: float) -> None:
-        """The ensemble says that a view change is under way: what is about to be found faulty had better go with it.
+        """The ensemble says that a view change is under way: subjects that are about to be found faulty go with it.
 
         It may ask about subjects that others report: any evidence of one's own counts for these.
         """
@@ -243,7 +241,7 @@ class EnsembleSession:
     # Is a majority of the voters within reach?
 
     def _heartbeat(self, now: float) -> None:
-        """Call the voters every now and then; while too few of them answer, again and again."""
+        """Send the voters a heartbeat every now and then; while too few of them answer, again and again."""
         settings = self._context.settings
         if self._heartbeat_since is not None:
             answered = sum(1 for at in self._heard.values() if at >= self._heartbeat_since)

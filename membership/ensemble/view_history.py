@@ -1,8 +1,4 @@
-"""The chain of the cluster's views as one voter knows it: the present one, and the last steps that led there.
-
-What it is: the answer to whoever is behind, and who was answered when.
-What it is not: agreement; everything in here is decided.
-"""
+"""The views one voter remembers: the present one, and the last cuts that led to it, for whoever is behind."""
 
 from collections import OrderedDict
 

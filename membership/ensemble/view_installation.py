@@ -1,9 +1,8 @@
-"""The chain of the cluster's views at one voter: the present one at work, and the steps to the next.
+"""From one view of the cluster to the next, at one voter.
 
-What it is: the installation of what is decided here or by other voters, of whom it asks what it has missed, and the
-notices to the members.
-What it is not: the decision (see agreement), nor who may say what (see voter).
-Source: Rapid section 5; that decisions form one chain, see agreement.
+It installs what is decided, here or by other voters, asks those for what it has missed, and has the members told. The
+decision itself is in agreement; why decisions form one chain is said there, too.
+Source: Rapid, section 5.
 """
 
 from membership.address import Address
@@ -23,7 +22,7 @@ from membership.protocol.view.view_difference import ViewChanged
 
 
 class ViewInstaller:
-    """The views, one by one. `instance` is the present one at work; None until the electorate has formed."""
+    """Installs the views. `instance` is the present one at work; None until the electorate has formed."""
 
     def __init__(self, context: Context, electorate: Electorate, registry: MemberRegistry) -> None:
         self._context = context

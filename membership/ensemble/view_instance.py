@@ -1,9 +1,7 @@
-"""One configuration at work: from its installation to the decision on its successor.
+"""One view at one voter: from its installation to the decision on its successor.
 
-What it is: a voter's detection and agreement, wired: reports lead to a clean cut, a cut to a proposal in its turn,
-the voters' messages to a decision.
-What it is not: the installation of what is decided, nor anything that outlives a view (see voter).
-Source: Rapid section 5, where the steps of section 4 meet among the voters only.
+Reports lead to a clean cut, the cut to a proposal when this voter's turn comes, and the voters' messages to a decision.
+Source: Rapid, section 5, where the steps of section 4 run among the voters only.
 """
 
 from membership.ensemble.agreement import Agreement
@@ -27,7 +25,7 @@ class ViewInstance:
         self._electorate = electorate
         self._propose_at = NEVER
         self.orphans: tuple[int, ...] = ()
-        """Members for whom, as far as this voter sees, nobody vouches any more."""
+        """This voter's orphans: members that neither it nor any observer hears any more."""
         self.detection = CutDetection(context)
         if record is None:
             self.agreement = Agreement(context, electorate)

@@ -1,9 +1,8 @@
-"""The core of an ensemble member: one sans-I/O object per process.
+"""The core of an ensemble member (voter): one sans-I/O object per process.
 
-What it is: the dispatcher of a voter. It forms the electorate, checks who says what, hands each message to the part
-that owns it, and hands out what must be saved.
-What it is not: a member of that cluster; nor a driver; nor the succession of views (see view_installation). Components hold the protocol.
-Source: Rapid section 5 (the logically centralised service).
+It forms the electorate, checks who says what, hands each message to the component it concerns, and hands out what must
+be saved. It is not itself a member of the cluster whose views it records.
+Source: Rapid, section 5 (the logically centralised service).
 
 The electorate is fixed. A voter may crash and come back with what it had saved (`saved`, the last `StateToSave`);
 one that comes back without takes no part any more. A majority of the voters must run for a view to change.
@@ -327,7 +326,7 @@ class Voter(CoreBase):
 
     def _observe(self, instance: ViewInstance, now: float) -> None:
         """Tell the members that somebody is suspected; ask observers about subjects that others have reported for a
-        while, or that do not call the ensemble any more."""
+        while, or that send the ensemble no heartbeats any more."""
         view, detection = self._context.view, instance.detection
         if detection.alarm_due(now):
             self._registry.raise_alarm(self._electorate, now)

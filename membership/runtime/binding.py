@@ -1,7 +1,6 @@
-"""The address of a process on the network: bound, sealed, and refused where anybody could reach it unprotected.
+"""Binding a process's address: open the transport, choose its encryption, refuse an unprotected public address.
 
-What it is: what `join` and `serve_ensemble` do first, in the same words; and whom they sign as.
-What it is not: the transport itself.
+This is the first thing `join` and `serve_ensemble` do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What a process is in each of its lives: its identity, and one core after another made from it.
+"""Makes the cores of one process: one per incarnation, all with the same identity.
 
-What it is: the maker of cores, each with an incarnation of its own. Those of one event loop share their
-configurations.
-What it is not: the reason for a new life, nor what drives a core (see driver).
+A process that is evicted or restarted joins again with a new incarnation, and so with a new core. Cores in one event
+loop share their configurations. What drives a core is in `driver`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The driver: drives one core with a transport, in real time.
+"""The driver: runs one core on a transport, in real time.
 
-What it is: the step (drain, hand to the core, tick, perform the effects), the loop around it, and the life
-around a core: feeding it seeds while it joins, and another core after an eviction (see core_maker).
-What it is not: protocol. Whatever is decided here concerns only when bytes move. Nor the loop of many members
-in one process (see shared_loop), which takes the same steps.
+One step drains the transport, hands the messages to the core, ticks it, and performs the effects. Around the steps,
+the driver resolves the seeds while the core joins, and starts another core after an eviction. It decides nothing
+about the protocol. For many members in one process, `shared_loop` takes the same steps.
 """
 
 from __future__ import annotations
@@ -155,7 +154,7 @@ class Driver:
 
     @property
     def founded(self) -> bool:
-        """Whether this process founded the cluster, in this life or an earlier one."""
+        """Whether this process founded the cluster, in this incarnation or an earlier one."""
         return self._founded or (self._last_view is None and self._founding)
 
     @property

@@ -1,7 +1,6 @@
-"""The block of code for which a process takes part: its tasks, its end, and what comes out of it.
+"""The scope of a membership: the tasks that run beside an application's block, and end with it.
 
-What it is: what `join` and `serve_ensemble` have in common once their tasks are built.
-What it is not: the tasks, nor what waits for them.
+`join` and `serve_ensemble` both enter `run_scope` once their tasks are made.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ async def run_scope(
     tasks: Iterable[Callable[[], Awaitable[None]]],
     on_exit: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[None]:
-    """Run the tasks beside the block; after it, unless it is cancelled, say on_exit, and end them.
+    """Run the tasks beside the block; after it, unless it is cancelled, call `on_exit`, and end them.
 
-    An exception of the block comes out as it was. A part that fails ends the block, and `state` tells who waits.
+    An exception of the block comes out as it was. A task that fails ends the block, and `state` tells who waits.
     """
     # A nursery would wrap whatever the block raises into a group; it is kept and raised as it was.
     failure: BaseException | None = None
@@ -46,7 +45,7 @@ async def run_scope(
 
 
 async def _run(part: Callable[[], Awaitable[None]], state: ClusterState) -> None:
-    """Run a part that must never fail; if it does, everybody who asks is told."""
+    """Run a task that must never fail; if it does, everybody who asks is told."""
     try:
         await part()
     except Exception as error:

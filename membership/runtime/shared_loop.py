@@ -1,10 +1,9 @@
-"""Many members in one process, on real sockets: one task, one descriptor to wait for.
+"""Many members in one process on real sockets: one task that steps many drivers.
 
-What it is: a loop over the steps of many drivers. All datagram sockets hang on one epoll descriptor, which is the
-only thing the task waits for; each wake drains every ready socket, and all timers come from one heap. A thousand
-members cost little more than their datagrams: a task per member would pay for a switch per datagram.
-What it is not: another driver or transport. A member here is the very `Driver` that an agent runs alone; streams
-(whole configurations) stay with the tasks of its `Transport`. Linux only (epoll).
+All datagram sockets hang on one epoll descriptor, the only thing the task waits for. Each wake-up drains every ready
+socket, and all timers come from one heap. A thousand members cost little more than their datagrams; a task per
+member would pay a task switch per datagram. Streams (whole configurations) stay with the tasks of each `Transport`.
+Linux only.
 """
 
 from __future__ import annotations

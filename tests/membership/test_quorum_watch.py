@@ -1,4 +1,4 @@
-"""The roll call: whom a member asks when neighbours are silent, and how often. See `quorum_watch`."""
+"""The quorum poll: whom a member asks when its neighbours are silent, and how often. See `quorum_watch`."""
 
 from __future__ import annotations
 

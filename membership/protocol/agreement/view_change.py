@@ -1,10 +1,8 @@
-"""Agreement on one cut: the leaderless fast round, and classic rounds when it cannot decide.
+"""Agreement on the next view: a leaderless fast round, and classic rounds when it cannot decide.
 
-What it is: one member's part in deciding the next configuration: its acceptor, the tally of fast votes, and its
-turn as a coordinator.
-What it is not: the quorum arithmetic and the Fast Paxos value rule (see the consensus package), the cuts that
-votes name by hash (see cut_bodies), nor the spreading of votes (see gossip).
-Source: Rapid section 4.3; Lamport, Fast Paxos. Any member can become coordinator until a decision is known.
+One member's part: its acceptor, its tally of fast votes, and its turn as a coordinator. The quorums and the value rule
+are in `consensus`. Votes spread with gossip, and name a cut by its hash (see proposals).
+Source: Rapid, section 4.3; L. Lamport, *Fast Paxos*. Any member may become coordinator until a decision is known.
 """
 
 from bisect import bisect_left
@@ -38,7 +36,7 @@ _FIRST_CLASSIC = 2
 _ROUND_PATIENCE = 4
 """Fallback slots a coordinator gives its own classic round, and others give it, before a higher one."""
 _DOUBLINGS = 2
-"""Each round gets twice the patience of the last, so often: on busy machines a round takes seconds, and one that is
+"""Each round gets twice the time of the last, so often: on busy machines a round takes seconds, and one that is
 always overtaken by a higher one never ends. No more, or members that were cut off with a minority for long would be
 slow to decide when they are back."""
 

@@ -1,15 +1,13 @@
-"""AlertSignatures: reports that would remove or change a member carry their observer's signature.
+"""Signatures under alerts: a report that would remove or change a member is signed by its observer.
 
-What it is: gossip merges the reports of many observers, so its sender cannot answer for them. Here each observer
-signs its own report once, the signature travels with the merged alert, and every member checks it once. Whoever
-claims rings of others without their signatures is refused, and only the claims that are proven count.
-What it is not: cryptography (an `Signer` is given, see `membership.runtime.signing`), nor protection of votes and
-decisions, which a member with a key could still forge (docs/security.md).
-Source: Rapid section 4.2 (alerts are irrevocable and of their observer); rota's own way to keep them so when merged.
+Gossip merges the reports of many observers, so its sender cannot answer for them. Each observer signs its own report
+once, the signature travels with the merged alert, and every member verifies it once. Claims about the rings of
+others do not count without their signatures. Votes and decisions are not signed (docs/security.md).
+Source: Rapid, section 4.2: an alert is irrevocable and its observer's. The signatures are rota's addition.
 
-A process's incarnation is a hash of its public key, so that the view already says whose signature is whose. Joins
-are not signed, being many and harmless: who holds a key may join anyway. Those that would take the place of a member
-with the same name or address are.
+An incarnation is a hash of the process's public key, so the view already says whose signature is whose. Joins are not
+signed: they are many, and who holds a key may join anyway. Those that would take the place of a member with the same
+name or address are signed.
 """
 
 import hashlib

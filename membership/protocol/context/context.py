@@ -1,7 +1,6 @@
-"""What the parts of one core share: identity, settings, randomness, the current view, and the way out.
+"""The context that all components of one core share: identity, settings, randomness, the current view, the outbox.
 
-What it is: the explicit input and output of every part (join, monitor, gossip, view change ...).
-What it is not: a place for protocol state; each part keeps its own.
+Components send and publish through it. Protocol state does not belong here; each component keeps its own.
 """
 
 import math
@@ -23,26 +22,26 @@ from membership.settings import Settings
 
 
 class Context:
-    """Shared by the parts of one core. `configuration` is None until the first view is installed."""
+    """Shared by the components of one core. `configuration` is None until the first view is installed."""
 
     __slots__ = (
         "_events",
         "_reported",
         "_sends",
-        "signer",
         "broadcaster",
         "cache",
         "configuration",
         "counters",
-        "signatures",
-        "removal_history",
         "header",
         "index",
         "loop_lag",
         "me",
+        "removal_history",
         "rng",
         "settings",
         "short_header",
+        "signatures",
+        "signer",
     )
 
     def __init__(
@@ -74,7 +73,7 @@ class Context:
 
     @property
     def view(self) -> Configuration:
-        """The current view; only for parts that run while there is one."""
+        """The current view; only for components that run while there is one."""
         assert self.configuration is not None
         return self.configuration
 

@@ -1,8 +1,4 @@
-"""What the host of a core can read at any time, in every mode: members' and voters' cores alike.
-
-What it is: the accessors that all cores share.
-What it is not: their inputs, nor what only one kind of core knows.
-"""
+"""The base classes of cores: what a host can read of any core, a member's or a voter's."""
 
 from membership.protocol.context.context import Context
 from membership.protocol.monitoring.monitor import Monitor

@@ -1,7 +1,6 @@
-"""The parts of one core that outlive a view, by name.
+"""The components of one core that outlive a view, by name.
 
-What it is: what the core makes once and its dispatcher and view installer share.
-What it is not: the parts that live as long as one configuration (see instance), nor any rule.
+The core makes them once; dispatch and view installation share them. Those of one view are in `view_instance`.
 """
 
 from typing import NamedTuple

@@ -1,10 +1,9 @@
 """The membership core: one sans-I/O object per process.
 
-What it is: what the host of a process drives. It makes the parts and joins them, takes messages, time and commands,
-and returns what is to be done as Effects. Probes and their answers take a short way here.
-What it is not: the dispatch of all other messages (see dispatch), the installation of views (see view_installation),
-or the protocol itself, which lives in the parts; nor a driver: it has no clock, socket or task.
-Source: Rapid (USENIX ATC 2018); the parts cite their sections.
+It makes the components and joins them, takes messages, time and commands, and returns what is to be done as `Effects`.
+It has no clock, socket or task. Probes and their answers, nearly all of the traffic, take a short path here; all other
+messages go through `dispatch`.
+Source: Rapid; the components cite their sections.
 """
 
 import random
@@ -51,11 +50,11 @@ class Core(MemberCoreBase):
 
     `seeds`: whom to ask for admission. `found`: start a new cluster instead; then `expect` processes, this one
     included, must have met before the first joiners are admitted, all in one view change. Without `found` and
-    with `expect` above 1, processes that name each other agree on who founds (see election). `cluster_id`:
+    with `expect` above 1, processes that name each other agree on who founds (see founder_election). `cluster_id`:
     16 bytes; given to a joiner it refuses other clusters. `remembered`: the last view that an earlier process of
     this name was in, found on its disk: if a majority of it has been started again too, they go on from it in a
-    new view (see election). `accepted`: the proposed views found beside it (see founding). `cache`: shared by the
-    cores of one process.
+    new view (see founder_election). `accepted`: the proposed views found beside it (see refounding). `cache`: shared
+    by the cores of one process.
     `detectors`: the kind of edge detector, by default windowed. `broadcaster`: how news spreads, by default gossip.
     `signer`: signs this member's reports; then all members must sign, and what is not signed by its observer does
     not count.
@@ -181,7 +180,7 @@ class Core(MemberCoreBase):
         """Replace the seeds of a joiner."""
         others = tuple(dict.fromkeys(seed for seed in seeds if seed != self._context.me.address))
         self._election.set_seeds(others)
-        if self._election.remembered is None:  # else greetings are what members are asked by (see election)
+        if self._election.remembered is None:  # else members are asked by greetings (see founder_election)
             self._joiner.set_seeds(others)
 
     # Inputs.
@@ -252,7 +251,7 @@ class Core(MemberCoreBase):
     def set_metadata(self, metadata: Mapping[str, str], now: float) -> Effects:
         """Have new metadata agreed with the view; tried until a view has them. Raises MemberError.
 
-        Of several wishes the last one counts. A process that is joining asks once it is in.
+        Of several requests the last one counts. A process that is joining asks once it is in.
         """
         record = Member.create(self.me.name, self.me.address, self.me.incarnation, metadata)
         self._requests.set_metadata(record.metadata, now)

@@ -1,9 +1,8 @@
-"""Dispatch: who says what in which configuration, and which part of the core it concerns.
+"""Dispatch: every message is checked against its sender's place in the view, and handed to the component it concerns.
 
-What it is: the full way of every message: checked against the sender's place in the view, told apart by where its
-sender stands (a joiner, an outsider, behind, ahead, in this very view), and handed to the part that owns it.
-What it is not: any part's rule; nor the short way of probes and their answers (see core).
-Source: Rapid section 4; that every message names its configuration, and what follows from that, is beyond it.
+Senders are told apart by where they stand: a joiner, an outsider, a member that is behind, ahead, or in this very
+view.
+Source: Rapid, section 4. That every message names its configuration, and what follows from that, is our own.
 """
 
 from membership.address import Address

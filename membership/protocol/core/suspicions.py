@@ -1,9 +1,9 @@
-"""Who suspects whom now, and why that is no view change yet: a reading for people.
+"""Suspicions, for people: who suspects whom now, and why that is no view change yet.
 
-What it is: the alert table, the cut detector's judgement and the tally of votes of one member, as plain values with
-names in place of indices, and one sentence on what the next view waits for.
-What it is not: an input of any decision; nor the truth, only what gossip has brought to this member so far.
-Source: Rapid sections 4.2 and 4.3, whose tallies and votes it shows.
+The alert table, the cut detector's assessment and the tally of votes of one member, as plain values with names in place
+of indices, and one sentence on what the next view waits for. It shows what gossip has brought to this member so far,
+and no decision depends on it.
+Source: Rapid, sections 4.2 and 4.3, whose tallies and votes it shows.
 """
 
 from collections.abc import Iterable, Sequence

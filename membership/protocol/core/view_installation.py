@@ -1,9 +1,8 @@
-"""From one view to the next: what was decided or received whole is checked, and installed, or is the way out.
+"""From one view to the next: what was decided, or received whole, is checked and installed.
 
-What it is: where this process stands (its status, its view at work) and every way that changes it: founding, the
-first configuration, the next cut, a chain of cuts, a later configuration, a recovered one, leaving, eviction.
-What it is not: the agreement on a cut (see instance); nor what a configuration is (see configuration).
-Source: Rapid section 4.3, whose decision becomes the next view here; catching up and recovery are beyond it.
+It holds where this process stands (its status, its view at work) and everything that changes it: founding, the first
+configuration, the next cut, a chain of cuts, a later configuration, a recovered one, leaving, eviction.
+Source: Rapid, section 4.3, whose decision becomes the next view here. Catching up and recovery go beyond the paper.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,8 @@
-"""One configuration at work: from its installation to the decision on its successor.
+"""One view at work: from its installation to the decision on its successor.
 
-What it is: the parts that live exactly as long as one configuration (alert table, cut detector, reporter, view
-change, gossip), wired: alerts lead to an assessment, a clean cut to a vote, votes to a decision.
-What it is not: the installation of what is decided, nor anything that outlives a view (see core).
-Source: Rapid section 4, whose three steps meet here.
+It joins the components that live as long as one configuration: alert table, cut detector, reporter, view change and
+gossip. Alerts lead to an assessment, a clean cut to a vote, votes to a decision.
+Source: Rapid, section 4, whose three steps meet here.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,8 @@
 """Batching of this member's own alerts, so that what happens together is reported together.
 
-What it is: pending reports and their flush times. Removals wait a short fixed time; joins wait until no further
-joiner came for a while, with a cap, because many processes start at about the same time.
-What it is not: the table of everybody's alerts (see alert_table).
-Source: Rapid section 6 (alerts are batched for 100 ms).
+Removals wait a short fixed time. Joins wait until no further joiner has come for a while, up to a limit, because many
+processes start at about the same time.
+Source: Rapid, section 6 (alerts are batched for 100 ms).
 """
 
 from membership.protocol.context.context import NEVER
@@ -20,8 +19,8 @@ _LONGEST_STRETCH = 4
 """Times the usual wait for further joiners, at most, of a member that is late itself: the joiners are late too."""
 
 _STORM = 4
-"""Times the usual cap while more processes wait here than there are members. A cut that takes in a part of such a wave
-lets the rest join a view many times as large, which costs as many times the work."""
+"""Times the usual cap while more processes wait here than there are members. A cut that takes in a part of such a
+storm lets the rest join a view many times as large, which costs as many times the work."""
 
 
 class AlertBatch:

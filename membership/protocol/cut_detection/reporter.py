@@ -1,9 +1,8 @@
-"""What this member reports as an observer: removals, leaves, joins, and echoes of what others report.
+"""The reporter: the alerts this member raises as an observer, in one configuration.
 
-What it is: the hold rule (no new subject after the own proposal), batching, reinforcement of subjects that stay
-unstable, and the forgetting of noise. One per configuration.
-What it is not: an opinion about subjects (see monitor) or the merged table (see alert_table).
-Source: Rapid section 4.2 (reinforcement after a time-out). Beyond it: an observer without any evidence of its
+It reports removals, leaves, joins and updates, in batches. It echoes the reports of others about subjects that stay
+unstable (reinforcement), forgets noise, and reports no new subject once this member has proposed a cut.
+Source: Rapid, section 4.2 (reinforcement after a time-out). Added to the paper: an observer without any evidence of its
 own echoes only after a longer time-out, and joins and leaves are reinforced like removals.
 """
 

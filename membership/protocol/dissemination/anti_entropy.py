@@ -1,9 +1,8 @@
-"""AntiEntropy: anti-entropy with anybody, so that a laggard whom nobody else talks to is found.
+"""Anti-entropy: now and then this member sends its digest to a random other one.
 
-What it is: when a member next sends its digest to a random other one; more often while its quorum is lost.
-What it is not: what follows from a difference (see gossip and catch_up).
-Source: Rapid leaves catch-up open; A. Demers et al., *Epidemic Algorithms for Replicated Database Maintenance*
-(PODC 1987), is the anti-entropy.
+So a member that is behind is found even if nobody else talks to it. More often while the quorum is lost. What follows
+from a difference is in gossip (the same view) and catch_up (another view).
+Source: A. Demers et al., *Epidemic Algorithms for Replicated Database Maintenance*, PODC 1987.
 """
 
 from membership.protocol.context.context import NEVER, Context
@@ -12,7 +11,7 @@ from membership.protocol.recovery.quorum_watch import QuorumWatch
 
 
 class AntiEntropy:
-    """One member's greetings, from its first view on."""
+    """One member's timer for it, from its first view on."""
 
     def __init__(self, context: Context, quorum: QuorumWatch) -> None:
         self._context = context
@@ -24,7 +23,7 @@ class AntiEntropy:
         self.deadline = now + self._pause()
 
     def tick(self, gossip: GossipSpreader, now: float) -> None:
-        """Greet one member, if it is time."""
+        """Send one member the digest, if it is time."""
         if now < self.deadline:
             return
         self.deadline = now + self._pause()

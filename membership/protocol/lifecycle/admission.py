@@ -1,10 +1,9 @@
-"""Admitting joiners, the members' side: seeds name observers, observers report, one of them delivers the view.
+"""Joining, the members' side: a seed names observers, observers report the joiner, one of them delivers the view.
 
-What it is: answers to both join phases, parking of joins for views not installed here yet, guarding of names
-and addresses in use, probation of who was removed as faulty, the held cold start, and the messages to joiners after
-each view change.
-What it is not: the joiner's side (see joiner).
-Source: Rapid section 4.1. Beyond it: a joiner that a cut left out is told its new observers at once.
+It answers both phases of a join, keeps joins that name a view not yet installed here, guards names and addresses in
+use, tests the links of those once removed as faulty, holds the first view of a cold start, and tells joiners what each
+view change means for them.
+Source: Rapid, section 4.1. Added to the paper: a joiner that a cut left out is told its new observers at once.
 """
 
 from collections.abc import Callable, Collection
@@ -66,7 +65,7 @@ class Admission:
         return self._readmission.deadline
 
     def tick(self, reporter: Reporter, now: float) -> None:
-        """Probe the joiners on probation, and report those that have passed."""
+        """Probe the joiners whose links are tested, and report those that have passed."""
         for joiner in self._readmission.tick(now):
             if joiner.incarnation in self._waiting:
                 reporter.report_join(joiner, now)
@@ -79,7 +78,7 @@ class Admission:
     ) -> None:
         """Admit nobody until so many processes have met, and the joiners among them are those that it takes.
 
-        `propose`: is then told of them, and each time that one of them asks again, until `release` (see founding).
+        `propose`: is then told of them, and each time that one of them asks again, until `release` (see refounding).
         """
         self._expect, self._suffices, self._propose = expect, suffices, propose
 

@@ -1,13 +1,12 @@
-"""Readmission: the links of who was removed as faulty must prove themselves before its observers report its join.
+"""Readmission: a process that was removed as faulty is reported as a joiner only once its links have proved to work.
 
-What it is: the trials at one future observer, who probes the joiner by datagrams; one answer proves a link in both
-directions. The evidence is that of the loss test, weighed the other way round: an answer adds the logarithm of how much
-likelier it is in the worst weather than on a faulty link, a loss subtracts its own. A link is proven when the sum has
-stayed above zero for as long as the joiner's offences demand, and has reached the threshold that convicts. Silence ends
-that at once: a process without time to run answers much, but not always soon.
-What it is not: anything that a fresh joiner, or a process that was started again in its place, ever meets; nor the
-memory of who was removed (see faulty_members).
-Source: Rapid admits whoever asks; the test is Wald's (Sequential Analysis, 1947).
+A future observer probes the joiner by datagrams; one answer proves a link in both directions. The evidence is that of
+the loss test, weighed the other way round: an answer adds the logarithm of how much likelier it is on a tolerated link
+than on a faulty one, a loss subtracts its own. The link has passed when the sum has stayed above zero for as long as
+the joiner's removals demand (see removal_history), and has reached the threshold that convicts. Silence resets it at
+once: a starved process answers often, but not always soon. A process that never failed, or that was restarted and
+replaced its predecessor, is not tested.
+Source: Rapid admits whoever asks. The test is Wald's (*Sequential Analysis*, 1947).
 """
 
 from membership.address import Address
@@ -19,7 +18,7 @@ from membership.protocol.view.member import Member
 _TEST_SEQUENCE = 1 << 60
 """Sequences from here on are probes of joiners; a member's own rounds never get there, nor those for others here."""
 _MOST_TESTS = 1000
-"""Trials at a time; further joiners must wait."""
+"""Link tests at a time; further joiners must wait."""
 _SILENCE = 1.5
 """Probe intervals without any answer, each of several probes, after which the sum is zero again."""
 _MEMORY = 1.25
@@ -33,10 +32,10 @@ class LinkTest:
         "answered_at",
         "asked_at",
         "joiner",
-        "test_time",
         "probe_at",
         "reported",
         "score",
+        "test_time",
         "unanswered",
         "well_since",
     )
@@ -55,7 +54,7 @@ class LinkTest:
 
 
 class Readmission:
-    """All trials at this member."""
+    """All link tests at this member."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -72,7 +71,7 @@ class Readmission:
         self._tests = {key: test for key, test in self._tests.items() if test.joiner not in view}
 
     def passes(self, joiner: Member, now: float) -> bool:
-        """Whether this joiner, who asks, needs no test or has passed it. Otherwise that goes on, and it is told so."""
+        """Whether this joiner, which asks, needs no test or has passed it. Else the test goes on, and it is told."""
         test_time = self._context.removal_history.test_time(joiner)
         if not test_time:
             return True

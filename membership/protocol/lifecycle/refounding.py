@@ -1,18 +1,18 @@
-"""Refounding a cluster anew: the first view of several is written down by those it counts on before it is in force.
+"""Refounding: after a power cut, the first view of several is written down by its members before it is in force.
 
-What it is: the founder, which is alone in its view so far, proposes the first view of several. Those in it write it
-down, durably, beside the last view they were in, and say so. When they and the founder, which writes it down last, are
-enough to go on from the last view, it is in force, and only then does anybody install it, show it, or vote in it. Who
-has written one down, and hears nothing of its founder any more, starts again, as another incarnation.
-What it is not: the choice of the founder (see election); nor needed for a cold start, which goes on from no view.
+The founder, alone in its view so far, proposes the first view of several. Its members write it down durably, beside the
+last view they were in, and say so. When they and the founder, which writes it down last, are enough to go on from the
+last view, it is in force; only then does anybody install it, show it, or vote in it. A process that has written one
+down and no longer hears of its founder starts again, as another incarnation. A cold start, which goes on from no view,
+needs none of this. The founder is chosen in founder_election.
 
-Why two foundings from one view never both come into force. It is Paxos with the proposed views for values: to accept
+Why two refoundings from one view never both come into force. It is Paxos with the proposed views for values: to accept
 one is to write it down, and whoever accepts says what else it has accepted. Either was accepted by a majority of the
 last view, by name, half of which had what it knew; so some process with an intact disk has accepted both, and has told
 the second founder of the first view. (One disk lost in between is not enough: there is such a process for either
 order.) A founder does not count on anybody who has accepted what it does not know itself, and of every proposed view it
 knows it needs as many as of the last one: a majority was started again, so nothing more is decided there, and half has
-what it knew, so nobody went further. Who has accepted a view installs no earlier one any more. So the second founding
+what it knew, so nobody went further. Who has accepted a view installs no earlier one any more. So the second refounding
 goes on from the first, in a later epoch. A proposed view is forgotten where a view is installed, and where its founder
 has come back with its disk, and has not written it down: it was the last that would have.
 Source: L. Lamport, *The Part-Time Parliament* (1998), and joint quorums as when an electorate changes.

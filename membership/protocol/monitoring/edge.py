@@ -1,8 +1,7 @@
-"""One edge: an observer's whole record about one distinct subject.
+"""One edge: what this observer knows of one distinct subject.
 
-What it is: the detector and the loss test of the edge, the attempts of the present and the last round, and
-whether the edge counts as failed.
-What it is not: the probing (see monitor).
+The failure detector and the loss test of the edge, the probe attempts of the present and the last round, and whether
+the edge counts as failed. The monitor does the probing.
 """
 
 from typing import cast
@@ -21,15 +20,15 @@ class Edge:
         "answered",
         "answered_before",
         "clean_rounds",
-        "declared_dead",
         "confirmed",
+        "declared_dead",
         "detector",
         "excused",
         "failed",
         "faulty_rounds",
-        "replaced",
         "index",
         "loss",
+        "replaced",
         "reported",
         "reported_until",
         "rings",
@@ -52,7 +51,7 @@ class Edge:
         self.sent_before = 0
         self.answered_before = 0
         self.clean_rounds = 0
-        """Rounds of this observer since anything spoke against the subject, here or at another observer."""
+        """Rounds of this observer without any sign of trouble with the subject, here or at another observer."""
         self.faulty_rounds = 0
         self.failed = False
         self.replaced = False
@@ -108,7 +107,7 @@ class Edge:
         return 2 * answered.bit_count() <= self.sent_before.bit_count()
 
     def corroborates(self) -> bool:
-        """Whether the evidence suffices to join other observers of the subject, though not to be the first."""
+        """Whether the evidence is enough to report the subject after other observers, though not to be the first."""
         return (self.loss.corroborates or self.stays_silent) and not self.excused
 
     @property
@@ -117,7 +116,7 @@ class Edge:
         return self._by_order and not self.answered and cast(UntimedDetector, self.detector).near_threshold
 
     def conclude_round(self, now: float) -> None:
-        """The time for the answers of this round is up (`now`: seconds of the watch).
+        """The time for the answers of this round is up (`now`: seconds of observation).
 
         The attempts are judged one round later: an answer that took the long way is no loss.
         """
@@ -134,7 +133,7 @@ class Edge:
         self.sent_before = self.answered_before = 0
 
     def judge(self, now: float, health: LocalHealth) -> bool:
-        """Form an opinion at the end of a round (`now`: seconds of the watch); whether it changed."""
+        """Form an opinion at the end of a round (`now`: seconds of observation); whether it changed."""
         self.reported = self.reported and now < self.reported_until
         opinion = self.unhealthy or (
             (self.detector.is_faulty(now) or self.loss.is_faulty) and not self.excused

@@ -1,12 +1,9 @@
-"""Quiet time: what many rounds of probes leave behind when nothing happens but chance losses.
+"""Fast-forward, for simulations of weeks: many probe rounds at once, in which nothing happens but chance losses.
 
-What it is: an edge that takes any number of probe rounds at once, each drawn at random instead of being sent, with
-the same effect on its detector and its loss test as that many rounds on a link of that loss. Simulations of weeks
-need it; agents do not.
-What it is not: an approximation of an edge's own state: each attempt of each round is lost independently, whether
-drawn or sent, so that rounds put in before the one under way leave a state of the same distribution. Left out are
-the opinions of helpers and the observer's doubts about itself (see indirect_probe, local_health): either could
-only excuse a subject or put off an accusation. Rounds end where an accusation may be next (`near_threshold`).
+The outcome of each round is drawn at random instead of being simulated packet by packet, with the same effect on the
+edge's detector and loss test: each attempt is lost independently either way. Agents never use this. Helpers' opinions
+and the observer's doubts about itself are left out; either could only excuse a subject or delay an accusation. A
+fast-forward ends before a round that could make the subject faulty (`near_threshold`).
 """
 
 from copy import copy
@@ -20,8 +17,8 @@ from membership.settings import Settings
 
 
 class FastForwardEdge:
-    """An edge in quiet time. `steps`: the attempts of a round are numbered 0 to this, see the monitor; a subject
-    without suspicion gets every second one until it answers, a suspicious one gets all."""
+    """An edge that can be fast-forwarded. `steps`: the attempts of a round are numbered 0 to this, see the monitor; a
+    subject without suspicion gets every second one until it answers, a suspicious one gets all."""
 
     def __init__(self, edge: Edge, detector: UntimedDetector, settings: Settings) -> None:
         self.edge = edge
@@ -42,7 +39,7 @@ class FastForwardEdge:
     def pass_rounds(self, rounds: int, loss: float, rng: Random) -> int:
         """Let up to so many rounds pass in which each attempt is lost with probability `loss`.
 
-        Ends early after the round that takes the edge to the brink, and does nothing when it is there already.
+        Ends early after the round that takes the edge near its threshold; does nothing when it is there already.
         Returns how many rounds passed. The round under way stays as it is.
         """
         edge = self.edge

@@ -1,12 +1,12 @@
-"""Monitoring: this member probes its subjects and forms an opinion about each.
+"""The monitor: this member probes its subjects on the rings, and judges each of them.
 
-What it is: the edges from this member to its distinct subjects, probe rounds with retransmission, and the
-question which subjects this member accuses.
-What it is not: dissemination (see gossip) or agreement.
-Source: Rapid section 4.1 and 6. Beyond it: an edge keeps its detector across view changes; lossy edges are probed
-more often; silent subjects are probed through others; a member whose own loop lagged, or most of whose subjects
-do not answer, doubts itself first. While nothing at all speaks against any subject this member rests: it probes a few
-of them per round. The first observer that misses an answer tells the others of that subject, and none of them rests.
+It holds the edges to its distinct subjects, runs the rounds of probes with their retransmissions, and says which
+subjects this member finds faulty.
+Source: Rapid, sections 4.1 and 6. Added to the paper: an edge keeps its detector across view changes; lossy edges are
+probed more often; silent subjects are probed through others; a member whose own event loop lagged, or most of whose
+subjects are silent, doubts itself first. While nothing speaks against any subject, a member is idle: it probes only
+a few of them per round. The first observer that misses an answer tells the subject's other observers, which then stop
+being idle.
 """
 
 from membership.address import Address
@@ -31,8 +31,8 @@ _UNANSWERED_FOR_HELP = 3
 """Attempts of a round after whose loss others are asked."""
 _UNANSWERED_TO_TELL = 2
 _UNANSWERED_TO_TELL_WHEN_IDLE = 3
-"""Attempts of a round after whose loss the other observers of a subject are told, and none of them rests. At rest
-attempts follow each other twice as fast."""
+"""Attempts of a round after whose loss the other observers of a subject are told, so that none of them is idle. When
+idle, attempts follow each other twice as fast."""
 _LEAST_ATTEMPTS = 3
 """Who was left out of a round joins in only if as many attempts still fit: fewer would say little."""
 
@@ -107,7 +107,7 @@ class Monitor:
         self._probe_at = when
 
     def _observed(self, now: float) -> float:
-        """Seconds of this observer's watch: time during which it was late itself does not count."""
+        """Seconds that this member has been observing: time during which it was late itself does not count."""
         return now - self._unobserved
 
     @property
@@ -212,7 +212,7 @@ class Monitor:
         else:
             self._probe_at = self._round_started + self._step * half
 
-    # Rest.
+    # Idle rounds.
 
     @property
     def _may_idle(self) -> bool:
@@ -236,7 +236,7 @@ class Monitor:
         return tuple(edge for edge in edges if edge is not None)
 
     def _tell_observers(self, unanswered: int, now: float) -> None:
-        """Tell the other observers of subjects that have been calm, and now miss so many attempts: they may rest."""
+        """Tell the other observers, which may be idle, of subjects that now, for once, miss so many attempts."""
         view = self._context.view
         for edge in self._edges.values():
             if self._is_clean(edge) and not edge.answered and edge.sent.bit_count() >= unanswered:
@@ -350,7 +350,7 @@ class Monitor:
         return [edge for edge in self._edges.values() if edge.failed]
 
     def corroborating_edges(self) -> list[Edge]:
-        """Edges with much evidence, though not enough to report the subject first. None of a sick observer."""
+        """Edges with enough evidence to report the subject after others, though not first. None at a sick observer."""
         if self.health.score:
             return []
         return [edge for edge in self._edges.values() if not edge.failed and edge.corroborates()]

@@ -1,12 +1,13 @@
 """Is a majority within reach? The answer warns the host, and makes this member slow to accuse others.
 
-What it is: the last time each neighbour (subject or observer) was heard, and a time-out on too few of them or
-on a view change that comes to no decision. Neighbours are a small sample of a large cluster, and may all be on this
-side of a partition; when a quarter of them are silent, or that many members say that they count no majority, this
-member calls the roll (see roll_call). So nobody takes another's word, and nobody is left unaware. A member that was
-late itself does not call: it may just not have read the answers. While this member rests (see monitor) its
-neighbours count as heard, for they may rest too; afterwards those that are not heard are asked.
-What it is not: a lease; a member learns for certain that a view stands only by a decision.
+A member watches its neighbours, the subjects and observers it has anyway, and a view change that comes to no decision.
+In a large cluster its neighbours are a small sample, and may all be on its side of a partition. So when a quarter of
+them are silent, or as many others raise an alarm, it polls a random sample of all members, and ever more of them until
+the answer is sure (`QuorumPoll`). A member that finds no majority raises an alarm itself; everybody who hears several
+alarms polls for itself. A member whose event loop lagged does not poll: the answers may wait unread. While this member
+is idle (see monitor) its neighbours may be, too, and count as heard; afterwards those not heard are asked.
+
+This is no lease: only a decision proves that a view still stands.
 """
 
 from collections.abc import Collection
@@ -24,19 +25,19 @@ _SAMPLE = 80
 _GROWTH = 4
 _MOST_AT_ONCE = 2048
 RAREST_POLL = 8
-"""Probe intervals between two calls, at most. When a thousand members on few cores are all late, their calls are more
-than their whole other traffic, and must not be what keeps them late."""
+"""Probe intervals between two polls, at most. When a thousand members on few cores are all late, their polls are more
+than all their other traffic, and must not be what keeps them late."""
 _CERTAINTY = 5.0
 """Standard errors between a share and one half at which a sample is believed: wrong once in three million samples. Whom
 a sample shows in reach stays in reach, so a member whose sample was lucky would believe it for ever."""
 _ALARM_LIFETIME = RAREST_POLL + SILENCE
 """Probe intervals for which an alarm counts: until the next one is due."""
 _UNHEARD = 1.25
-"""Probe intervals after which a neighbour that is not heard is asked. Who does not rest probes at every interval."""
+"""Probe intervals after which a neighbour that is not heard is asked. Unless idle, members probe at every one."""
 
 
 class QuorumPoll:
-    """One episode of doubt: begins with `call`, ends with `stop`."""
+    """One episode of doubt: begins with `advance`, ends with `stop`."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -86,9 +87,9 @@ class QuorumPoll:
     def advance(
         self, neighbours: Collection[int], now: float, *, missing: bool, unsure: bool, alarmed: bool
     ) -> None:
-        """Call the first, or more if the count so far leaves it open (`unsure`), or all again when it is time.
+        """Poll the first sample, or more if the count so far leaves it open (`unsure`), or all again when it is time.
 
-        Who counts no majority (`missing`) says so at once. Who was `alarmed`, and so counts later than others, calls
+        Who counts no majority (`missing`) says so at once. Who was `alarmed`, and so counts later than others, polls
         all the rest at a time.
         """
         news = missing and not self._alarming
@@ -202,7 +203,7 @@ class QuorumWatch:
         return now - self._missed_at < (SILENCE + 1) * interval
 
     def tick(self, now: float, deciding_since: float | None, *, idle: bool = False) -> None:
-        """Judge. `deciding_since`: since when a view change is under way, if one is. `resting`: see the monitor."""
+        """Judge. `deciding_since`: since when a view change is under way, if one is. `idle`: see the monitor."""
         if now < self.deadline:
             return
         settings = self._context.settings
@@ -235,7 +236,7 @@ class QuorumWatch:
         self._set_lost(bool(starts) and now - min(starts) >= settings.quorum_timeout)
 
     def _ask_unheard(self, horizon: float, now: float) -> None:
-        """Probe neighbours that may rest, before they count as silent."""
+        """Probe neighbours that may be idle, before they count as silent."""
         view = self._context.view
         unheard = now - _UNHEARD * self._context.settings.probe_interval
         asked = [view.addresses[index] for index, at in self._neighbours.items() if horizon <= at < unheard]

@@ -1,8 +1,8 @@
-"""Who was removed as faulty: so many times, and whether it is back.
+"""The history of removals: which members were removed as faulty, how often, and whether they are back.
 
-What it is: the bounded memory that decides how long the links of a joiner must prove themselves (see probation). Every
-member keeps it by the decided cuts, and hands it on with the whole view to those who did not see them.
-What it is not: agreed. It holds nobody out for good, and an application is told of it by the views alone.
+It decides for how long the links of a joiner must work before it is admitted again (see
+`membership.protocol.lifecycle.readmission`). It is bounded. Every member keeps it from the decided cuts, and passes it
+on with a whole view to those that did not see them. Members do not agree on it: it only delays a join.
 """
 
 from collections.abc import Iterable
@@ -17,12 +17,12 @@ from membership.protocol.view.member import Host, Member, Name, Port
 from membership.settings import Settings
 
 _GROWTH = 8
-"""Times the test_time of the last offence. With 4 s at first a host whose network fails for 20 s, works for 20 s and so
-on comes back once, and then not before it has worked for half a minute."""
+"""Each removal multiplies the test time by this. With 4 s at first, a host whose network fails for 20 s, works for
+20 s, and so on, comes back once, and then not before it has worked for half a minute."""
 _MOST_REMOVALS = 3
-"""Patience grows no more from here: to 64 times that of the first offence."""
+"""The test time grows no more from here: 64 times that of the first removal."""
 _FORGIVEN = 10
-"""Times its test_time that a member must stay in the view, then its removals are forgotten."""
+"""A member that stays in the view for so many times its test time has its removals forgotten."""
 _KEPT_AT_LEAST = 100
 """So many are remembered, or as many as there are members if those are more, ..."""
 _KEPT = 1000
@@ -30,7 +30,7 @@ _KEPT = 1000
 
 
 def longest_test_time(settings: Settings) -> float:
-    """Seconds for which the links of the worst offender must work before it is admitted."""
+    """The longest time, in seconds, for which a joiner's links must work before it is admitted."""
     return _test_time(settings, _MOST_REMOVALS)
 
 
@@ -64,7 +64,7 @@ class _Entry:
 
 
 class RemovalHistory:
-    """The memory of one member, by names and addresses: a new process at either is the same offender."""
+    """One member's history, by names and addresses: a new process at either counts as the same member."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""Who was removed as faulty is let in again when its links have proved themselves: memory, trial, cluster."""
+"""A process that was removed as faulty is let in again when its links work: history, link test, cluster."""
 
 from __future__ import annotations
 
