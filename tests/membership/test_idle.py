@@ -1,4 +1,4 @@
-"""Members that rest, which is what they do nearly all of the time: nothing is found later, or wrongly, for that."""
+"""Idle members, which is what they are nearly all of the time: nothing is found later, or wrongly, for that."""
 
 from __future__ import annotations
 

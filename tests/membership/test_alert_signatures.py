@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from membership.address import Address
-from membership.protocol.context.alert_signatures import PROOF_BYTES, Evidence
+from membership.protocol.context.alert_signatures import PROOF_BYTES, AlertSignatures
 from membership.protocol.context.effects import Effects
 from membership.protocol.core import Core
 from membership.protocol.messages import Alert, AlertKind, Digest, FullConfiguration, Gossip, Proof, encode
@@ -17,7 +17,7 @@ from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.cut import Cut
 from membership.protocol.view.member import Member
 from membership.protocol.view.view_difference import ViewChanged
-from membership.runtime.signing import SigningAuthority
+from membership.runtime.signing import Ed25519Signer
 from membership.settings import Settings
 
 EVERY_RING = (1 << 10) - 1
@@ -28,17 +28,17 @@ class Town:
     """Members that sign, in one view; the cores of some of them."""
 
     def __init__(self, count: int) -> None:
-        self.authorities = [SigningAuthority() for _ in range(count)]
+        self.signers = [Ed25519Signer() for _ in range(count)]
         members = [
-            Member.create(f"n{number}", Address("10.0.0.1", 1000 + number), authority.incarnation)
-            for number, authority in enumerate(self.authorities)
+            Member.create(f"n{number}", Address("10.0.0.1", 1000 + number), signer.incarnation)
+            for number, signer in enumerate(self.signers)
         ]
         first = Configuration.found(members[0], b"cluster-for-test", 10)
         self.view = first.apply(Cut.of(members[1:]))
 
-    def authority(self, index: int) -> SigningAuthority:
+    def signer(self, index: int) -> Ed25519Signer:
         incarnation = self.view.members[index].incarnation
-        return next(each for each in self.authorities if each.incarnation == incarnation)
+        return next(each for each in self.signers if each.incarnation == incarnation)
 
     def core(self, index: int) -> Core:
         core = Core(
@@ -47,7 +47,7 @@ class Town:
             settings=Settings(),
             rng=random.Random(index),
             cluster_id=self.view.cluster_id,
-            authority=self.authority(index),
+            signer=self.signer(index),
         )
         core.start(0.0)
         sender = self.view.members[(index + 1) % len(self.view)]
@@ -55,8 +55,8 @@ class Town:
         core.receive(sender.address, whole, 0.0)
         return core
 
-    def evidence(self, index: int) -> Evidence:
-        return Evidence(self.view, index, self.authority(index), 1280)
+    def evidence(self, index: int) -> AlertSignatures:
+        return AlertSignatures(self.view, index, self.signer(index), 1280)
 
     def gossip(self, sender: int, *alerts: Alert, proofs: tuple[Proof, ...] = ()) -> Gossip:
         name = self.view.members[sender].incarnation[:8]
@@ -80,9 +80,9 @@ def town() -> Town:
 
 def known(core: Core) -> dict[int, Any]:
     """What the core believes about removals."""
-    stage = core._stage
-    assert stage is not None
-    return {subject: report.rings for subject, report in stage.table.removals.items() if report.rings}
+    instance = core._instance
+    assert instance is not None
+    return {subject: report.rings for subject, report in instance.table.removals.items() if report.rings}
 
 
 @pytest.mark.parametrize("kind", [AlertKind.REMOVE, AlertKind.LEAVE, AlertKind.EVICT])
@@ -100,9 +100,9 @@ def test_b14_nor_sign_for_another(town: Town) -> None:
     """Its own signature under the other's name, the other's key with its own signature, a key of nobody."""
     core = town.core(0)
     observer, mask = next(pair for pair in town.pairs(7) if pair[0] not in (0, 1))
-    liar = town.authority(1)
+    liar = town.signer(1)
     alert = Alert(AlertKind.REMOVE, 7, mask)
-    other = SigningAuthority()
+    other = Ed25519Signer()
     truth = next(
         iter(town.evidence(observer).with_proofs(town.gossip(observer, alert), news=False, whole=True))
     ).proofs[0]
@@ -155,7 +155,7 @@ def test_a_proof_is_of_one_configuration_and_one_subject(town: Town) -> None:
     where = later.index_of(town.view.members[observer].name)
     assert subject is not None
     assert where is not None
-    evidence = Evidence(later, 0, town.authority(0), 1280)
+    evidence = AlertSignatures(later, 0, town.signer(0), 1280)
     stale = Proof(0, where, message.proofs[0].public_key, message.proofs[0].signature)
     assert not evidence.take(town.gossip(1, Alert(AlertKind.REMOVE, subject, mask), proofs=(stale,)))
 
@@ -163,13 +163,13 @@ def test_a_proof_is_of_one_configuration_and_one_subject(town: Town) -> None:
 def test_a_join_needs_no_proof_unless_it_takes_a_members_place(town: Town) -> None:
     core = town.core(0)
     town.said(core, 1, town.gossip(1, Alert(AlertKind.JOIN, -1, 0b1, 0, NOBODY)))
-    stage = core._stage
-    assert stage is not None
-    assert NOBODY.incarnation in stage.table.joins
+    instance = core._instance
+    assert instance is not None
+    assert NOBODY.incarnation in instance.table.joins
     victim = town.view.members[7]
     usurper = Member.create(victim.name, victim.address, bytes(16))
     town.said(core, 1, town.gossip(1, Alert(AlertKind.JOIN, -1, EVERY_RING, 0, usurper)))
-    assert usurper.incarnation not in stage.table.joins
+    assert usurper.incarnation not in instance.table.joins
     changed = msgspec.structs.replace(victim, metadata=(("rack", "r9"),))
     town.said(core, 1, town.gossip(1, Alert(AlertKind.UPDATE, -1, EVERY_RING, 0, changed)))
     assert core.statistics()["dropped: reports on rings whose observers have not signed them"] == 2
@@ -206,7 +206,7 @@ def test_proofs_are_checked_once(town: Town, monkeypatch: pytest.MonkeyPatch) ->
         town.gossip(observer, Alert(AlertKind.REMOVE, 7, mask)), news=False
     )
     assert evidence.take(message)
-    monkeypatch.setattr(SigningAuthority, "holds", lambda *_: pytest.fail("checked again"))
+    monkeypatch.setattr(Ed25519Signer, "verify", lambda *_: pytest.fail("checked again"))
     assert evidence.take(message)
 
 

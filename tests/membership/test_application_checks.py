@@ -153,7 +153,7 @@ class TestJoin:
             kinds = {
                 type(edge.detector)
                 for host in await hosts.bootstrap(3, detector=detector)
-                for edge in host.cluster._shell.core._monitor.subjects  # type: ignore[union-attr]
+                for edge in host.cluster._driver.core._monitor.subjects  # type: ignore[union-attr]
             }
         assert kinds == {type(detector.new(Settings(), 0.0))}  # type: ignore[attr-defined]
 

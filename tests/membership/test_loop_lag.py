@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from membership.protocol import messages as wire
 from membership.protocol.agreement.view_change import ViewChange
-from membership.protocol.context.loop_lag import Lateness
+from membership.protocol.context.loop_lag import LoopLag
 from membership.protocol.cut_detection.alert_batch import AlertBatch
 from membership.protocol.cut_detection.alert_table import AlertTable
 from membership.protocol.dissemination.gossip import GossipSpreader
@@ -18,46 +18,46 @@ from membership.protocol.monitoring.monitor import Monitor
 from membership.settings import Settings
 
 
-def late_by(seconds: float) -> Lateness:
-    lateness = Lateness()
+def late_by(seconds: float) -> LoopLag:
+    loop_lag = LoopLag()
     for _ in range(200):
-        lateness.note(seconds)
-    return lateness
+        loop_lag.note(seconds)
+    return loop_lag
 
 
 @given(st.lists(st.floats(min_value=-10.0, max_value=0.02)))
 def test_timers_are_only_so_precise(measured: list[float]) -> None:
-    lateness = Lateness()
+    loop_lag = LoopLag()
     for late in measured:
-        lateness.note(late)
-    assert lateness.seconds == 0.0
-    assert lateness.stretched(1.5, 16) == 1.5
+        loop_lag.note(late)
+    assert loop_lag.seconds == 0.0
+    assert loop_lag.stretched(1.5, 16) == 1.5
 
 
 @given(st.lists(st.floats(min_value=0.0, max_value=1e6), max_size=50))
 def test_periods_grow_within_bounds_and_come_back_to_exactly_what_they_were(measured: list[float]) -> None:
-    lateness = Lateness()
+    loop_lag = LoopLag()
     for late in measured:
-        lateness.note(late)
-        assert 0.0 <= lateness.seconds <= 1.0
-        assert 1.0 <= lateness.stretched(1.0, 2) <= 2.0
+        loop_lag.note(late)
+        assert 0.0 <= loop_lag.seconds <= 1.0
+        assert 1.0 <= loop_lag.stretched(1.0, 2) <= 2.0
     for _ in range(60):
-        lateness.note(0.0)
-    assert lateness.seconds == 0.0
+        loop_lag.note(0.0)
+    assert loop_lag.seconds == 0.0
 
 
 def test_one_long_stop_counts_little_and_steady_lateness_in_full() -> None:
-    stopped = Lateness()
+    stopped = LoopLag()
     stopped.note(30.0)
     assert stopped.seconds < 0.13
     assert 0.25 < late_by(0.3).seconds < 0.3
 
 
-def probes_in(seconds: float, lab, lateness: Lateness) -> int:
+def probes_in(seconds: float, lab, loop_lag: LoopLag) -> int:
     """Of a member that never rests."""
     settings = Settings()
     context = lab.context(lab.configuration(30), settings=replace(settings, idle_probes=settings.rings))
-    context.lateness = lateness
+    context.loop_lag = loop_lag
     monitor = Monitor(context)
     monitor.on_view_change(0.0)
     probes = 0
@@ -76,15 +76,15 @@ def probes_in(seconds: float, lab, lateness: Lateness) -> int:
 
 
 def test_a_late_member_probes_up_to_half_as_often(lab) -> None:
-    usual = probes_in(20.0, lab, Lateness())
+    usual = probes_in(20.0, lab, LoopLag())
     assert usual // 2 <= probes_in(20.0, lab, late_by(10.0)) <= usual // 2 + usual // 20
     assert usual // 2 < probes_in(20.0, lab, late_by(0.1)) < usual
 
 
 def test_a_late_member_gossips_less_often(lab) -> None:
-    def ticks(lateness: Lateness) -> int:
+    def ticks(loop_lag: LoopLag) -> int:
         context = lab.context(lab.configuration(50))
-        context.lateness = lateness
+        context.loop_lag = loop_lag
         table = AlertTable(context.view, context.settings)
         gossip = GossipSpreader(context, table, ViewChange(context), 0.0)
         count = 0
@@ -97,14 +97,14 @@ def test_a_late_member_gossips_less_often(lab) -> None:
                 count += 1
         return count
 
-    assert ticks(Lateness()) > 70
+    assert ticks(LoopLag()) > 70
     assert ticks(late_by(0.2)) < 15
 
 
 def test_a_late_member_waits_longer_for_further_joiners(lab) -> None:
     settings = Settings()
-    for lateness, factor in ((Lateness(), 1), (late_by(10.0), 4)):
-        batch = AlertBatch(settings, 200, lateness)
+    for loop_lag, factor in ((LoopLag(), 1), (late_by(10.0), 4)):
+        batch = AlertBatch(settings, 200, loop_lag)
         batch.add_join(lab.member(900), 1, 0.0)
         assert batch.deadline == settings.join_batch_quiet * factor
         now = 0.0

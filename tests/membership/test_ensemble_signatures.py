@@ -9,18 +9,18 @@ import pytest
 
 from membership.address import Address
 from membership.ensemble import Client, Voter
-from membership.ensemble.cut_detection import Detection
-from membership.ensemble.durable_state import Record, encode_record
-from membership.ensemble.session import Line
+from membership.ensemble.cut_detection import CutDetection
+from membership.ensemble.durable_state import VoterState, encode_state
+from membership.ensemble.session import EnsembleSession
 from membership.protocol import messages as wire
-from membership.protocol.context.alert_signatures import Evidence
+from membership.protocol.context.alert_signatures import AlertSignatures
 from membership.protocol.context.context import Context
 from membership.protocol.monitoring.monitor import Monitor
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.cut import Cut, Removal
 from membership.protocol.view.member import Member
-from membership.runtime.signing import SigningAuthority
+from membership.runtime.signing import Ed25519Signer
 from membership.settings import Settings
 
 ADDRESSES = [Address("10.255.0.1", 1000 + number) for number in range(3)]
@@ -34,16 +34,16 @@ class Town:
     """Members that sign, in one view, and the reports they would send about one of them."""
 
     def __init__(self, count: int) -> None:
-        authorities = [SigningAuthority() for _ in range(count)]
+        signers = [Ed25519Signer() for _ in range(count)]
         members = [
-            Member.create(f"n{number}", Address("10.0.0.1", 1000 + number), authority.incarnation)
-            for number, authority in enumerate(authorities)
+            Member.create(f"n{number}", Address("10.0.0.1", 1000 + number), signer.incarnation)
+            for number, signer in enumerate(signers)
         ]
-        self.authorities = {authority.incarnation: authority for authority in authorities}
+        self.signers = {signer.incarnation: signer for signer in signers}
         self.view = Configuration.found(members[0], b"cluster-for-test", 10).apply(Cut.of(members[1:]))
 
-    def authority(self, index: int) -> SigningAuthority:
-        return self.authorities[self.view.members[index].incarnation]
+    def signer(self, index: int) -> Ed25519Signer:
+        return self.signers[self.view.members[index].incarnation]
 
     @property
     def observers(self) -> list[tuple[int, int]]:
@@ -57,21 +57,21 @@ class Town:
 
     def signed(self, observer: int, rings: int) -> wire.EnsembleReport:
         """What this observer says itself."""
-        evidence = Evidence(self.view, observer, self.authority(observer), 1280)
+        evidence = AlertSignatures(self.view, observer, self.signer(observer), 1280)
         unsigned = self.report(observer, rings)
         alerts, proofs = evidence.provable(unsigned.alerts)
         return msgspec.structs.replace(unsigned, alerts=alerts, proofs=proofs)
 
     def voter(self, number: int = 0) -> Voter:
         """One that checks signatures, in this view, and has heard from the others."""
-        record = Record(VOTERS[number], VOTERS, True, self.view.epoch, self.view.id, self.view.encoded())
+        record = VoterState(VOTERS[number], VOTERS, True, self.view.epoch, self.view.id, self.view.encoded())
         voter = Voter(
             VOTERS[number],
             addresses=ADDRESSES,
             settings=Settings(),
             rng=random.Random(number),
-            saved=encode_record(record),
-            authority=SigningAuthority(),
+            saved=encode_state(record),
+            signer=Ed25519Signer(),
         )
         voter.start(0.0)
         return voter
@@ -87,8 +87,8 @@ def town() -> Town:
 
 def alert_bits(voter: Voter) -> int:
     """How many reports, one per ring, the voter believes."""
-    assert voter._stage is not None
-    return voter._stage.detection.digest().alert_bits
+    assert voter._instance is not None
+    return voter._instance.detection.digest().alert_bits
 
 
 def test_a_signed_report_counts(town: Town) -> None:
@@ -113,8 +113,8 @@ def test_a_member_cannot_forge_the_report_of_another_observer(town: Town) -> Non
     observer, rings = town.observers[0]
     truth = town.signed(observer, rings).proofs[0]
     liar = next(index for index in range(20) if index not in dict(town.observers))
-    forger = town.authority(liar)
-    statement = Evidence(town.view, liar, forger, 1280)._statement(
+    forger = town.signer(liar)
+    statement = AlertSignatures(town.view, liar, forger, 1280)._statement(
         town.report(observer, rings).alerts[0], town.view.members[SUBJECT]
     )
     forged = wire.Proof(0, observer, forger.public_key, forger.sign(statement))
@@ -138,9 +138,9 @@ def test_a_signature_is_worth_nothing_in_the_next_view(town: Town) -> None:
     later = town.view.apply(Cut.of((), [Removal(town.view.members[19].incarnation)]))
     rings_then, rings_now = dict(town.observers), dict(later.observer_masks(later.members[SUBJECT]))
     observer = next(index for index in rings_then if index in rings_now)
-    context = Context(VOTERS[0], Settings(), random.Random(1), ConfigurationCache(), SigningAuthority())
+    context = Context(VOTERS[0], Settings(), random.Random(1), ConfigurationCache(), Ed25519Signer())
     context.configuration = later
-    detection = Detection(context)
+    detection = CutDetection(context)
     stale = town.signed(observer, rings_then[observer])
     alert = wire.Alert(wire.AlertKind.REMOVE, SUBJECT, rings_now[observer])
     message = msgspec.structs.replace(stale, epoch=later.epoch, configuration_id=later.id, alerts=(alert,))
@@ -154,8 +154,8 @@ class TestAmongVoters:
         informed, other = town.voter(0), town.voter(1)
         for observer, rings in town.observers[:4]:
             town.tell(informed, observer, town.signed(observer, rings))
-        assert informed._stage is not None
-        shared = informed._stage.detection.everything(1.0)
+        assert informed._instance is not None
+        shared = informed._instance.detection.everything(1.0)
         other.receive(ADDRESSES[0], wire.decode(wire.encode(shared)), 1.0)
         assert alert_bits(other) == alert_bits(informed) > 0
         assert UNSIGNED not in other.statistics()
@@ -172,10 +172,10 @@ class TestAmongVoters:
 
     def test_what_a_voter_decides_on_its_own_is_not_passed_on(self, town: Town) -> None:
         voter, other = town.voter(0), town.voter(1)
-        assert voter._stage is not None
-        voter._stage.detection.declare_failed(SUBJECT, 1.0)
-        assert voter._stage.detection.everything(1.0).alerts == ()
-        other.receive(ADDRESSES[0], voter._stage.detection.everything(1.0), 1.0)
+        assert voter._instance is not None
+        voter._instance.detection.declare_failed(SUBJECT, 1.0)
+        assert voter._instance.detection.everything(1.0).alerts == ()
+        other.receive(ADDRESSES[0], voter._instance.detection.everything(1.0), 1.0)
         assert UNSIGNED not in other.statistics()
 
 
@@ -186,7 +186,7 @@ def test_a_member_signs_what_it_reports(town: Town) -> None:
         seeds=ADDRESSES,
         settings=Settings(),
         rng=random.Random(1),
-        authority=town.authority(observer),
+        signer=town.signer(observer),
     )
     client.start(0.0)
     named = wire.EnsembleMembers(client.me.incarnation, town.view.cluster_id, True, VOTERS)
@@ -208,11 +208,11 @@ def test_many_signed_reports_fit_their_datagrams() -> None:
     town = Town(200)
     subjects = [len(dict.fromkeys(town.view.subjects_of(member))) for member in town.view.members]
     index = subjects.index(max(subjects))
-    me, authority = town.view.members[index], town.authority(index)
-    context = Context(me, Settings(), random.Random(1), ConfigurationCache(), authority)
+    me, signer = town.view.members[index], town.signer(index)
+    context = Context(me, Settings(), random.Random(1), ConfigurationCache(), signer)
     context.install(town.view)
     monitor = Monitor(context)
-    line = Line(context, monitor)
+    line = EnsembleSession(context, monitor)
     line.learn(VOTERS, 0.0)
     monitor.on_view_change(0.0)
     line.on_view_change(0.0)

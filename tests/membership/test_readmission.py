@@ -1,4 +1,4 @@
-"""Who was removed as faulty is let in again when its links have proved themselves: memory, trial, cluster."""
+"""A process that was removed as faulty is let in again when its links work: history, link test, cluster."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from chaos import faults
 from membership.address import Address
 from membership.protocol.context.context import Context
 from membership.protocol.core import Core
-from membership.protocol.lifecycle.readmission import Probation
+from membership.protocol.lifecycle.readmission import Readmission
 from membership.protocol.messages import NotMember, Probe
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.cut import Cut, Removal
 from membership.protocol.view.member import Member
-from membership.protocol.view.removal_history import FaultyMembers
+from membership.protocol.view.removal_history import RemovalHistory
 from membership.settings import Settings
 
 PATIENCE = Settings().probe_failures * Settings().probe_interval
@@ -27,7 +27,7 @@ class History:
     """A view that changes, and one member's memory of it."""
 
     def __init__(self, lab, size: int = 6) -> None:
-        self.memory = FaultyMembers(Settings())
+        self.memory = RemovalHistory(Settings())
         self.view: Configuration = lab.configuration(size)
         self.lab = lab
 
@@ -44,7 +44,7 @@ class History:
         self.cut(Cut.of([self.lab.member(number, incarnation=incarnation)]), now)
 
     def patience(self, number: int) -> float:
-        return self.memory.patience(self.lab.member(number, incarnation=9))
+        return self.memory.test_time(self.lab.member(number, incarnation=9))
 
 
 class TestMemory:
@@ -62,7 +62,7 @@ class TestMemory:
         gone = lab.member(1)
         renamed = Member.create("other", gone.address, b"i" * 16)
         moved = Member.create(gone.name, Address("10.0.0.9", 9), b"i" * 16)
-        assert history.memory.patience(renamed) == history.memory.patience(moved) == PATIENCE
+        assert history.memory.test_time(renamed) == history.memory.test_time(moved) == PATIENCE
 
     def test_patience_grows_for_who_is_soon_removed_again_up_to_a_bound(self, lab) -> None:
         history = History(lab)
@@ -93,7 +93,7 @@ class TestMemory:
         history = History(lab, 1300)
         history.cut(Cut.of(removals=[Removal(lab.member(number).incarnation) for number in range(1, 1201)]))
         assert len(history.memory.everything()) == 1000
-        other = FaultyMembers(Settings())
+        other = RemovalHistory(Settings())
         other.learn(history.memory.everything(), 1.0)
         assert other.everything() == history.memory.everything()
 
@@ -105,9 +105,9 @@ class Link:
         self.context: Context = lab.context(lab.configuration(5), seed=seed)
         history = History(lab, 9)
         history.fail(8)
-        self.context.faulty.learn(history.memory.everything(), 0.0)
+        self.context.removal_history.learn(history.memory.everything(), 0.0)
         self.joiner = lab.member(8, incarnation=1)
-        self.probation = Probation(self.context)
+        self.probation = Readmission(self.context)
         self.rng = random.Random(seed)
         self.there, self.back = there, back
         self.probes = 0
@@ -233,4 +233,4 @@ class TestCluster:
         assert world.run(world.now + 5.0, stop=world.converged)
         newcomer = world.hosts["n6"].process
         assert isinstance(newcomer, Core)
-        assert newcomer._context.faulty.patience(lost.me) == PATIENCE
+        assert newcomer._context.removal_history.test_time(lost.me) == PATIENCE
