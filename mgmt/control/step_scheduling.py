@@ -1,4 +1,4 @@
-"""Running the steps of one wave: which may start now, what a failure means, and when all is over.
+"""Scheduling of the steps of one wave: which may start now, what a failure means, and when all is over.
 
 A pure state machine over a :class:`StepGraph` with explicit time; ``executor`` beside it starts and polls the
 steps.  A step starts once, unless it failed in a way that is worth another try (with growing back-off) or a

@@ -1,4 +1,4 @@
-"""Bind one SELECT: sources, predicates, groups, outputs and what its tail demands.
+"""Binds one SELECT: sources, predicates, groups, outputs and what its tail demands.
 
 The result is normalised: inner joins have lost their ON to the list of predicates, stars and positions are
 spelled out, GROUP BY a variable has become a join with the variable's domain (so that every value is a

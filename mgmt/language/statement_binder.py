@@ -1,4 +1,4 @@
-"""Bind statements in order, each seeing the views before it.
+"""Binds statements in order, each seeing the views before it.
 
 What reads no variable is handed to the engine as it was written.  Of anything else WITH and derived tables become views
 of their own, and each SELECT is bound by ``mgmt.language.select_binder``.

@@ -1,4 +1,4 @@
-"""Copies that change places, where no host has a server to spare for a new copy beside the old ones.
+"""Cyclic exchanges: copies that change places, where no host has a server for a new copy beside the old ones.
 
 In a cluster in which every server holds a copy, no copy can be made before another one leaves.  What is left then is
 a closed set of moves, each of which goes where the next one leaves: while it lasts, each of its segments has one

@@ -1,4 +1,4 @@
-"""How one segment's copies differ from those wanted: which leave, which come, why, and whether a rule requires it.
+"""Moves: how one segment's copies differ from those wanted, which leave and come, why, and whether a rule requires it.
 
 Pure.  A plan (``mgmt.plans.plan``) is made of these.
 """

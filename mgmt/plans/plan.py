@@ -4,8 +4,6 @@ Pure values.  Required moves (a host is gone or drained, a copy is missing, a ru
 waves; optional ones (balance) wait for later ones, so that repairs never queue behind tidying up
 (``mgmt.plans.wave_planning``).  The steps of a wave are the engine's business (``Adapter.lower``), their execution
 ``mgmt.control.step_scheduling``'s.
-
-Not here: solving, and any input or output.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What may not happen on the way from one placement to the next: checked for every intermediate state of a wave.
+"""Safety: what may not happen on the way from one placement to the next, in any intermediate state of a wave.
 
 A wave changes the chains of some segments.  The engine keeps every complete copy until the new ones are complete
 (``Adapter.lower``), segment by segment in any order; so between the two placements each segment passes through: old
 chain; old and new copies side by side, the new ones becoming complete one by one; new chain.  :func:`dangers` tells
 what is broken in the worst of all these states without going through them (the tests do).
 
-Pure.  Not here: in which waves to go (``mgmt.plans.wave_planning``), and the rules of the policies.
+Pure.  The rules of policies are the solver's business.
 """
 
 from __future__ import annotations

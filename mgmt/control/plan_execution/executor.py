@@ -1,4 +1,4 @@
-"""Carrying out the steps of a wave on an engine: the shell around ``mgmt.control.step_scheduling``.
+"""The executor: starts, polls and cancels the steps of a wave on an engine, as ``step_scheduling`` says.
 
 Each step is started under a fence made from the *latest* observation, for earlier steps move the layout on.
 A wave may be cancelled at any await; what then still runs in the engine is remembered, so that the next plan

@@ -1,9 +1,7 @@
-"""What an author works on: files with a schema, rows and policies, in one file or several, and a database made of them.
+"""Policy files: schema, rows and policies in one file or several, sorted, and a database made of them.
 
 ``CREATE TABLE`` and ``CREATE INDEX`` are the schema, ``INSERT``, ``UPDATE`` and ``DELETE`` are rows, everything else is
 policies; positions in errors stay those of the files.
-
-What it is not: it reads no files (the command line does) and knows no statement of the policy language.
 """
 
 from __future__ import annotations

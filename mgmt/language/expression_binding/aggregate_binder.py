@@ -1,7 +1,4 @@
-"""Bind aggregates: SQL's, and those of the policy language (any, all, all_different, all_equal, increasing).
-
-What it is not: which rows a group has is for ``mgmt.compiler.aggregates``.
-"""
+"""Bind aggregates: SQL's, and those of the policy language (any, all, all_different, all_equal, increasing)."""
 
 from __future__ import annotations
 

@@ -3,9 +3,6 @@
 An expression free of variables and aggregates is bound only as far as needed to resolve its columns; the
 database computes it.  What contains a variable becomes nodes of ``mgmt.language.bound_queries.expressions``; what
 cannot be encoded is an UnsupportedConstructError, never dropped.
-
-What it is not: it binds expressions; whole SELECTs are ``mgmt.language.select_binder``, which operands
-go together is ``mgmt.language.expression_binding.type_rules``.
 """
 
 from __future__ import annotations

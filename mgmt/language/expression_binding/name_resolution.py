@@ -1,4 +1,4 @@
-"""Names in expressions: which source a column belongs to, and what may stand inside a subquery.
+"""Name resolution: which source a column belongs to, and what may stand inside a subquery.
 
 The database computes every subquery, so none may hold a variable; they are scanned here for their columns,
 innermost scope first, and refused with a position when the solver would have a say in them.

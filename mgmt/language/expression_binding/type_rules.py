@@ -1,4 +1,4 @@
-"""Which operands go together: the types an operator or a function takes, and what it gives.
+"""Type rules: which operands go together, the types that an operator or a function takes, and what it gives.
 
 Types are SQL's, as far as the solver must know them; UNKNOWN goes with everything, for the database will say.
 """

@@ -1,4 +1,4 @@
-"""Normalise a SELECT before it is bound: sources, USING, stars, names, positions, GROUP BY a variable.
+"""Normalises a SELECT before it is bound: sources, USING, stars, names, positions, GROUP BY a variable.
 
 Only trees are changed here.  Afterwards every output has a name, every source is in scope, and GROUP BY holds
 constants: a variable in it has become a join with its domain, so that each value is a possible group.
