@@ -82,7 +82,9 @@ def back_up(
         unfinished.rename(final)
         _sync_directory(final.parent)
     except OSError as error:
-        raise AgentError(f"{unfinished}: {error.strerror}; the backup was not finished") from error
+        raise AgentError(
+            f"{unfinished}: {error.strerror}; the backup was not finished: give a FILE or DIR that can be written"
+        ) from error
     finally:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)

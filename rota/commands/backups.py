@@ -16,7 +16,7 @@ from rota.progress import Progress
 from rota.target import Target
 
 
-@click.command()
+@click.command(short_help="Write all data and wishes to a file, while all goes on.")
 @click.argument("target", metavar="FILE|DIR", type=click.Path(path_type=Path))
 @click.option("--verify", "verifying", is_flag=True, help="Read and check FILE; no cluster is asked.")
 @api_option
@@ -74,7 +74,7 @@ def _show(answer: dict[str, Any]) -> None:
         click.echo(f"{answer['lost']} addresses had lost their records in the log itself", err=True)
 
 
-@click.command()
+@click.command(short_help="Put a backup back, into a new cluster.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--resume", is_flag=True, help="Go on with a restore of this file that was cut short.")
 @click.option(
