@@ -26,6 +26,7 @@ from rota.api_client import ApiClient
 from rota.cluster_file import ClusterFile, Place
 from rota.engine.password import DIRECTORY, PASSWORD_FILE
 from rota.errors import ApiError, LocalClusterError
+from rota.target import Target
 
 READY_DESCRIPTOR = "ROTA_READY_DESCRIPTOR"
 LIFELINE_DESCRIPTOR = "ROTA_LIFELINE_DESCRIPTOR"
@@ -74,6 +75,8 @@ class AgentProcess:
     log: Path
     address: Address = Address("127.0.0.1", 0)
     api: Address = Address("127.0.0.1", 0)
+    target: Target = field(default_factory=Target)
+    """How its HTTP interface is reached."""
     expected_to_end: bool = field(default=False)
 
     @property
@@ -81,11 +84,11 @@ class AgentProcess:
         return self.process.poll() is None
 
     async def get(self, path: str, **query: Any) -> Any:
-        client = ApiClient(f"http://{self.api}")
+        client = ApiClient(self.target)
         return await trio.to_thread.run_sync(lambda: client.get(path, **query), abandon_on_cancel=True)
 
     async def post(self, path: str, body: dict[str, Any]) -> Any:
-        client = ApiClient(f"http://{self.api}", timeout=60.0)
+        client = ApiClient(self.target, timeout=60.0)
         return await trio.to_thread.run_sync(lambda: client.post(path, body), abandon_on_cancel=True)
 
     def last_words(self, lines: int = 5) -> str:
@@ -117,6 +120,14 @@ class LocalCluster:
     def program(self, name: str) -> tuple[list[str], dict[str, str]]:
         """What runs as the agent of this name, and what its environment has besides."""
         return [sys.executable, "-m", "rota"], {}
+
+    def options(self) -> list[str]:
+        """What every agent is told besides."""
+        return []
+
+    def target(self, api: Address) -> Target:
+        """How an agent that serves HTTP there is reached."""
+        return Target(f"http://{api}")
 
     def live(self) -> list[AgentProcess]:
         return [agent for agent in self.agents.values() if agent.alive]
@@ -187,6 +198,7 @@ class LocalCluster:
             key_file = plan.directory / f"{name}.key"
             write_key_file(key_file, plan.keys)
             arguments += ["--key-file", str(key_file)]
+        arguments += self.options()
         reader, writer = os.pipe()
         try:
             with log.open("ab") as output:
@@ -224,6 +236,7 @@ class LocalCluster:
         report = json.loads(received)
         agent.address = Address.parse(report["listen"])
         agent.api = Address.parse(report["api"])
+        agent.target = self.target(agent.api)
 
     async def wait_until_settled(
         self, *, timeout: float, what: str, size: int | None = None, interval: float = POLL_INTERVAL
