@@ -26,7 +26,8 @@ def backup(target: Path, verifying: bool, api: Target, json_wanted: bool) -> Non
 
     It is consistent: exactly the log below one address, and the wishes of that moment. The cluster goes on meanwhile,
     and the file is as large as what is in the log. Each part of it and the whole have checksums; whatever was changed
-    in it later, or is missing, is refused with the place.
+    in it later, or is missing, is refused with the place. Data in Valkey or Redis is in none: those servers have
+    backups of their own.
 
     \b
     Examples:
