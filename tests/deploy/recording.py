@@ -31,7 +31,7 @@ Series = dict[tuple[str, str], list[str]]
 
 
 def agents_of(pid: int, nodes: int) -> Mapping[str, str]:
-    """Where the agents of a chaos run of this process serve HTTP (`chaos.loopback`)."""
+    """Where the agents of a chaos run of this process serve HTTP (`chaos.processes.loopback`)."""
     net = f"127.{1 + pid // 254 % 254}.{1 + pid % 254}"
     return {f"n{number}": f"http://{net}.{number + 1}:7947/metrics" for number in range(nodes)}
 

@@ -27,7 +27,7 @@ from valkey.exceptions import ConnectionError as ValkeyConnectionError
 from membership import Address
 from rota.access.roles import READ
 from rota.access.tokens import Token, digest_of, new_token, write_tokens
-from rota.local_cluster import ClusterPlan, open_local_cluster
+from rota.local.cluster import ClusterPlan, open_local_cluster
 from tests.deploy.recording import Recorder, Series, record, rules_test
 from tests.deploy.test_monitoring import ALERTS, run
 from tests.deploy.test_three_hosts import until

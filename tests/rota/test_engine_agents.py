@@ -15,7 +15,7 @@ from valkey import Valkey
 
 from chaos.slots.clients import connect
 from rota.errors import ApiError
-from rota.local_cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
+from rota.local.cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
 from tests.rota.test_engine_servers import runs
 from tests.slots.conftest import engine  # noqa: F401 - a fixture
 

@@ -13,10 +13,10 @@ import trio
 from membership import Address, Key
 from rota.access.roles import OPERATE
 from rota.access.tokens import Token, digest_of, new_token, write_tokens
-from rota.api_client import ApiClient
+from rota.client.api_client import ApiClient
+from rota.client.target import Target
 from rota.errors import ApiError
-from rota.local_cluster import AgentProcess, ClusterPlan, LocalCluster, is_settled, open_local_cluster
-from rota.target import Target
+from rota.local.cluster import AgentProcess, ClusterPlan, LocalCluster, is_settled, open_local_cluster
 from rota.version import VERSION
 from tests.rota.certificates import Authority
 from tests.rota.frozen import frozen_build
