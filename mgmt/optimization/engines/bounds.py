@@ -87,7 +87,7 @@ def _wide_peak_floor(kinds: Kinds, cost: LoadCost) -> int:
     except UnsuitableError:
         return _NOTHING
     floor, load = int(_lowest(shape).max()), cost.loads[0]
-    if len(cost.loads) > 1 or load.groups > 1 or not _grows(shape):
+    if len(cost.loads) > 1 or load.groups > 1 or not shape.growing():
         return floor
     step, most = shape.reaches[0].step, shape.reaches[0].most.reshape(-1)
     captives = []
@@ -157,11 +157,12 @@ def _peaks_floor(cells: Cells, peaks: Sequence[LoadCost]) -> int:
     shapes = [shape_of(cells, part) for cost in peaks for part in parts_of(cost)]
     loads = {id(load): load for cost in peaks for load in cost.loads}
     load = next(iter(loads.values()), None)
-    if load is None or len(peaks) != 2 or len(shapes) != 2 or len(loads) > 1 or load.groups > 1:
+    several = len(loads) > 1 or any(len(cost.loads) > 1 for cost in peaks)
+    if load is None or len(peaks) != 2 or len(shapes) != 2 or several or load.groups > 1:
         return sum(floors)
     pairs = list(zip(peaks, shapes, floors, strict=True))
-    (high, rising, least), (low, falling, deepest) = pairs if _falls(shapes[1]) else pairs[::-1]
-    if not _grows(rising) or not _falls(falling):
+    (high, rising, least), (low, falling, deepest) = pairs if shapes[1].falling() else pairs[::-1]
+    if not rising.growing() or not falling.falling():
         return sum(floors)
     place, step = cells.places(load)[0], rising.reaches[0].step
     needed, offered = (int(_bringing(cells, load, place, must=must)[0]) // step for must in (True, False))
@@ -177,7 +178,7 @@ def _peaks_floor(cells: Cells, peaks: Sequence[LoadCost]) -> int:
         more = np.flatnonzero(room < most)
         if not len(more):
             return best
-        height = int(_height_at(rising, room[more] + 1, more).min())
+        height = int(rising.at(more, [(room[more] + 1) * step]).min())
     return min(best, high.weight * height + deepest)
 
 
@@ -192,12 +193,6 @@ def _deepest(shape: Affine | Tabled, room: Amounts, offered: int, low: int) -> i
         else:
             low = middle + 1
     return low
-
-
-def _height_at(shape: Affine | Tabled, steps: Amounts, places: NDArray[np.intp]) -> Amounts:
-    if isinstance(shape, Tabled):
-        return np.asarray(shape.values[steps, places])
-    return np.asarray(shape.constant.reshape(-1)[places] + shape.slopes[0].reshape(-1)[places] * steps)
 
 
 def _alone(cells: Cells, cost: LoadCost, shape: Tabled) -> Amounts:
@@ -314,9 +309,9 @@ def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
     if len(cost.loads) > 1:
         return floor
     ceiling = _ceiling(shape)
-    if _falls(shape):
+    if shape.falling():
         return _sinking_floor(cells, cost.loads[0], shape, floor, ceiling)
-    if not _grows(shape):
+    if not shape.growing():
         return floor
     (load,) = cost.loads
     place, weight = cells.places(load)
@@ -404,16 +399,6 @@ def _widest_first(allowed: Mask, classes: Indices) -> list[int]:
     own = np.unique(classes)
     order = np.argsort(-allowed[own].sum(axis=1), kind="stable")
     return [int(one) for one in own[order][:_MOST_SETS]]
-
-
-def _grows(shape: Affine | Tabled) -> bool:
-    return bool((shape.slopes[0] >= 0).all()) if isinstance(shape, Affine) else shape.growing()
-
-
-def _falls(shape: Affine | Tabled) -> bool:
-    if isinstance(shape, Affine):
-        return bool((shape.slopes[0] <= 0).all()) and bool((shape.slopes[0] < 0).any())
-    return shape.falling()
 
 
 def _steps_below(shape: Affine | Tabled, height: int) -> Amounts:

@@ -30,7 +30,6 @@ from mgmt.optimization.assignment import (
     Amounts,
     Assignment,
     Indices,
-    Limit,
     Load,
     LoadCost,
     Mask,
@@ -38,14 +37,9 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
-from mgmt.optimization.bucketwise import parts_of
-from mgmt.optimization.engines.cells import bounds_of
+from mgmt.optimization.engines.evaluation import CostState, LimitState, LoadState, Numbers, Reals
 from mgmt.optimization.engines.kinds import Kinds
-from mgmt.optimization.engines.ledger import one_place
-from mgmt.optimization.engines.load_costs import Affine, Tabled, UnsuitableError, widest_shape
-
-Reals = NDArray[np.float64]
-Numbers = NDArray[np.intp]
+from mgmt.optimization.engines.load_costs import UnsuitableError
 
 _PATIENCE = 20
 """Steps without a smaller excess before some exchanges are made at random."""
@@ -57,7 +51,6 @@ _GIVES_UP_PER_CELL = 20
 """The same where there are few cells, kind by value: all exchanges have been tried long before."""
 _GIVES_UP_PER_CELL_OF_SUMS = 3
 _SHAKES = 3
-_LOW = -(2**60)
 _AIMS_ANEW = 0.1
 _NEARLY = 1e-9
 _PAIRS = 600
@@ -97,213 +90,75 @@ class _Change:
     by: Amounts
 
 
-@dataclass(slots=True, eq=False)
-class _Loads:
-    """A load under the choice of the moment; per row and per value there is one more, for none."""
-
-    group: Numbers
-    weight: Amounts
-    bucket: Numbers
-    groups: int
-    buckets: int
-    total: Amounts
-    """(groups * buckets + 1,)"""
-
-    @classmethod
-    def of(cls, load: Load, choice: Indices) -> _Loads:
-        counts = (load.group >= 0) & (load.weight > 0)
-        return cls(
-            np.append(np.where(counts, load.group, NONE), NONE).astype(np.intp),
-            np.append(np.where(counts, load.weight, 0), 0),
-            np.append(load.bucket, NONE).astype(np.intp),
-            load.groups,
-            load.buckets,
-            np.append(load.of(choice).reshape(-1), 0),
-        )
-
-    def changes(self, made: Exchange) -> list[_Change]:
-        here, there = self.bucket[made.here], self.bucket[made.there]
-        differs = here != there
-        one, other = self.weight[made.one], self.weight[made.other]
-        if self.groups == 1:
-            net = (other - one) * differs
-            return [_Change(here, net), _Change(there, -net)]  # NONE is the last
-        of_one, of_other = self.group[made.one], self.group[made.other]
-        same = of_one == of_other
-        first = np.where(differs, one - np.where(same, other, 0), 0)
-        second = np.where(differs & ~same, other, 0)
-        return [
-            _Change(self._place(of_one, here), -first),
-            _Change(self._place(of_one, there), first),
-            _Change(self._place(of_other, there), -second),
-            _Change(self._place(of_other, here), second),
-        ]
-
-    def _place(self, group: Numbers, bucket: Numbers) -> Numbers:
-        inside = (bucket >= 0) & (group >= 0)
-        return np.where(inside, group * self.buckets + bucket, self.groups * self.buckets)
+def _changes(load: LoadState, made: Exchange) -> list[_Change]:
+    here, there = load.bucket[made.here], load.bucket[made.there]
+    differs = here != there
+    one, other = load.weight[made.one], load.weight[made.other]
+    if load.groups == 1:
+        net = (other - one) * differs
+        return [_Change(here, net), _Change(there, -net)]  # NONE is the last
+    same = load.group[made.one] == load.group[made.other]
+    first = np.where(differs, one - np.where(same, other, 0), 0)
+    second = np.where(differs & ~same, other, 0)
+    return [
+        _Change(load.places(made.one, made.here), -first),
+        _Change(load.places(made.one, made.there), first),
+        _Change(load.places(made.other, made.there), -second),
+        _Change(load.places(made.other, made.here), second),
+    ]
 
 
 @dataclass(slots=True, eq=False)
 class _Changes:
     """What exchanges change, load by load, for those that are asked for."""
 
-    loads: dict[int, _Loads]
+    loads: dict[Load, LoadState]
     made: Exchange
-    known: dict[int, list[_Change]] = field(default_factory=dict)
+    known: dict[Load, list[_Change]] = field(default_factory=dict)
 
     def of(self, load: Load) -> list[_Change]:
-        found = self.known.get(id(load))
+        found = self.known.get(load)
         if found is None:
-            found = self.known[id(load)] = self.loads[id(load)].changes(self.made)
+            found = self.known[load] = _changes(self.loads[load], self.made)
         return found
 
 
 @dataclass(slots=True, eq=False)
 class _Limit:
-    loads: _Loads
-    lower: Amounts
-    upper: Amounts
-    unit: float
+    state: LimitState
+    unit: float = field(init=False)
     """The mean weight of a row."""
-    lowest: bool = field(init=False)
-    """Whether there is a lower limit at all."""
     _most: int = field(init=False)
     _tight: int = field(init=False)
     """Places that the heaviest row would break."""
 
-    @classmethod
-    def of(cls, limit: Limit, loads: _Loads) -> _Limit:
-        lower, upper = (bound.reshape(-1) for bound in bounds_of(limit))
-        used = loads.weight[loads.weight > 0]
-        unit = float(used.mean()) if len(used) else 1.0
-        return cls(loads, np.append(lower, -UNLIMITED), np.append(upper, UNLIMITED), unit)
-
     def __post_init__(self) -> None:
-        self.lowest = bool((self.lower > 0).any())
-        self._most = int(self.loads.weight.max(initial=0))
-        self._tight = int((self.loads.total + self._most > self.upper).sum())
+        load = self.state.load
+        used = load.weight[load.weight > 0]
+        self.unit = float(used.mean()) if len(used) else 1.0
+        self._most = int(load.weight.max(initial=0))
+        self._tight = int((load.total + self._most > self.state.upper).sum())
 
     def slack(self) -> bool:
         """Whether no single row more or less anywhere can break it."""
-        return not self.lowest and not self._tight
+        return not self.state.wants and not self._tight
 
     def broken(self) -> Reals:
         """(places,) by how many rows, about."""
-        return self._excess(self.loads.total, slice(None)) / self.unit
+        return self.state.excess(self.state.load.total, slice(None)) / self.unit
 
     def growth(self, changes: Sequence[_Change]) -> Reals:
         """(n,) by how much more is broken after an exchange."""
         total: Amounts = np.zeros(len(changes[0].by), np.int64)
         for change in changes:
-            before = self.loads.total[change.place]
-            total += self._excess(before + change.by, change.place) - self._excess(before, change.place)
+            before = self.state.load.total[change.place]
+            total += self.state.excess(before + change.by, change.place)
+            total -= self.state.excess(before, change.place)
         return total / self.unit
 
-    def _excess(self, load: Amounts, place: Numbers | slice) -> Amounts:
-        over = np.maximum(load - self.upper[place], 0)
-        return np.asarray(over + np.maximum(self.lower[place] - load, 0) if self.lowest else over)
-
     def changed(self, place: int, before: int, after: int) -> None:
-        free = self.upper[place] - self._most
+        free = self.state.upper[place] - self._most
         self._tight += int(after > free) - int(before > free)
-
-
-@dataclass(slots=True, eq=False)
-class _LoadCost:
-    """A cost over loads: what each place pays, by the weight of the cost."""
-
-    cost: LoadCost
-    loads: list[_Loads]
-    shape: Affine | Tabled | None
-    """None where it is the greatest of parts."""
-    now: Amounts
-    """(places + 1,) the last stands for none: it pays nothing, and is no peak."""
-    _constant: Amounts
-    _slopes: list[Amounts]
-    _parts: list[_LoadCost]
-
-    @classmethod
-    def of(cls, kinds: Kinds, cost: LoadCost, loads: list[_Loads]) -> _LoadCost:
-        """Raises UnsuitableError where costs of single places are not known."""
-        if one_place(kinds, cost.loads) is None:
-            raise UnsuitableError(f"{cost.name} is over several places at once")
-        places = np.arange(len(loads[0].total))
-        parts = parts_of(cost)
-        if len(parts) > 1:
-            own = [loads[cost.loads.index(part.loads[0]) :][: len(part.loads)] for part in parts]
-            of = [cls.of(kinds, part, some) for part, some in zip(parts, own, strict=True)]
-            made = cls(cost, loads, None, np.zeros(0, np.int64), np.zeros(0, np.int64), [], of)
-            made.now = made._at(places, [each.total for each in loads])
-            return made
-        shape = widest_shape(kinds, cost)
-        made = cls(cost, loads, shape, np.zeros(0, np.int64), np.zeros(0, np.int64), [], [])
-        if isinstance(shape, Affine):
-            none = _LOW if cost.peak else 0
-            made._constant = np.append(cost.weight * shape.constant, none)
-            made._slopes = [np.append(cost.weight * slope, 0) for slope in shape.slopes]
-        made.now = made._at(places, [each.total for each in loads])
-        return made
-
-    @property
-    def top(self) -> int:
-        return int(self.now[:-1].max(initial=-UNLIMITED))
-
-    @property
-    def rising(self) -> bool:
-        """Whether no load makes it lower."""
-        if self.shape is None:
-            return all(part.rising for part in self._parts)
-        if isinstance(self.shape, Affine):
-            return all(bool((slope >= 0).all()) for slope in self.shape.slopes)
-        return self.shape.growing()
-
-    def unit(self) -> float:
-        """What heights change in steps of."""
-        if self.shape is None:
-            return min(part.unit() for part in self._parts)
-        if not isinstance(self.shape, Affine):
-            return float(self.cost.weight)
-        steps = [
-            np.gcd.reduce(np.abs(slope).reshape(-1)) * max(1, int(np.gcd.reduce(own.weight)) // reach.step)
-            for slope, own, reach in zip(self.shape.slopes, self.loads, self.shape.reaches, strict=True)
-        ]
-        return float(self.cost.weight * max(1, int(np.gcd.reduce(np.array(steps, np.int64)))))
-
-    def after(self, changes: Sequence[Sequence[_Change]]) -> list[tuple[Numbers, Amounts]]:
-        """For each place an exchange changes, that and what it pays then; ``changes`` are those of each load."""
-        found, none = [], len(self.loads[0].total) - 1
-        for parts in zip(*changes, strict=True):
-            place = parts[0].place
-            for part in parts[1:]:  # where a row is not in a load, its place there is none
-                place = np.where((place < 0) | (place == none), part.place, place)
-            loads = [own.total[place] + part.by for own, part in zip(self.loads, parts, strict=True)]
-            found.append((place, self._at(place, loads)))
-        return found
-
-    def update(self, place: Numbers) -> None:
-        self.now[place] = self._at(place, [own.total[place] for own in self.loads])
-
-    def _at(self, place: Numbers, loads: Sequence[Amounts]) -> Amounts:
-        if self.shape is None:
-            found, first = [], 0
-            for part in self._parts:
-                found.append(part._at(place, loads[first : first + len(part.loads)]))
-                first += len(part.loads)
-            return np.asarray(np.maximum.reduce(found))
-        if isinstance(self.shape, Affine):
-            paid = self._constant[place]
-            for slope, reach, load in zip(self._slopes, self.shape.reaches, loads, strict=True):
-                paid = paid + slope[place] * (load if reach.step == 1 else load // reach.step)
-            return paid
-        last = len(self.loads[0].total) - 1
-        place = np.where(place == NONE, last, place)
-        inside = np.minimum(place, last - 1)
-        entry = np.zeros(len(place), np.int64)
-        for stride, reach, load in zip(self.shape.strides, self.shape.reaches, loads, strict=True):
-            entry += np.clip(load // reach.step, 0, reach.most.reshape(-1)[inside]) * stride
-        paid = self.cost.weight * self.shape.values[entry, inside]
-        return np.asarray(np.where(place == last, _LOW if self.cost.peak else 0, paid))
 
 
 @dataclass(slots=True, eq=False)
@@ -337,8 +192,8 @@ class _RowCost:
 @dataclass(slots=True, eq=False)
 class _Tier:
     rows: list[_RowCost]
-    sums: list[_LoadCost]
-    peaks: list[_LoadCost]
+    sums: list[CostState]
+    peaks: list[CostState]
     tops: list[int] = field(init=False)
     """What the peaks were at first."""
 
@@ -433,16 +288,16 @@ class Search:
         conditions = [one for one in assignment.conditions if not isinstance(one, MoveLimit)]
         self._conditions = [one for one in conditions if one.holds(choice, assignment.current)]
         self._not_held = [one for one in conditions if one not in self._conditions]
-        self._loads: dict[int, _Loads] = {}
-        self._limits = [_Limit.of(limit, self._of(limit.load)) for limit in assignment.limits]
+        self._loads: dict[Load, LoadState] = {}
+        self._limits = [_Limit(LimitState.of(limit, self._of(limit.load))) for limit in assignment.limits]
         self._tiers = [self._tier(number) for number in range(tier + 1)]
-        self._limits_of: dict[int, list[_Limit]] = {}
+        self._limits_of: dict[Load, list[_Limit]] = {}
         for limit, own in zip(assignment.limits, self._limits, strict=True):
-            self._limits_of.setdefault(id(limit.load), []).append(own)
-        self._costs_of: dict[int, list[_LoadCost]] = {}
+            self._limits_of.setdefault(limit.load, []).append(own)
+        self._costs_of: dict[Load, list[CostState]] = {}
         for cost in (cost for own in self._tiers for cost in (*own.sums, *own.peaks)):
             for load in cost.cost.loads:
-                self._costs_of.setdefault(id(load), []).append(cost)
+                self._costs_of.setdefault(load, []).append(cost)
         self._row_class = np.append(assignment.row_class, len(assignment.allowed)).astype(np.int32)
         allowed = np.concatenate(
             (assignment.allowed, np.zeros((len(assignment.allowed), 1), np.bool_)), axis=1
@@ -463,19 +318,22 @@ class Search:
         self._best = self._tops()
         self.retarget()
 
-    def _of(self, load: Load) -> _Loads:
-        if id(load) not in self._loads:
-            self._loads[id(load)] = _Loads.of(load, self.choice)
-        return self._loads[id(load)]
+    def _of(self, load: Load) -> LoadState:
+        if load not in self._loads:
+            self._loads[load] = LoadState.of(load, slice(None), self.choice)
+        return self._loads[load]
 
     def _tier(self, number: int) -> _Tier:
         costs = [cost for cost in self._assignment.tiers[number].costs if cost.weight]
         current = self._assignment.current
         over_loads = [
-            _LoadCost.of(self._kinds, cost, [self._of(load) for load in cost.loads])
+            CostState.of(self._kinds, cost, [self._of(load) for load in cost.loads], cost.weight)
             for cost in costs
             if isinstance(cost, LoadCost)
         ]
+        for cost in over_loads:
+            if not cost.local:
+                raise UnsuitableError(f"{cost.cost.name} is neither affine nor a table")
         return _Tier(
             [_RowCost.of(cost, current) for cost in costs if isinstance(cost, RowCost)],
             [cost for cost in over_loads if not cost.cost.peak],
@@ -553,10 +411,10 @@ class Search:
                 return
             place -= len(each.total)
 
-    def _off(self) -> tuple[list[_Loads], Reals]:
+    def _off(self) -> tuple[list[LoadState], Reals]:
         """How far places are from where they should be, those of one load after the other: first of all in limits."""
         if self._broken:
-            return [limit.loads for limit in self._limits], np.concatenate(
+            return [limit.state.load for limit in self._limits], np.concatenate(
                 [limit.broken() for limit in self._limits]
             )
         peaks = self._tiers[-1].peaks
@@ -603,7 +461,7 @@ class Search:
         )
         return self._pairs(np.flatnonzero(self.choice == at), np.array([at]), np.array([at]))
 
-    def _at(self, loads: _Loads, place: int, *, high: bool) -> Exchange:
+    def _at(self, loads: LoadState, place: int, *, high: bool) -> Exchange:
         """Exchanges with rows of a place, and moves to it, if it may be off because it has too little."""
         group, bucket = divmod(place, loads.buckets)
         values = np.flatnonzero(loads.bucket[:-1] == bucket)
@@ -717,8 +575,16 @@ class Search:
                 score += self._excess(number, paid) - was[place]
         return score
 
-    def _after(self, cost: _LoadCost, changes: _Changes) -> list[tuple[Numbers, Amounts]]:
-        return cost.after([changes.of(load) for load in cost.cost.loads])
+    def _after(self, cost: CostState, changes: _Changes) -> list[tuple[Numbers, Amounts]]:
+        """For each place an exchange changes, that and what it pays then."""
+        found, none = [], len(cost.now) - 1
+        for parts in zip(*(changes.of(load) for load in cost.cost.loads), strict=True):
+            place = parts[0].place
+            for part in parts[1:]:  # where a row is not in a load, its place there is none
+                place = np.where((place < 0) | (place == none), part.place, place)
+            loads = [own.total[place] + part.by for own, part in zip(cost.loads, parts, strict=True)]
+            found.append((place, cost.at(place, loads)))
+        return found
 
     def _keeps_moves(self, offered: Exchange) -> Mask:
         """(n,) whether no more rows leave today's values than may."""
@@ -785,7 +651,7 @@ class Search:
             if reached >= 0:
                 self._add(key, loads, group * loads.buckets + reached, weight)
 
-    def _add(self, key: int, loads: _Loads, place: int, by: int) -> None:
+    def _add(self, key: Load, loads: LoadState, place: int, by: int) -> None:
         before = int(loads.total[place])
         loads.total[place] = before + by
         for limit in self._limits_of.get(key, ()):

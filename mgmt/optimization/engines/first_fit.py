@@ -12,7 +12,7 @@ import numpy as np
 from mgmt.optimization.assignment import Indices
 from mgmt.optimization.engines.cells import bounds_of
 from mgmt.optimization.engines.kinds import Kinds
-from mgmt.optimization.engines.ledger import Ledger
+from mgmt.optimization.engines.partial_solution import PartialSolution
 
 
 def first_fit(kinds: Kinds) -> Iterator[Indices]:
@@ -42,15 +42,15 @@ def first_fit(kinds: Kinds) -> Iterator[Indices]:
 
 
 def _placed(kinds: Kinds, order: list[int], values: Indices) -> Indices | None:
-    ledger = Ledger(kinds)
+    partial = PartialSolution(kinds)
     chosen: list[tuple[int, int]] = []
     for kind in order:
         for _ in range(int(kinds.count[kind])):
-            room = ledger.room(kind)[values]
+            room = partial.room(kind)[values]
             if not bool(room.any()):
                 return None
             value = int(values[int(room.argmax())])
-            ledger.add(kind, value)
+            partial.add(kind, value)
             chosen.append((kind, value))
     kind_of, value_of = (np.array(part, np.int32) for part in zip(*chosen, strict=True))
     return kinds.spread(kind_of, value_of, np.ones(len(chosen), np.int64))

@@ -10,7 +10,7 @@ import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Following, Indices
 from mgmt.optimization.engines.kinds import Kinds
-from mgmt.optimization.engines.ledger import Ledger
+from mgmt.optimization.engines.partial_solution import PartialSolution
 
 
 def greedy(kinds: Kinds) -> Indices | None:
@@ -21,16 +21,16 @@ def greedy(kinds: Kinds) -> Indices | None:
 
 def complete(kinds: Kinds, kind: Indices, value: Indices, count: Amounts) -> Indices | None:
     """The same with so many rows of kinds already at values."""
-    ledger = Ledger(kinds)
-    ledger.add_all(kind, value, count)
-    waiting = hardest_first(kinds, ledger)
+    partial = PartialSolution(kinds)
+    partial.add_all(kind, value, count)
+    waiting = hardest_first(kinds, partial)
     while waiting:
         late: list[int] = []
         chosen: list[tuple[int, int]] = []
         for one in waiting:
             at = kind == one
             rows = int(kinds.count[one] - count[at].sum())
-            values = _place(ledger, one, rows, value[at], count[at]) if rows > 0 else []
+            values = _place(partial, one, rows, value[at], count[at]) if rows > 0 else []
             late += [one] if len(values) < rows else []
             chosen += [(one, where) for where in values]
         if late and not chosen:
@@ -39,10 +39,10 @@ def complete(kinds: Kinds, kind: Indices, value: Indices, count: Amounts) -> Ind
         value = np.append(value, [where for _, where in chosen]).astype(np.int32)
         count = np.append(count, np.ones(len(chosen), np.int64))
         waiting = late  # others may have made room since: a condition may want one row where another is
-    return None if ledger.missing() else kinds.spread(kind, value, count)
+    return None if partial.missing() else kinds.spread(kind, value, count)
 
 
-def hardest_first(kinds: Kinds, ledger: Ledger) -> list[int]:
+def hardest_first(kinds: Kinds, partial: PartialSolution) -> list[int]:
     """Kinds in the order to place them: those that fill much of what they may fill come first, followers last."""
     allowed = kinds.assignment.allowed.sum(axis=1)[kinds.assignment.row_class[kinds.row]]
     share = np.zeros(kinds.number)
@@ -50,7 +50,7 @@ def hardest_first(kinds: Kinds, ledger: Ledger) -> list[int]:
         weight = np.where(kinds.group(limit.load) != NONE, kinds.weight(limit.load), 0)
         room = np.broadcast_to(limit.upper, (limit.load.groups, limit.load.buckets)).max(initial=1)
         share = np.maximum(share, weight / max(1, int(room)))
-    for load, slope in ledger.heights():
+    for load, slope in partial.heights():
         share = np.maximum(share, kinds.weight(load) * slope)
     anywhere = allowed >= allowed.max(initial=0)
     order = np.lexsort((np.arange(kinds.number), -share, ~kinds.required, anywhere, _depth(kinds)))
@@ -71,9 +71,9 @@ def _depth(kinds: Kinds) -> Indices:
     return depth
 
 
-def _place(ledger: Ledger, kind: int, rows: int, value: Indices, count: Amounts) -> list[int]:
-    """Values for so many rows of a kind, added to the ledger; fewer when one that must have a value has no room."""
-    kinds = ledger.kinds
+def _place(partial: PartialSolution, kind: int, rows: int, value: Indices, count: Amounts) -> list[int]:
+    """Values for so many rows of a kind, which are placed there; fewer when one that must have a value has no room."""
+    kinds = partial.kinds
     coming = kinds.coming(kind)
     moving = kinds.moving[:, kind]
     staying: dict[int, int] = {}
@@ -90,36 +90,36 @@ def _place(ledger: Ledger, kind: int, rows: int, value: Indices, count: Amounts)
     chosen: list[int] = []
     while len(chosen) < rows:
         left = rows - len(chosen)
-        at = _cheapest(ledger, kind, coming, left)
+        at = _cheapest(partial, kind, coming, left)
         if at is None:
             break
         stay = staying.get(at, 0)
         # Where nothing counts a row, the next ones go there as well, as long as they pay the same.
-        number = 1 if ledger.counts(kind, at) else min(left, stay if stay > 0 else left)
+        number = 1 if partial.counts(kind, at) else min(left, stay if stay > 0 else left)
         if stay > 0:
             staying[at] = stay - number
             if not staying[at]:
                 coming[:, at + 1] += moving
-        ledger.add(kind, at, number)
+        partial.add(kind, at, number)
         chosen += [at] * number
     return chosen
 
 
-def _cheapest(ledger: Ledger, kind: int, coming: Amounts, rows: int) -> int | None:
+def _cheapest(partial: PartialSolution, kind: int, coming: Amounts, rows: int) -> int | None:
     """The best value for the next of so many rows of a kind; None when it must have one and none has room.
 
     NONE is no value.
     """
-    required = bool(ledger.kinds.required[kind])
-    room = ledger.room(kind)
-    together = ledger.together(kind, rows, room)
+    required = bool(partial.kinds.required[kind])
+    room = partial.room(kind)
+    together = partial.together(kind, rows, room)
     at = np.flatnonzero(room if together is None else room & together)
     if not len(at):
         return None if required else NONE
-    wanted = ledger.wanted(kind)
+    wanted = partial.wanted(kind)
     if wanted is not None:
         at = at[wanted[at] == wanted[at].max()]
-    more, height = ledger.prices(kind)
+    more, height = partial.prices(kind)
     more += coming[:, 1:]
     for tier in more:
         at = at[tier[at] == tier[at].min()]

@@ -11,11 +11,13 @@ What it is not: it knows no solver.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import Amounts, Load, LoadCost
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
@@ -55,6 +57,29 @@ class Affine:
     slopes: tuple[Amounts, ...]
     """(groups, buckets) per load."""
 
+    def growing(self) -> bool:
+        """Whether no load makes it less anywhere."""
+        return all(bool((slope >= 0).all()) for slope in self.slopes)
+
+    def falling(self) -> bool:
+        """Whether no load makes it more, and some less."""
+        return all(bool((slope <= 0).all()) for slope in self.slopes) and any(
+            bool((slope < 0).any()) for slope in self.slopes
+        )
+
+    def at(self, place: NDArray[np.intp], loads: Sequence[Amounts]) -> Amounts:
+        """What places (group * buckets + bucket) cost under these loads, one for each of them."""
+        paid: Amounts = self.constant.reshape(-1)[place]
+        for slope, reach, load in zip(self.slopes, self.reaches, loads, strict=True):
+            steps = load if reach.step == 1 else load // reach.step
+            paid = paid + slope.reshape(-1)[place] * steps
+        return paid
+
+    def padded(self, factor: int, none: int) -> Affine:
+        """So many times as much, and one place more at the end that always costs ``none``."""
+        slopes = tuple(np.append(factor * slope, 0) for slope in self.slopes)
+        return Affine(self.reaches, np.append(factor * self.constant, none), slopes)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tabled:
@@ -68,6 +93,20 @@ class Tabled:
     @property
     def single(self) -> bool:
         return len(self.reaches) == 1
+
+    def at(self, place: NDArray[np.intp], loads: Sequence[Amounts]) -> Amounts:
+        """What places (group * buckets + bucket) cost under these loads, one for each of them."""
+        entry = np.zeros(len(place), np.int64)
+        for stride, reach, load in zip(self.strides, self.reaches, loads, strict=True):
+            entry = entry + np.clip(load // reach.step, 0, reach.most.reshape(-1)[place]) * stride
+        return np.asarray(self.values[entry, place])
+
+    def padded(self, factor: int, none: int) -> Tabled:
+        """So many times as much, and one place more at the end that always costs ``none``."""
+        last = np.full((len(self.values), 1), none, np.int64)
+        values = np.concatenate((factor * self.values, last), axis=1)
+        reaches = tuple(Reach(reach.step, np.append(reach.most, 0)) for reach in self.reaches)
+        return Tabled(reaches, self.strides, values)
 
     def convex(self) -> bool:
         """Whether each step costs at least as much as the one before, at every place."""
@@ -166,16 +205,20 @@ def widest_shape(kinds: Kinds, cost: LoadCost) -> Affine | Tabled:
     return known
 
 
-def sampled_shape(kinds: Kinds, cost: LoadCost) -> Affine | Tabled:
-    """The same over one bucket of each sort alone: what is so of its slopes and steps is so everywhere."""
+def sampled_shape(kinds: Kinds, cost: LoadCost) -> tuple[Affine | Tabled, Amounts]:
+    """The same over one bucket of each sort alone, and (buckets,) which of these stands for each.
+
+    What is so of its slopes and steps is so everywhere.
+    """
     load = cost.loads[0]
     if load.groups > _MOST_GROUPS:
-        return widest_shape(kinds, cost)
+        return widest_shape(kinds, cost), np.arange(load.buckets)
     reaches = [widest_reach(kinds, load) for load in cost.loads]
     columns = [sorts_of(cost.cost, load.buckets), *(row for reach in reaches for row in reach.most)]
-    example = firsts(*joint_ranks(columns, load.buckets)).astype(np.int32)
+    of_bucket, number = joint_ranks(columns, load.buckets)
+    example = firsts(of_bucket, number).astype(np.int32)
     few = tuple(Reach(reach.step, reach.most[:, example]) for reach in reaches)
-    return _shape_within(replace(cost, cost=of_buckets(cost.cost, example, load.buckets)), few)
+    return _shape_within(replace(cost, cost=of_buckets(cost.cost, example, load.buckets)), few), of_bucket
 
 
 def _shape_within(cost: LoadCost, reaches: tuple[Reach, ...]) -> Affine | Tabled:

@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, Amounts, Indices, Load, LoadCost, RowCost
-from mgmt.optimization.bucketwise import of_buckets, sorts_of
+from mgmt.optimization.bucketwise import sorts_of
+from mgmt.optimization.engines.evaluation import LOW, one_place
 from mgmt.optimization.engines.kinds import Kinds
-from mgmt.optimization.engines.load_costs import Affine, UnsuitableError, sampled_shape
+from mgmt.optimization.engines.load_costs import Affine, Tabled, UnsuitableError, sampled_shape
 
 _MOST_PLACES = 20_000_000
-"""Of all kinds together, for their costs to be asked for one by one."""
-_BLOCK_OF_KINDS = 2**18
-"""Of places that a cost is asked for at a time, for several kinds together."""
+"""Of all kinds together, for their costs to be compared."""
 
 
 class Measures:
@@ -54,20 +52,18 @@ class Measures:
         """The measures of the kind asked for last: the next one mostly pays alike, and only weighs more or less."""
 
     def _comparable(self, cost: LoadCost, single: set[int]) -> _Alone | None:
-        if any(id(load) not in single for load in cost.loads) or not _of_one_place(cost):
+        kinds, load = self._kinds, cost.loads[0]
+        group = one_place(kinds, cost.loads)
+        if group is None or any(id(load) not in single for load in cost.loads):
             return None
-        alone = _Alone(self._kinds, cost)
-        if self._kinds.number * alone.places > _MOST_PLACES:
+        sorts = len(np.unique(sorts_of(cost.cost, load.buckets)))
+        if kinds.number * load.groups * sorts > _MOST_PLACES:
             return None
-        shape = sampled_shape(self._kinds, cost)
-        if cost.peak:
-            growing = (
-                all(bool((slope >= 0).all()) for slope in shape.slopes)
-                if isinstance(shape, Affine)
-                else shape.growing()
-            )
-            return alone if cost.weight > 0 and growing else None
-        return alone if isinstance(shape, Affine) or (cost.weight > 0 and shape.convex()) else None
+        shape, example = sampled_shape(kinds, cost)
+        comparable = shape.growing() if cost.peak else isinstance(shape, Affine) or shape.convex()
+        if not comparable or (cost.weight < 0 and (cost.peak or not isinstance(shape, Affine))):
+            return None
+        return _Alone(kinds, cost, group, shape, example)
 
     def of(self, kind: int, values: Indices) -> list[Amounts]:
         """The measures of each value for a row of a kind; lower is better."""
@@ -89,108 +85,54 @@ class Measures:
     def _everywhere(self, kind: int, today: tuple[int, ...]) -> list[Amounts]:
         """The measures of all values."""
         kinds = self._kinds
-        values = np.arange(kinds.assignment.values, dtype=np.int32)
         sums = kinds.coming(kind)[:, 1:]
         for value in today:
             if value >= 0:
                 sums[:, value] -= kinds.moving[:, kind]
         for number, costs in enumerate(self._sums):
             for cost in costs:
-                sums[number] += cost.weight * cost.more(kind, values)
+                sums[number] += cost.weight * cost.more(kind)
         varying = [tier for tier in sums if bool((tier != tier[0]).any())]
-        measures = [cost.height(kind, values) for cost in self._peaks]
+        measures = [cost.height(kind) for cost in self._peaks]
         if len(varying) > 1:
             measures.append(_rank(varying))
         elif varying or not measures:
-            measures.append(varying[0] if varying else np.zeros(len(values), np.int64))
+            measures.append(varying[0] if varying else np.zeros(kinds.assignment.values, np.int64))
         return measures
 
 
 class _Alone:
     """The cost of each value with one row of a kind there, or none, and nothing else."""
 
-    def __init__(self, kinds: Kinds, cost: LoadCost) -> None:
+    def __init__(
+        self, kinds: Kinds, cost: LoadCost, group: Indices, shape: Affine | Tabled, example: Amounts
+    ) -> None:
         self.weight = cost.weight
-        self._kinds, self._loads = kinds, cost.loads
-        load = cost.loads[0]
-        _, example, sort = np.unique(
-            sorts_of(cost.cost, load.buckets), return_index=True, return_inverse=True
-        )
-        self._function = of_buckets(cost.cost, example.astype(np.int32), load.buckets)
-        self._sorts = len(example)
-        self._sort_of_value = sort[load.bucket]  # of any sort where a value is in no bucket
-        self._group = _groups_of(kinds, cost)
-        self._empty = self._ask(np.zeros(0, np.intp))[0]
-        self._asked: tuple[range, Amounts] = (range(0), np.zeros((0, self._sorts), np.int64))
-
-    @property
-    def places(self) -> int:
-        """How many different places there are."""
-        return self._loads[0].groups * self._sorts
+        self._group, self._shape = group, shape
+        self._adds = [np.where(kinds.group(load) != NONE, kinds.weight(load), 0) for load in cost.loads]
+        self._inside = cost.loads[0].bucket >= 0
+        self._of_value = example[cost.loads[0].bucket]  # of any bucket where a value is in none
+        self._examples = int(example.max(initial=-1)) + 1
 
     def adds(self, kind: int) -> tuple[int, ...]:
         """The group a row of a kind adds to, and how much to each load."""
-        weights = (int(load.weight[self._kinds.row[kind]]) for load in self._loads)
-        return (int(self._group[kind]), *weights)
+        return (int(self._group[kind]), *(int(weight[kind]) for weight in self._adds))
 
-    def more(self, kind: int, values: Indices) -> Amounts:
-        """(n,) what a row of a kind adds to the cost of each value."""
-        group = self._group[kind]
-        if group == NONE:
-            return np.zeros(len(values), np.int64)
-        paid = self._with_row(kind) - self._empty[group]
-        return np.where(self._loads[0].bucket[values] >= 0, paid[self._sort_of_value[values]], 0)
-
-    def height(self, kind: int, values: Indices) -> Amounts:
-        """(n,) what each value comes to with a row of a kind; very little where it adds to no load."""
-        low = -(2**62)
+    def more(self, kind: int) -> Amounts:
+        """(V,) what a row of a kind adds to the cost of each value."""
         if self._group[kind] == NONE:
-            return np.full(len(values), low, np.int64)
-        paid = self._with_row(kind)[self._sort_of_value[values]]
-        return np.where(self._loads[0].bucket[values] >= 0, paid, low)
+            return np.zeros(len(self._inside), np.int64)
+        return np.where(self._inside, (self._at(kind, 1) - self._at(kind, 0))[self._of_value], 0)
 
-    def _with_row(self, kind: int) -> Amounts:
-        """(sorts,); asked for some kinds at a time."""
-        kinds, paid = self._asked
-        if kind not in kinds:
-            block = max(1, _BLOCK_OF_KINDS // max(1, self.places))
-            kinds = range(kind, min(kind + block, self._kinds.number))
-            whole = self._ask(np.arange(kinds.start, kinds.stop))
-            paid = whole[np.arange(len(kinds)), np.maximum(self._group[kinds.start : kinds.stop], 0)]
-            self._asked = kinds, paid
-        return np.asarray(paid[kind - kinds.start])
+    def height(self, kind: int) -> Amounts:
+        """(V,) what each value comes to with a row of a kind; very little where it adds to no load."""
+        if self._group[kind] == NONE:
+            return np.full(len(self._inside), LOW)
+        return np.where(self._inside, self._at(kind, 1)[self._of_value], LOW)
 
-    def _ask(self, of: NDArray[np.intp]) -> Amounts:
-        """(n, groups, sorts) with a row of each of these kinds; with no kinds, once with nothing."""
-        loads = []
-        for load in self._loads:
-            alone = np.zeros((max(1, len(of)), load.groups, self._sorts), np.int64)
-            group = self._kinds.group(load)[of]
-            adds = np.flatnonzero(group != NONE)
-            alone[adds, group[adds]] = self._kinds.weight(load)[of[adds], None]
-            loads.append(alone)
-        return np.broadcast_to(self._function(tuple(loads)), loads[0].shape)
-
-
-def _groups_of(kinds: Kinds, cost: LoadCost) -> Indices:
-    """(K,) the group that each kind adds to in the loads of a cost of one place."""
-    group = np.full(kinds.number, NONE, np.int32)
-    for load in cost.loads:
-        group = np.maximum(group, kinds.group(load))
-    return group
-
-
-def _of_one_place(cost: LoadCost) -> bool:
-    """Whether a row adds to all loads of a cost at one place."""
-    group = np.full(len(cost.loads[0].group), NONE, np.int32)
-    for load in cost.loads:
-        if not np.array_equal(load.bucket, cost.loads[0].bucket):
-            return False
-        adds = (load.group >= 0) & (load.weight > 0)
-        if bool((adds & (group >= 0) & (group != load.group)).any()):
-            return False
-        group = np.where(adds, load.group, group).astype(np.int32)
-    return True
+    def _at(self, kind: int, rows: int) -> Amounts:
+        place = self._group[kind] * self._examples + np.arange(self._examples)
+        return self._shape.at(place, [np.full(len(place), rows * adds[kind]) for adds in self._adds])
 
 
 def _rank(tiers: list[Amounts]) -> Amounts:

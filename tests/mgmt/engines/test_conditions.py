@@ -26,8 +26,8 @@ from mgmt.optimization.engines import solve
 from mgmt.optimization.engines.conditions import rows_together
 from mgmt.optimization.engines.greedy import greedy
 from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.ledger import Ledger
 from mgmt.optimization.engines.occupancy_limits import with_limits
+from mgmt.optimization.engines.partial_solution import PartialSolution
 from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
 from tests.mgmt.engines.test_against_brute_force import check, cp_sat_alone
 
@@ -165,11 +165,11 @@ def test_the_ledger_says_where_one_row_more_keeps_the_conditions() -> None:
         maker = ConditionMaker(seed, most_rows=7)
         assignment = maker.with_conditions()
         kinds = kinds_of(assignment)
-        ledger = Ledger(kinds)
+        partial = PartialSolution(kinds)
         choice = np.full(assignment.rows, NONE, np.int32)
         for row in maker.random.sample(range(assignment.rows), assignment.rows):
             kind = int(kinds.of_row[row])
-            room = ledger.room(kind)
+            room = partial.room(kind)
             for value in range(assignment.values):
                 after = choice.copy()
                 after[row] = value
@@ -179,7 +179,7 @@ def test_the_ledger_says_where_one_row_more_keeps_the_conditions() -> None:
             value = maker.random.randrange(-1, assignment.values)
             if value >= 0 and room[value]:
                 choice[row] = value
-                ledger.add(kind, value)
+                partial.add(kind, value)
     assert outcomes[True] >= 100
     assert outcomes[False] >= 100
 

@@ -26,8 +26,8 @@ from mgmt.optimization.engines.count_model import CountModel
 from mgmt.optimization.engines.exchanges import Search, exchanged
 from mgmt.optimization.engines.greedy import greedy
 from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.ledger import Ledger
 from mgmt.optimization.engines.load_costs import same_load
+from mgmt.optimization.engines.partial_solution import PartialSolution
 from mgmt.optimization.engines.relaxation import Relaxation
 from mgmt.optimization.engines.rounding import rounded
 from mgmt.optimization.engines.table import by_cells, keepable
@@ -198,16 +198,16 @@ def test_greedy_places_rows_that_nothing_counts_as_it_would_one_by_one(
     assignments = [Maker(seed, most_rows=9).assignment() for seed in range(6000, 6300)]
     found = [greedy(cells_for(assignment).kinds) for assignment in assignments]
     strokes = []
-    add = Ledger.add
+    add = PartialSolution.add
 
-    def adds(self: Ledger, kind: int, value: int, rows: int = 1) -> None:
+    def adds(self: PartialSolution, kind: int, value: int, rows: int = 1) -> None:
         strokes.append(rows)
         add(self, kind, value, rows)
 
-    monkeypatch.setattr(Ledger, "add", adds)
+    monkeypatch.setattr(PartialSolution, "add", adds)
     again = [greedy(cells_for(assignment).kinds) for assignment in assignments]
     assert max(strokes) > 1
-    monkeypatch.setattr(Ledger, "counts", lambda *_: True)
+    monkeypatch.setattr(PartialSolution, "counts", lambda *_: True)
     strokes.clear()
     singly = [greedy(cells_for(assignment).kinds) for assignment in assignments]
     assert max(strokes) == 1
