@@ -28,6 +28,8 @@ CostFunction: TypeAlias = Callable[[tuple[Amounts, ...]], Amounts]
 NONE = -1
 UNLIMITED = np.int64(2**62)
 """No limit, with room to add to it."""
+UNKNOWN = -(2**62)
+"""In place of a bound that nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

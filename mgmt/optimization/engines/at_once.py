@@ -6,26 +6,14 @@ network, and its linear relaxation nearly always whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mgmt.errors import SolveTimeout
-from mgmt.optimization.assignment import Assignment, Indices, Optima
+from mgmt.optimization.assignment import Assignment, Indices, Optima, Placement
 from mgmt.optimization.engines import cp_sat, mixed_integer
 from mgmt.optimization.engines.cells import all_candidates, cells_of
 from mgmt.optimization.engines.joint import joint_assignment, joint_choice
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.unified import unified
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Joint:
-    """The joint choice (see ``joint``) that is best for the marks, and bounds for their tiers."""
-
-    choice: Indices
-    bounds: tuple[int, ...]
-    engine: str
-    variables: int
 
 
 def at_once(
@@ -37,8 +25,10 @@ def at_once(
     floors: tuple[int, ...],
     deadline: float,
     seed: int,
-) -> Joint | None:
-    """The best of both among what ``optima`` leaves open, in places that cost as little; None if not found in time.
+) -> Placement | None:
+    """The joint choice (see ``joint``) that is best among what ``optima`` leaves open, in places that cost as little.
+
+    None if it is not found in time.
 
     ``hint``: places and marks to begin with, if any are known; ``floors``: known bounds for all tiers.
     """
@@ -46,16 +36,12 @@ def at_once(
     joint = unified(joint_assignment(places, marks, open_to, markable))
     kinds = kinds_of(joint)
     cells = cells_of(kinds, *all_candidates(kinds))
-    begun, engine = None if hint is None else joint_choice(*hint, places.values), "HiGHS"
+    begun = None if hint is None else joint_choice(*hint, places.values)
     try:
         try:
             found = mixed_integer.solve(cells, hint=begun, floors=floors, deadline=deadline, seed=seed)
         except UnsuitableError:
-            engine = "CP-SAT"
             found = cp_sat.solve(cells, hint=begun, floors=floors, deadline=deadline, seed=seed, workers=1)
     except (SolveTimeout, UnsuitableError):
         return None
-    if found.choice is None:
-        return None
-    bounds = found.bounds[len(places.tiers) :]
-    return Joint(found.choice, bounds, f"{engine} on places and marks at once", found.variables)
+    return None if found.choice is None else found

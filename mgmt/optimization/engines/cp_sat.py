@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from mgmt.optimization.assignment import Indices
+from mgmt.optimization.assignment import Indices, Placement
 from mgmt.optimization.engines.cells import Cells
 from mgmt.optimization.engines.count_model import CountModel, Row, Sum
 from mgmt.optimization.engines.load_costs import UnsuitableError
-from mgmt.optimization.engines.tier_by_tier import LEAST_SECONDS, Found, minimize_tiers
+from mgmt.optimization.engines.tier_by_tier import LEAST_SECONDS, minimize_tiers
 
 _INFINITY = 2**63 - 1
 _LIGHT_ABOVE = 20_000
@@ -32,7 +32,7 @@ def solve(
     deadline: float,
     seed: int,
     workers: int,
-) -> Found:
+) -> Placement:
     """The best counts, tier by tier; see ``minimize_tiers``."""
     return minimize_tiers(
         _Solver(CountModel(cells), seed, workers), hint=hint, floors=floors, deadline=deadline
@@ -41,6 +41,8 @@ def solve(
 
 class _Solver:
     """A count model in CP-SAT, written as far as it has grown."""
+
+    name = "CP-SAT on counts"
 
     def __init__(self, model: CountModel, seed: int, workers: int) -> None:
         from ortools.sat.python import cp_model  # brings pandas: half a second that few processes must pay

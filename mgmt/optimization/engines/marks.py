@@ -24,15 +24,25 @@ from functools import partial
 import numpy as np
 
 from mgmt.errors import SolveTimeout
-from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask, Optima, Pairs, Placement
-from mgmt.optimization.engines.at_once import Joint, at_once
+from mgmt.optimization.assignment import (
+    NONE,
+    UNKNOWN,
+    Amounts,
+    Assignment,
+    Indices,
+    Mask,
+    Optima,
+    Pairs,
+    Placement,
+)
+from mgmt.optimization.engines.at_once import at_once
 from mgmt.optimization.engines.fixing import rest_of, telling
 from mgmt.optimization.engines.joint import apart
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.marks_among import marks_among
 from mgmt.optimization.engines.near_moves import beside, group_of, near_moves
 from mgmt.optimization.engines.ranks import firsts, joint_ranks
-from mgmt.optimization.engines.table import UNKNOWN, solve
+from mgmt.optimization.engines.table import solve
 
 _MOST_PAIRS = 1 << 22
 """Rows times values, where it is told for each pair whether it can be."""
@@ -317,7 +327,7 @@ class _Search:
                 )
                 if found is None:
                     return
-                advanced = self._take(found, first)
+                advanced = self._take(found, len(places.tiers), first)
 
     def _open_marks(self) -> tuple[int, Assignment]:
         """The marks up to the first tier that is open, without the tiers before that marks alone reach as well.
@@ -342,11 +352,12 @@ class _Search:
         narrowed = _where_allowed(marks, optima.row_class, optima.allowed)
         return first, replace(narrowed, limits=(*narrowed.limits, *optima.limits), tiers=tiers)
 
-    def _take(self, found: Joint, first: int) -> bool:
-        """Learn from an answer for the tiers from this one on; whether these are best places, and something was new."""
+    def _take(self, found: Placement, before_marks: int, first: int) -> bool:
+        """Learn from an answer for the tiers of marks from this one on; whether it is of best places, and new."""
+        assert found.choice is not None
         place, mark = apart(found.choice, self._places.values)
         worth, before = self._marks.worth(mark), (self._floors, self._best)
-        for tier, bound in enumerate(found.bounds, first):
+        for tier, bound in enumerate(found.bounds[before_marks:], first):
             if bound > self._floors[tier]:
                 # The floors after it were for marks that cannot be.
                 later = (self._floor_of(number) for number in range(tier + 1, len(worth)))
@@ -355,7 +366,8 @@ class _Search:
                 break
         if self._places.worth(place) != self._placed.worth or worth[:first] != self._floors[:first]:
             return False
-        marked = Placement(mark, worth, self._floors, found.engine, solver_variables=found.variables)
+        engine = f"{found.engine}, places and marks at once"
+        marked = replace(found, choice=mark, worth=worth, bounds=self._floors, engine=engine)
         self._offer(replace(self._placed, choice=place), marked)
         return before != (self._floors, self._best)
 

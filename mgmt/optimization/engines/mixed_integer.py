@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from mgmt.optimization.assignment import Indices
+from mgmt.optimization.assignment import Indices, Placement
 from mgmt.optimization.engines.cells import Cells
 from mgmt.optimization.engines.count_model import CountModel, Sum
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.relaxation import Program, ask, dense
-from mgmt.optimization.engines.tier_by_tier import Found, minimize_tiers
+from mgmt.optimization.engines.tier_by_tier import minimize_tiers
 
 _LARGEST = 2**30
 """With a tolerance of a millionth, a larger factor lets a variable that is nearly 0 undo a row."""
@@ -28,13 +28,15 @@ _ROUNDOFF = 1e-6
 
 def solve(
     cells: Cells, *, hint: Indices | None, floors: Sequence[int | None], deadline: float, seed: int
-) -> Found:
+) -> Placement:
     """The best counts, tier by tier; see ``minimize_tiers``."""
     return minimize_tiers(_Solver(CountModel(cells), seed), hint=hint, floors=floors, deadline=deadline)
 
 
 class _Solver:
     """A count model as a mixed-integer program, written anew for each tier."""
+
+    name = "HiGHS on counts"
 
     def __init__(self, model: CountModel, seed: int) -> None:
         self.model = model

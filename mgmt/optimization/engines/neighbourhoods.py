@@ -10,7 +10,7 @@ What it is not: it proves nothing about the whole.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +20,7 @@ from mgmt.errors import SolveTimeout
 from mgmt.optimization.assignment import NONE, Indices, Load, LoadCost, Mask
 from mgmt.optimization.engines import cp_sat
 from mgmt.optimization.engines.cells import Cells
+from mgmt.optimization.engines.incumbent import Incumbent
 from mgmt.optimization.engines.load_costs import UnsuitableError
 
 Reals = NDArray[np.float64]
@@ -36,36 +37,31 @@ _LEFT_OUT = 8
 """Kinds that have rows without a value, taken along."""
 
 
-def nearby(
-    cells: Cells, choice: Indices, floors: Sequence[int | None], *, deadline: float, seed: int, workers: int
-) -> Iterator[Indices]:
-    """Better and better choices from one that keeps everything, until the bounds are met or the time ends."""
-    assignment = cells.kinds.assignment
-    best, worth, size = choice, assignment.worth(choice), float(_FIRST_SIZE)
+def nearby(cells: Cells, best: Incumbent, *, deadline: float, seed: int, workers: int) -> Iterator[Indices]:
+    """Better and better choices than the incumbent, which is to take them, until the time ends."""
+    assert best.choice is not None
+    size = float(_FIRST_SIZE)
     drawing = _Drawing(cells, np.random.default_rng(seed))
     number = 0
     while (left := deadline - time.monotonic()) > _LEAST_SECONDS:
-        open_tiers = [at for at, (own, floor) in enumerate(zip(worth, floors, strict=True)) if own != floor]
-        if not open_tiers:
-            return
-        some = drawing.some(best, open_tiers[0], int(size))
+        tier = best.open_tier
+        some = None if tier is None else drawing.some(best.choice, tier, int(size))
         if some is None:
             return
         began, seconds, number = time.monotonic(), min(left, _MOST_SECONDS), number + 1
         try:
             found = cp_sat.solve(
                 cells.only(some),
-                hint=best,
-                floors=floors,
+                hint=best.choice,
+                floors=best.bounds,
                 deadline=began + seconds,
                 seed=seed + number,
                 workers=workers,
             )
         except (SolveTimeout, UnsuitableError):
             return
-        if found.choice is not None and found.worth < worth and not any(assignment.broken(found.choice)):
-            best, worth = found.choice, found.worth
-            yield best
+        if found.choice is not None and found.worth < best.worth:
+            yield found.choice
         elif size >= len(cells) and time.monotonic() - began < seconds:
             return  # all has been decided anew
         size *= _GROWS if time.monotonic() - began < seconds / 2 else _SHRINKS

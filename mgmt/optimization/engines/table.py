@@ -18,8 +18,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,13 +37,15 @@ from mgmt.optimization.assignment import (
 )
 from mgmt.optimization.engines import cp_sat, flow, mixed_integer
 from mgmt.optimization.engines.after_flow import after_flow
-from mgmt.optimization.engines.bounds import floors_of, peak_floors
+from mgmt.optimization.engines.bounds import floors_of, peak_floors, wide_floor, wide_peak_floors
 from mgmt.optimization.engines.candidates import candidates_of
 from mgmt.optimization.engines.cells import Cells, bounds_of, cells_of
 from mgmt.optimization.engines.count_model import CountModel
 from mgmt.optimization.engines.exchanges import exchanged, peaks_of, repaired
 from mgmt.optimization.engines.first_fit import first_fit
+from mgmt.optimization.engines.fixing import telling
 from mgmt.optimization.engines.greedy import greedy
+from mgmt.optimization.engines.incumbent import Incumbent
 from mgmt.optimization.engines.kinds import Kinds, kinds_of
 from mgmt.optimization.engines.load_costs import Tabled, UnsuitableError, widest_shape
 from mgmt.optimization.engines.make_room import make_room
@@ -51,9 +54,7 @@ from mgmt.optimization.engines.neighbourhoods import nearby
 from mgmt.optimization.engines.occupancy_limits import with_limits
 from mgmt.optimization.engines.relaxation import Relaxation, Relaxed
 from mgmt.optimization.engines.rounding import rounded
-from mgmt.optimization.engines.tier_by_tier import Found
 from mgmt.optimization.engines.unified import unified
-from mgmt.optimization.engines.without_cells import without_cells
 
 _MOST_FOR_CP_SAT = 6_000
 _MOST_WITHOUT_A_CHOICE = 60_000
@@ -70,8 +71,6 @@ _ROOM_SHARE = 0.4
 """Of the time, for finding places for rows that may stay without one."""
 _ROUNDING_SHARE = 0.2
 """Of the time that is left, for what comes after a relaxation that no solver comes after."""
-UNKNOWN = -(2**62)
-"""In place of a bound that nobody knows."""
 _NARROW = 0.5
 """Candidates that are no more of the values than this have an assignment of their own."""
 _EXCHANGES_SHARE = 0.85
@@ -146,10 +145,7 @@ def by_cells(
     kinds = kinds_of(assignment)
     notes.append(f"{assignment.rows} rows are {kinds.number} kinds")
     if assignment.rows >= assignment.values and kinds.number * assignment.values > _MOST_WRITTEN:
-        found = without_cells(kinds, known, deadline=deadline, seed=seed)
-        if found is None:
-            raise SolveTimeout("no placement was found in the time given")
-        return replace(found, notes=tuple(notes))
+        return without_cells(kinds, notes, deadline=deadline, seed=seed, known=known)
     candidates = candidates_of(kinds)
     notes.append(candidates.note)
     today = assignment.current[assignment.current >= 0]
@@ -157,19 +153,53 @@ def by_cells(
     values = np.unique(np.concatenate((candidates.value, today, begun)))
     if not len(values) or len(values) > _NARROW * assignment.values:
         cells = cells_of(kinds, candidates.kind, candidates.value)
-        return _search(cells, notes, deadline, seed, workers, known)
+        return _among(cells, notes, deadline, seed, workers, known)
     place = np.searchsorted(values, candidates.value).astype(np.int32)
     cells = cells_of(narrowed(kinds, values), candidates.kind, place)
     if known is not None:
         start = np.where(known[0] >= 0, np.searchsorted(values, known[0]), NONE)
         known = start.astype(np.int32), known[1]
-    found = _search(cells, notes, deadline, seed, workers, known)
+    found = _among(cells, notes, deadline, seed, workers, known)
     if found.choice is None:
         return found
     return replace(found, choice=np.append(values, NONE)[found.choice].astype(np.int32))
 
 
-def _search(
+def without_cells(
+    kinds: Kinds,
+    notes: list[str],
+    *,
+    deadline: float,
+    seed: int,
+    known: tuple[Indices, tuple[int, ...]] | None = None,
+) -> Placement:
+    """Many rows among many values: a flow that leaves some tiers out, then exchanges, and no array over both.
+
+    Written out, 10 000 rows of different amounts and 1000 values would be ten million cells.
+    """
+    assignment = kinds.assignment
+    few = replace(assignment, limits=tuple(telling(assignment.limits)))  # no more than what says something
+    best = Incumbent(assignment, [wide_floor(kinds, tier) for tier in range(len(assignment.tiers))], notes)
+    search = _Search(replace(kinds, assignment=few), None, best, deadline, seed)
+    search.begin(known)
+    if known is None:
+        best.offer_all(_by_flow(few, deadline), "min-cost flow of some tiers")
+    if best.choice is None:
+        search.repair(deadline)
+    search.exchange(1.0)
+    return best.placement("closed-form bounds")
+
+
+def _by_flow(assignment: Assignment, deadline: float) -> Iterator[Indices]:
+    """The best by those tiers that are a network, if the limits are one."""
+    tiers = [tier for number, tier in enumerate(assignment.tiers) if peaks_of(assignment, number) is None]
+    with suppress(flow.NotAFlowError):
+        found = flow.solve(replace(assignment, tiers=tuple(tiers)), None, flow.Patience(deadline))
+        if found.choice is not None:
+            yield found.choice
+
+
+def _among(
     cells: Cells,
     notes: list[str],
     deadline: float,
@@ -177,45 +207,42 @@ def _search(
     workers: int,
     known: tuple[Indices, tuple[int, ...]] | None,
 ) -> Placement:
-    """The same among these cells."""
+    """The best among these cells."""
     if not keepable(cells):
         return Placement(None, (), (), "none: some rows or limits have no room at all", tuple(notes))
-    search = _Search(cells, deadline, notes)
-    if known is not None:
-        search.offer(known[0], "min-cost flow")
-        search.floors[: len(known[1])] = known[1]
-    search.offer(cells.kinds.assignment.current, "today's choice")
-    if not search.proven:
-        search.offer(greedy(cells.kinds), "greedy")
+    best = Incumbent(cells.kinds.assignment, floors_of(cells), notes)
+    search = _Search(cells.kinds, cells, best, deadline, seed, workers)
+    search.begin(known)
+    if not best.proven:
+        best.offer(greedy(cells.kinds), "greedy")
     search.pack()
     search.narrow()
-    if search.proven:
-        return search.placement("closed-form bounds")
-    search.exchange(seed, _EXCHANGES_SHARE, sums=False)
+    if best.proven:
+        return best.placement("closed-form bounds")
+    search.exchange(_EXCHANGES_SHARE, sums=False)
     search.make_room()
-    if search.proven:
-        return search.placement("closed-form bounds")
-    cells = search.cells
-    if len(cells) > _MOST_CELLS:
-        notes.append(f"{len(cells)} cells are more than any solver here takes")
-        if search.best is None:
+    if best.proven:
+        return best.placement("closed-form bounds")
+    if len(search.cells) > _MOST_CELLS:
+        notes.append(f"{len(search.cells)} cells are more than any solver here takes")
+        if best.choice is None:
             raise UnsuitableError(notes[-1])
-        return search.placement("closed-form bounds")
-    if not search.relax(seed):
-        return Placement(
-            None, (), (), "none: the linear relaxation has no solution", tuple(notes), search.size
-        )
+        return best.placement("closed-form bounds")
+    if not search.relax():
+        proof = "none: the linear relaxation has no solution"
+        return Placement(None, (), (), proof, tuple(notes), search.size)
     search.narrow()
-    if search.proven:
-        return search.placement("the linear relaxation")
-    cells = search.cells
-    if len(cells) <= _MOST_FOR_CP_SAT or (search.best is None and len(cells) <= _MOST_WITHOUT_A_CHOICE):
-        return search.by_cp_sat(seed, workers)
-    search.repair(seed)
-    if search.best is None:
-        raise SolveTimeout("no placement was found in the time given")
-    search.look_nearby(seed, workers)
-    return search.placement("the linear relaxation")
+    if best.proven:
+        return best.placement("the linear relaxation", search.size)
+    number = len(search.cells)
+    if number <= _MOST_FOR_CP_SAT or (best.choice is None and number <= _MOST_WITHOUT_A_CHOICE):
+        return search.by_cp_sat()
+    if best.choice is None:
+        search.repair(search.until(0.5))
+    best.offer_all(
+        nearby(search.cells, best, deadline=deadline, seed=seed, workers=workers), "large neighbourhoods"
+    )
+    return best.placement("the linear relaxation", search.size)
 
 
 def _nothing_to_choose(assignment: Assignment) -> Placement:
@@ -274,224 +301,185 @@ def _overfull(cells: Cells, limit: Limit, place: Amounts) -> bool:
 
 @dataclass(slots=True)
 class _Search:
-    """The best choice so far, and the bounds."""
+    """The steps of the table, each of which improves the incumbent or its bounds."""
 
-    cells: Cells
+    kinds: Kinds
+    _cells: Cells | None
+    best: Incumbent
     deadline: float
-    notes: list[str]
-    best: Indices | None = None
-    worth: tuple[int, ...] = ()
-    found_by: str = ""
+    seed: int
+    workers: int = 1
     size: int = 0
-    floors: list[int | None] = field(default_factory=list)
-    """Per tier; from the second on they hold among the choices that are as good as ``best`` in those before."""
-
-    def __post_init__(self) -> None:
-        self.floors = floors_of(self.cells)
+    """Variables of the largest model that a solver was given."""
 
     @property
-    def proven(self) -> bool:
-        return self.best is not None and self.worth == tuple(self.floors)
+    def cells(self) -> Cells:
+        assert self._cells is not None
+        return self._cells
+
+    def until(self, share: float) -> float:
+        """When so much of the time that is left is over."""
+        now = time.monotonic()
+        return now + share * (self.deadline - now)
+
+    def begin(self, known: tuple[Indices, tuple[int, ...]] | None) -> None:
+        """Offer what there is: ``known`` is a choice, and bounds of the first tiers."""
+        if known is not None:
+            self.best.offer(known[0], "min-cost flow")
+            self.best.bounds[: len(known[1])] = known[1]
+        self.best.offer(self.kinds.assignment.current, "today's choice")
 
     def narrow(self) -> None:
         """Drop cells that no optimum has: dearer than others in a tier that is as cheap as each row can be."""
-        number = len(self.cells)
-        if self.best is None:
+        best, number = self.best, len(self.cells)
+        if best.choice is None:
             return
-        for at, tier in enumerate(self.cells.kinds.assignment.tiers):
-            if self.worth[at] != self.floors[at]:
+        for at, tier in enumerate(self.kinds.assignment.tiers):
+            if not best.meets(at):
                 break
             costs, kind = self.cells.costs[at], self.cells.kind
-            least = np.minimum.reduceat(costs, np.searchsorted(kind, np.arange(self.cells.kinds.number)))
-            if self.worth[at] == tier.constant + int((least * self.cells.kinds.count).sum()) and not any(
+            least = np.minimum.reduceat(costs, np.searchsorted(kind, np.arange(self.kinds.number)))
+            if best.worth[at] == tier.constant + int((least * self.kinds.count).sum()) and not any(
                 isinstance(cost, LoadCost) and cost.weight for cost in tier.costs
             ):
-                self.cells = self.cells.only(costs == least[kind])
+                self._cells = self.cells.only(costs == least[kind])
         if len(self.cells) < number:
-            self.notes.append(
+            best.notes.append(
                 f"{len(self.cells)} of {number} cells are as cheap as can be in the first tiers"
             )
-            self.floors = [
-                new if old is None or (new is not None and new > old) else old
-                for old, new in zip(self.floors, floors_of(self.cells), strict=True)
-            ]
-
-    def offer(self, choice: Indices | None, by: str, *, quietly: bool = False) -> None:
-        """Take a choice if it keeps the limits and is the best so far."""
-        assignment = self.cells.kinds.assignment
-        if choice is None or any(assignment.broken(choice)):
-            return
-        worth = assignment.worth(choice)
-        if self.best is None or worth < self.worth:
-            self.best, self.worth, self.found_by = choice, worth, by
-            if not quietly:
-                self.notes.append(f"{by}: {_in_words(worth)}")
+            for at, floor in enumerate(floors_of(self.cells)):
+                best.raise_bound(at, floor)
 
     def make_room(self) -> None:
         """Find places for rows without one, if the first tier is not proven and some may stay without."""
-        assignment = self.cells.kinds.assignment
-        if self.best is None or self.worth[:1] == tuple(self.floors[:1]) or bool((self.best != NONE).all()):
+        best, current = self.best, self.kinds.assignment.current
+        if best.choice is None or best.open_tier != 0 or bool((best.choice != NONE).all()):
             return
-        left = self.deadline - time.monotonic()
-        starts = [self.best]
-        if not any(assignment.broken(assignment.current)):
-            starts.insert(0, assignment.current)
-        for number, start in enumerate(starts):
-            until = self.deadline - left * (1 - _ROOM_SHARE * (number + 1) / len(starts))
-            for choice in make_room(self.cells.kinds, start, deadline=until):
-                self.offer(choice, "making room", quietly=True)
-        if self.found_by == "making room":
-            self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
+        starts = [best.choice]
+        if not any(self.kinds.assignment.broken(current)):
+            starts.insert(0, current)
+        ends = [self.until(_ROOM_SHARE * (number + 1) / len(starts)) for number in range(len(starts))]
+        for start, until in zip(starts, ends, strict=True):
+            best.offer_all(make_room(self.kinds, start, deadline=until), "making room")
 
     def pack(self) -> None:
         """Use few values, if the first tier that is not proven is a sum over loads that is not convex."""
-        kinds = self.cells.kinds
-        if self.best is None or self.proven or kinds.assignment.rows > _MOST_PACKED:
+        kinds, tier = self.kinds, self.best.open_tier
+        if tier is None or kinds.assignment.rows > _MOST_PACKED:
             return
-        tiers = enumerate(zip(self.worth, self.floors, strict=True))
-        costs = kinds.assignment.tiers[next(at for at, (own, floor) in tiers if own != floor)].costs
+        costs = kinds.assignment.tiers[tier].costs
         if any(isinstance(cost, LoadCost) and not cost.peak and _opens(kinds, cost) for cost in costs):
-            for choice in first_fit(kinds):
-                self.offer(choice, "first fit decreasing")
+            self.best.offer_all(first_fit(kinds), "first fit decreasing")
 
-    def repair(self, seed: int) -> None:
-        """Find a choice where nothing else has."""
-        if self.best is None:
-            until = self.deadline - (self.deadline - time.monotonic()) / 2
-            self.offer(repaired(self.cells.kinds, deadline=until, seed=seed), "repair by exchanges")
+    def repair(self, deadline: float) -> None:
+        """Find a choice where nothing else has; raises SolveTimeout when there is none."""
+        self.best.offer(repaired(self.kinds, deadline=deadline, seed=self.seed), "repair by exchanges")
+        if self.best.choice is None:
+            raise SolveTimeout("no placement was found in the time given")
 
-    def exchange(self, seed: int, share: float, *, sums: bool) -> None:
+    def exchange(self, share: float, *, sums: bool | None = None) -> None:
         """Exchange rows for a share of the time left, if the first tier that is not proven is of peaks, or of sums."""
-        kinds = self.cells.kinds
-        if self.best is None or self.proven:
+        kinds, best, tier = self.kinds, self.best, self.best.open_tier
+        if best.choice is None or tier is None:
             return
-        tiers = enumerate(zip(self.worth, self.floors, strict=True))
-        tier = next(at for at, (own, floor) in tiers if own != floor)
         peaks = peaks_of(kinds.assignment, tier)
-        if (peaks is None) != sums:
+        if sums is not None and (peaks is None) != sums:
             return
-        until = self.deadline - (self.deadline - time.monotonic()) * (1 - share)
-        floors = [] if peaks is None else peak_floors(self.cells, peaks)
-        begun = self.worth
-        for choice in exchanged(kinds, self.best, tier, floors, deadline=until, seed=seed):
-            self.offer(choice, "exchanges", quietly=True)
-            if self.proven:
-                break
-        if self.worth != begun:
-            self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
+        floors: list[int] = []
+        if peaks is not None:
+            floors = wide_peak_floors(kinds, peaks) if self._cells is None else peak_floors(self.cells, peaks)
+        until = self.until(share)
+        best.offer_all(
+            exchanged(kinds, best.choice, tier, floors, deadline=until, seed=self.seed), "exchanges"
+        )
 
-    def by_cp_sat(self, seed: int, workers: int) -> Placement:
+    def by_cp_sat(self) -> Placement:
         """CP-SAT on all cells; what it does not prove soon goes on from what exchanges make of its choice."""
-        until = self.deadline - (self.deadline - time.monotonic()) * _LATER_SHARE
         try:
-            found = self._ask_cp_sat(until, seed, workers)
+            found = self._ask_cp_sat(self.until(1 - _LATER_SHARE))
         except SolveTimeout:
-            self.repair(seed)
+            if self.best.choice is None:
+                with suppress(SolveTimeout):
+                    self.repair(self.until(0.5))
         else:
-            if found.choice is None or found.worth == found.bounds:
+            if found.choice is None or found.proven:
                 return self._decided(found)
-            self.offer(found.choice, "CP-SAT on counts", quietly=True)
+            self.best.offer(found.choice, found.engine, quietly=True)
             for tier, (worth, bound) in enumerate(zip(found.worth, found.bounds, strict=True)):
-                known = self.floors[tier]
-                self.floors[tier] = bound if known is None else max(known, bound)
+                self.best.raise_bound(tier, bound)
                 if worth != bound:
                     break  # further bounds hold for that worth alone
-        self.exchange(seed, _SUMS_SHARE, sums=True)
-        return self._decided(self._ask_cp_sat(self.deadline, seed, workers))
+        self.exchange(_SUMS_SHARE, sums=True)
+        return self._decided(self._ask_cp_sat(self.deadline))
 
-    def _ask_cp_sat(self, deadline: float, seed: int, workers: int) -> Found:
+    def _ask_cp_sat(self, deadline: float) -> Placement:
         found = cp_sat.solve(
-            self.cells, hint=self.best, floors=self.floors, deadline=deadline, seed=seed, workers=workers
+            self.cells,
+            hint=self.best.choice,
+            floors=self.best.bounds,
+            deadline=deadline,
+            seed=self.seed,
+            workers=self.workers,
         )
-        self.size = max(self.size, found.variables)
+        self.size = max(self.size, found.solver_variables)
         return found
 
-    def _decided(self, found: Found) -> Placement:
-        engine = "CP-SAT on counts"
-        if found.choice is self.best and found.choice is not None and self.found_by != engine:
-            engine = f"{self.found_by}; bounds by CP-SAT on counts"
-        return Placement(found.choice, found.worth, found.bounds, engine, tuple(self.notes), self.size)
+    def _decided(self, found: Placement) -> Placement:
+        best, engine = self.best, found.engine
+        if found.choice is best.choice and found.choice is not None and best.found_by != engine:
+            engine = f"{best.found_by}; bounds by {engine}"
+        return replace(found, engine=engine, notes=tuple(best.notes), solver_variables=self.size)
 
-    def look_nearby(self, seed: int, workers: int) -> None:
-        """Decide parts of the best choice anew until the time ends."""
-        assert self.best is not None
-        begun = self.worth
-        found = nearby(self.cells, self.best, self.floors, deadline=self.deadline, seed=seed, workers=workers)
-        for choice in found:
-            self.offer(choice, "large neighbourhoods", quietly=True)
-        if self.worth != begun:
-            self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
-
-    def relax(self, seed: int) -> bool:
+    def relax(self) -> bool:
         """Bounds and choices from the linear relaxation, tier by tier; False when there is no solution."""
-        cells = self.cells
+        cells, best = self.cells, self.best
         model = CountModel(cells)
-        tiers = len(cells.kinds.assignment.tiers)
         relaxation = Relaxation(model)
-        kept = 1 / 2 if len(cells) <= _MOST_FOR_CP_SAT else _ROUNDING_SHARE
-        for number in range(tiers):
+        kept = 1 / 2 if len(cells) <= _MOST_FOR_CP_SAT else 1 - _ROUNDING_SHARE
+        for number in range(len(self.kinds.assignment.tiers)):
             objective = model.objective(number)
-            left = self.deadline - time.monotonic()
-            if left < _LEAST_SECONDS:
+            if self.deadline - time.monotonic() < _LEAST_SECONDS:
                 return True
-            if self.best is None or self.worth[number] != self.floors[number]:
-                start = None if self.best is None else cells.counts(self.best)
-                relaxed = relaxation.minimize(objective, start, self.deadline - left * kept)
+            if not best.meets(number):
+                start = None if best.choice is None else cells.counts(best.choice)
+                relaxed = relaxation.minimize(objective, start, self.until(kept))
                 self.size = max(self.size, relaxation.largest)
                 if relaxed is None:
                     return True
                 if relaxed.counts is None:
                     return number > 0
-                if relaxed.bound is not None:
-                    known = self.floors[number]
-                    self.floors[number] = relaxed.bound if known is None else max(known, relaxed.bound)
-                choice = rounded(cells, relaxed.counts)
-                if choice is not None:
-                    self.offer(choice, "rounding")
-                if not self._met(number):
-                    self.solve_core(relaxed, number, seed)
-                if not self._met(number) and len(cells) > _MOST_FOR_CP_SAT:
-                    self.exchange(seed, _SUMS_SHARE, sums=True)
-            if self.best is None:
-                return True
-            if self.worth[number] != self.floors[number]:
+                best.raise_bound(number, relaxed.bound)
+                best.offer(rounded(cells, relaxed.counts), "rounding")
+                if not best.meets(number):
+                    self.solve_core(relaxed, number)
+                if not best.meets(number) and len(cells) > _MOST_FOR_CP_SAT:
+                    self.exchange(_SUMS_SHARE, sums=True)
+            if not best.meets(number):
                 # Bounds of lower tiers would hold for this choice only, and it may not be the last one.
                 return True
-            model.require_at_most(objective, self.worth[number])
+            model.require_at_most(objective, best.worth[number])
         return True
 
-    def _met(self, number: int) -> bool:
-        return self.best is not None and self.worth[number] == self.floors[number]
-
-    def solve_core(self, relaxed: Relaxed, number: int, seed: int) -> None:
+    def solve_core(self, relaxed: Relaxed, number: int) -> None:
         """The core problem of a tier, in whole numbers; what no better choice may have is dropped after the last."""
+        best = self.best
         kept = relaxed.most_promising(self.cells, _CORE)
         if int(kept.sum()) <= _MOST_FOR_CP_SAT:
-            known = None if self.best is None else self.cells.counts(self.best)
+            known = None if best.choice is None else self.cells.counts(best.choice)
             core = self.cells.only(kept if known is None else kept | (known > 0))
-            until = self.deadline - (self.deadline - time.monotonic()) * (1 - _CORE_SHARE)
             with suppress(SolveTimeout, UnsuitableError):
+                until = self.until(_CORE_SHARE)
                 found = mixed_integer.solve(
-                    core, hint=self.best, floors=self.floors, deadline=until, seed=seed
+                    core, hint=best.choice, floors=best.bounds, deadline=until, seed=self.seed
                 )
-                self.offer(found.choice, "core problem")
-        if self.best is None or self._met(number) or number < len(self.worth) - 1:
+                best.offer(found.choice, "core problem")
+        if best.choice is None or best.meets(number) or number < len(best.worth) - 1:
             return
-        known = self.cells.counts(self.best)
-        kept = relaxed.may_beat(self.worth[number])
+        known = self.cells.counts(best.choice)
+        kept = relaxed.may_beat(best.worth[number])
         if known is not None and not bool(kept.all()):
-            self.notes.append(f"{int(kept.sum())} of {len(kept)} cells may be in a better choice")
-            self.cells = self.cells.only(kept | (known > 0))
-
-    def placement(self, proof: str) -> Placement:
-        """The best choice, with what there is of bounds."""
-        assert self.best is not None
-        bounds = tuple(
-            UNKNOWN if floor is None else min(floor, worth)
-            for floor, worth in zip(self.floors, self.worth, strict=True)
-        )
-        engine = f"{self.found_by}; bounds by {proof}"
-        return Placement(self.best, self.worth, bounds, engine, tuple(self.notes), self.size)
+            best.notes.append(f"{int(kept.sum())} of {len(kept)} cells may be in a better choice")
+            self._cells = self.cells.only(kept | (known > 0))
 
 
 def _opens(kinds: Kinds, cost: LoadCost) -> bool:
@@ -501,7 +489,3 @@ def _opens(kinds: Kinds, cost: LoadCost) -> bool:
     except UnsuitableError:
         return False
     return isinstance(shape, Tabled) and shape.single and cost.weight > 0 and not shape.convex()
-
-
-def _in_words(worth: tuple[int, ...]) -> str:
-    return "costs " + ", ".join(map(str, worth)) if worth else "keeps the limits"

@@ -7,29 +7,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from mgmt.errors import SolveTimeout
-from mgmt.optimization.assignment import Indices
+from mgmt.optimization.assignment import Indices, Placement
 from mgmt.optimization.engines.count_model import CountModel, Sum
 from mgmt.optimization.engines.load_costs import UnsuitableError
 
 LEAST_SECONDS = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """``choice`` is None when no choice among the candidates keeps the limits; bounds are for the candidates."""
-
-    choice: Indices | None
-    worth: tuple[int, ...]
-    bounds: tuple[int, ...]
-    variables: int
-
-
 class TierSolver(Protocol):
     """A solver that has been given a count model, and is told of what is added to it."""
+
+    name: str
+    """For people."""
 
     @property
     def model(self) -> CountModel: ...
@@ -46,8 +38,8 @@ class TierSolver(Protocol):
 
 def minimize_tiers(
     solver: TierSolver, *, hint: Indices | None, floors: Sequence[int | None], deadline: float
-) -> Found:
-    """The best counts, tier by tier, until ``deadline`` (``time.monotonic``).
+) -> Placement:
+    """The best counts, tier by tier, until ``deadline`` (``time.monotonic``), with bounds for these candidates.
 
     ``hint`` is a choice to begin with, one that keeps the limits; ``floors`` are known bounds per tier.  Raises
     SolveTimeout when neither a choice nor a proof that there is none was found in time, UnsuitableError when a cost
@@ -68,7 +60,7 @@ def minimize_tiers(
         if best is None or (not met and seconds > LEAST_SECONDS):
             choice, feasible, bound = solver.minimize(objective, best, seconds)
             if not feasible:
-                return Found(None, (), (), solver.variables)
+                return Placement(None, (), (), solver.name, solver_variables=solver.variables)
             if choice is not None:
                 reached = assignment.worth(choice)
                 if tiers and bound is not None and bound > reached[number]:
@@ -81,4 +73,4 @@ def minimize_tiers(
         if tiers:
             bounds.append(min(worth[number], model.range_of(objective)[0] if floor is None else floor))
             model.require_at_most(objective, worth[number])
-    return Found(best, worth, tuple(bounds), solver.variables)
+    return Placement(best, worth, tuple(bounds), solver.name, solver_variables=solver.variables)

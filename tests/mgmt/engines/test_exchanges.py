@@ -14,6 +14,7 @@ from mgmt.optimization.engines.bounds import peak_floors
 from mgmt.optimization.engines.cells import all_candidates, cells_of
 from mgmt.optimization.engines.exchanges import Search, exchanged, peaks_of, repaired
 from mgmt.optimization.engines.greedy import greedy
+from mgmt.optimization.engines.incumbent import Incumbent
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.neighbourhoods import nearby
@@ -131,7 +132,10 @@ def test_neighbourhoods_give_better_choices_that_keep_everything() -> None:
         cells = cells_of(kinds, *all_candidates(kinds))
         expected, worth = brute_force(assignment), assignment.worth(start)
         floors: list[int | None] = [None] * len(worth)
-        for choice in nearby(cells, start, floors, deadline=never(), seed=seed, workers=1):
+        best = Incumbent(assignment, floors)
+        best.offer(start, "greedy")
+        for choice in nearby(cells, best, deadline=never(), seed=seed, workers=1):
+            best.offer(choice, "large neighbourhoods")
             assert not list(assignment.broken(choice)), f"seed {seed}"
             assert assignment.worth(choice) < worth
             worth = assignment.worth(choice)
