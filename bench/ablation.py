@@ -75,8 +75,11 @@ PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
         )
     },
     "after_flow": {"table.after_flow": _gives(None)},
-    "occupancy_limits": {"table.with_limits": _same},
-    "unified": {"table.unified": _same, "at_once.unified": _same},
+    "normal_form.with_limits": {"normal_form.with_limits": _same},
+    "normal_form.with_one_load_each": {
+        "normal_form.with_one_load_each": _same,
+        "at_once.with_one_load_each": _same,
+    },
     "candidates": {
         "table.candidates_of": lambda kinds: Candidates(*all_candidates(kinds), "all"),
     },

@@ -13,7 +13,7 @@ from mgmt.optimization.engines.cells import all_candidates, cells_of
 from mgmt.optimization.engines.joint import joint_assignment, joint_choice
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.load_costs import UnsuitableError
-from mgmt.optimization.engines.unified import unified
+from mgmt.optimization.engines.normal_form import with_one_load_each
 
 
 def at_once(
@@ -33,7 +33,7 @@ def at_once(
     ``hint``: places and marks to begin with, if any are known; ``floors``: known bounds for all tiers.
     """
     open_to, markable = optima.allowed[optima.row_class], marks.allowed[marks.row_class]
-    joint = unified(joint_assignment(places, marks, open_to, markable))
+    joint = with_one_load_each(joint_assignment(places, marks, open_to, markable))
     kinds = kinds_of(joint)
     cells = cells_of(kinds, *all_candidates(kinds))
     begun = None if hint is None else joint_choice(*hint, places.values)

@@ -31,15 +31,13 @@ from mgmt.optimization.assignment import (
     Amounts,
     Assignment,
     Condition,
-    Either,
     Following,
     Indices,
     Load,
     Mask,
-    MoveLimit,
 )
 from mgmt.optimization.engines.cells import all_candidates, bounds_of
-from mgmt.optimization.engines.kinds import Kinds, loads_of
+from mgmt.optimization.engines.kinds import Kinds
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.measures import Measures
 
@@ -62,7 +60,7 @@ def candidates_of(kinds: Kinds) -> Candidates:
     every = int(assignment.allowed.sum(axis=1)[assignment.row_class[kinds.row]].sum())
     if assignment.rows >= assignment.values:
         return _all(kinds, "every allowed value is a candidate: there are no more values than rows")
-    own = [load for load in loads_of(assignment) if _of_single_values(load)]
+    own = [load for load in assignment.loads if _of_single_values(load)]
     if not all(_kept_by_moves(condition, own) for condition in assignment.conditions):
         return _all(
             kinds, "every allowed value is a candidate: there are conditions on loads of single values"
@@ -118,10 +116,8 @@ def _kept_by_moves(condition: Condition, own: list[Load]) -> bool:
 
     Where rows may not move freely it can not: today's values are candidates, so the row has moved already.
     """
-    if isinstance(condition, (MoveLimit, Following)):  # who leads or follows has all candidates
-        return True
-    loads = [limit.load for limit in condition.limits] if isinstance(condition, Either) else [condition.load]
-    return not any(load is single for load in loads for single in own)
+    # Conditions without loads are kept as well: who leads or follows has all candidates.
+    return not any(load is single for load in condition.loads for single in own)
 
 
 def _all(kinds: Kinds, note: str) -> Candidates:
@@ -138,7 +134,7 @@ def _zones(assignment: Assignment, own: list[Load]) -> Indices:
     """(V,) a number for each combination of buckets of several values."""
     single = {id(load) for load in own}
     zone = np.zeros(assignment.values, np.int64)
-    for load in loads_of(assignment):
+    for load in assignment.loads:
         if id(load) not in single:
             _, bucket = np.unique(load.bucket, return_inverse=True)
             _, zone = np.unique(zone * (int(bucket.max(initial=0)) + 1) + bucket, return_inverse=True)

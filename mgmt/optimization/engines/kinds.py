@@ -19,16 +19,12 @@ from mgmt.optimization.assignment import (
     NONE,
     Amounts,
     Assignment,
-    Either,
     Following,
     Indices,
     Load,
-    LoadCost,
     Mask,
     MoveLimit,
-    Occupancy,
     RowCost,
-    Skew,
 )
 from mgmt.optimization.engines.ranks import firsts, joint_ranks
 
@@ -138,7 +134,7 @@ def kinds_of(assignment: Assignment) -> Kinds:
     rows = assignment.rows
     moving = np.zeros((len(assignment.tiers), rows), np.int64)
     columns: list[NDArray[Any]] = [assignment.row_class, assignment.required]
-    for load in loads_of(assignment):
+    for load in assignment.loads:
         adds = (load.weight > 0) & (load.group >= 0)
         columns += [np.where(adds, load.group, NONE), np.where(adds, load.weight, 0)]
     for number, tier in enumerate(assignment.tiers):
@@ -186,21 +182,6 @@ def _followed(condition: Following) -> Indices:
     leaders = condition.leader[condition.leader >= 0]
     followed[leaders] = leaders
     return followed
-
-
-def loads_of(assignment: Assignment) -> list[Load]:
-    """Every load an assignment speaks of, each once."""
-    loads = [limit.load for limit in assignment.limits]
-    for condition in assignment.conditions:
-        if isinstance(condition, Either):
-            loads += [limit.load for limit in condition.limits]
-        elif isinstance(condition, (Occupancy, Skew)):
-            loads.append(condition.load)
-    for tier in assignment.tiers:
-        for cost in tier.costs:
-            if isinstance(cost, LoadCost):
-                loads += cost.loads
-    return list({id(load): load for load in loads}.values())
 
 
 def _rank_within(ordered: Amounts) -> Amounts:

@@ -16,22 +16,18 @@ from mgmt.optimization.assignment import (
     NONE,
     Amounts,
     Assignment,
-    Condition,
     Cost,
-    Either,
     Indices,
     Limit,
     Load,
     LoadCost,
     Mask,
-    Occupancy,
     RowCost,
-    Skew,
     Tier,
 )
 from mgmt.optimization.bucketwise import of_buckets
 from mgmt.optimization.engines.cells import bounds_of
-from mgmt.optimization.engines.kinds import Kinds, Stays, loads_of
+from mgmt.optimization.engines.kinds import Kinds, Stays
 
 
 def narrowed(kinds: Kinds, values: Indices) -> Kinds:
@@ -60,18 +56,14 @@ class _Narrowing:
         self._stay: dict[int, Mask] = {}
         """Per load the buckets that stay; loads of one cost have the same mask, the very object."""
         self._loads: dict[int, Load] = {}
-        for load in loads_of(assignment):
+        for load in assignment.loads:
             self._stay[id(load)] = np.zeros(load.buckets, np.bool_)
             self._keep(load, load.bucket[values])
         for limit in assignment.limits:
             lower, upper = bounds_of(limit)
             self._stay[id(limit.load)] |= ((lower > 0) | (upper < 0)).any(axis=0)
         for condition in assignment.conditions:
-            limits = condition.limits if isinstance(condition, Either) else ()
-            loads = [limit.load for limit in limits]
-            if isinstance(condition, (Occupancy, Skew)):
-                loads = [condition.load]
-            for load in loads:
+            for load in condition.loads:
                 self._stay[id(load)][:] = True
         costs = [cost for tier in assignment.tiers for cost in tier.costs if isinstance(cost, LoadCost)]
         for cost in costs:
@@ -95,7 +87,7 @@ class _Narrowing:
             self._place[whole.current],
             tuple(map(self._limit, whole.limits)),
             tuple(map(self._tier, whole.tiers)),
-            tuple(map(self._condition, whole.conditions)),
+            tuple(condition.mapped(self._load) for condition in whole.conditions),
         )
 
     def _keep(self, load: Load, buckets: Indices) -> None:
@@ -125,15 +117,6 @@ class _Narrowing:
         if bound.shape[-1] == 1 and load.buckets != 1:
             return bound
         return bound[..., self._stay[id(load)]]
-
-    def _condition(self, condition: Condition) -> Condition:
-        if isinstance(condition, Either):
-            return replace(condition, limits=tuple(map(self._limit, condition.limits)))
-        return (
-            replace(condition, load=self._load(condition.load))
-            if isinstance(condition, (Occupancy, Skew))
-            else condition
-        )
 
     def _tier(self, tier: Tier) -> Tier:
         left = sum(

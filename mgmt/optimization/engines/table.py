@@ -51,10 +51,9 @@ from mgmt.optimization.engines.load_costs import Tabled, UnsuitableError, widest
 from mgmt.optimization.engines.make_room import make_room
 from mgmt.optimization.engines.narrowed import narrowed
 from mgmt.optimization.engines.neighbourhoods import nearby
-from mgmt.optimization.engines.occupancy_limits import with_limits
+from mgmt.optimization.engines.normal_form import normal_form
 from mgmt.optimization.engines.relaxation import Relaxation, Relaxed
 from mgmt.optimization.engines.rounding import rounded
-from mgmt.optimization.engines.unified import unified
 
 _MOST_FOR_CP_SAT = 6_000
 _MOST_WITHOUT_A_CHOICE = 60_000
@@ -99,7 +98,7 @@ def solve(
     deadline = time.monotonic() + seconds
     if not assignment.rows or not assignment.values:
         return _nothing_to_choose(assignment)
-    assignment = unified(with_limits(assignment))
+    assignment = normal_form(assignment)
     notes = []
     if assignment.conditions:
         notes.append("no network: there are conditions besides limits")

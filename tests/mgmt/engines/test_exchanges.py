@@ -18,7 +18,7 @@ from mgmt.optimization.engines.incumbent import Incumbent
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.neighbourhoods import nearby
-from mgmt.optimization.engines.unified import unified
+from mgmt.optimization.engines.normal_form import with_one_load_each
 from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
 from tests.mgmt.engines.test_conditions import ConditionMaker
 
@@ -54,7 +54,7 @@ def test_each_choice_keeps_everything_and_is_better_than_the_one_before(maker: t
     outcomes: Counter[str] = Counter()
     for seed in range(60):
         made = maker(seed)
-        assignment = unified(
+        assignment = with_one_load_each(
             made.with_conditions() if isinstance(made, ConditionMaker) else made.assignment()
         )
         start = some_choice(assignment, seed)
@@ -78,7 +78,7 @@ def test_each_choice_keeps_everything_and_is_better_than_the_one_before(maker: t
 def test_the_loads_and_costs_it_keeps_are_those_of_the_choice() -> None:
     stepped = 0
     for seed in range(150):
-        assignment = unified(Maker(seed).assignment())
+        assignment = with_one_load_each(Maker(seed).assignment())
         kinds = kinds_of(assignment)
         start = some_choice(assignment, seed)
         tier = len(assignment.tiers) - 1
@@ -109,7 +109,7 @@ def test_what_keeps_everything_is_found_from_a_choice_that_does_not(maker: type[
     outcomes: Counter[str] = Counter()
     for seed in range(100):
         made = maker(seed)
-        assignment = unified(
+        assignment = with_one_load_each(
             made.with_conditions() if isinstance(made, ConditionMaker) else made.assignment()
         )
         if brute_force(assignment) is None or not assignment.limits:
@@ -124,7 +124,7 @@ def test_what_keeps_everything_is_found_from_a_choice_that_does_not(maker: type[
 def test_neighbourhoods_give_better_choices_that_keep_everything() -> None:
     outcomes: Counter[str] = Counter()
     for seed in range(60):
-        assignment = unified(ConditionMaker(seed, most_rows=6).with_conditions())
+        assignment = with_one_load_each(ConditionMaker(seed, most_rows=6).with_conditions())
         kinds = kinds_of(assignment)
         start = greedy(kinds)
         if start is None or any(assignment.broken(start)):

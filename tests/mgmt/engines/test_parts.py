@@ -27,11 +27,11 @@ from mgmt.optimization.engines.exchanges import Search, exchanged
 from mgmt.optimization.engines.greedy import greedy
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.load_costs import same_load
+from mgmt.optimization.engines.normal_form import with_one_load_each
 from mgmt.optimization.engines.partial_solution import PartialSolution
 from mgmt.optimization.engines.relaxation import Relaxation
 from mgmt.optimization.engines.rounding import rounded
 from mgmt.optimization.engines.table import by_cells, keepable
-from mgmt.optimization.engines.unified import unified
 from tests.mgmt.engines.random_assignments import Maker, brute_force
 from tests.mgmt.engines.test_against_brute_force import cp_sat_alone
 
@@ -460,7 +460,7 @@ def test_loads_that_are_the_same_become_one_and_others_are_not_compared(
         compared += 1
         return same_load(one, other)
 
-    monkeypatch.setattr("mgmt.optimization.engines.unified.same_load", counted)
+    monkeypatch.setattr("mgmt.optimization.engines.normal_form.same_load", counted)
     rows, none = np.arange(200), np.full(200, NONE, np.int32)
     bucket, weight, most = np.arange(3, dtype=np.int32), np.ones(200, np.int64), np.ones((1, 1), np.int64)
 
@@ -474,7 +474,7 @@ def test_loads_that_are_the_same_become_one_and_others_are_not_compared(
 
     limits = tuple(limit(row % 100) for row in range(200))
     required, allowed = np.ones(200, np.bool_), np.ones((1, 3), np.bool_)
-    found = unified(Assignment(3, np.zeros(200, np.int32), allowed, required, none, limits, ()))
+    found = with_one_load_each(Assignment(3, np.zeros(200, np.int32), allowed, required, none, limits, ()))
     assert compared == 100
     assert [id(one.load) for one in found.limits[100:]] == [id(one.load) for one in found.limits[:100]]
     assert all(same_load(one.load, other.load) for one, other in zip(limits, found.limits, strict=True))

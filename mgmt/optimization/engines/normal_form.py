@@ -1,7 +1,9 @@
-"""Conditions on how many buckets a group uses, as limits on single buckets where these say the same.
+"""The normal form of an assignment: limits where conditions say no more, and one load for each that is the same.
 
-Of n rows that all must be somewhere, at least two buckets have some exactly where no bucket has more than n - 1; and
-all n are in different buckets where none has more than one.  In limits a network can be seen, in conditions none.
+What a policy sums twice is one load to the engines.  How many buckets a group uses is a limit on
+single buckets where that says the same: of n rows that all must be somewhere, at least two buckets have some exactly
+where no bucket has more than n - 1, and all n are in different buckets where none has more than one.  In limits a
+network can be seen, in conditions none.
 """
 
 from __future__ import annotations
@@ -16,9 +18,32 @@ from mgmt.optimization.assignment import (
     Assignment,
     Condition,
     Limit,
+    Load,
     Mask,
     Occupancy,
 )
+from mgmt.optimization.engines.load_costs import same_load
+
+
+def normal_form(assignment: Assignment) -> Assignment:
+    """An assignment that allows and costs the same."""
+    return with_one_load_each(with_limits(assignment))
+
+
+def with_one_load_each(assignment: Assignment) -> Assignment:
+    """The same assignment, with each load once."""
+    known: dict[tuple[int, ...], list[Load]] = {}
+
+    def one(load: Load) -> Load:
+        numbers = (np.asarray(each, np.int64).tobytes() for each in (load.group, load.bucket, load.weight))
+        alike = known.setdefault((load.groups, load.buckets, *map(hash, numbers)), [])
+        for other in alike:
+            if same_load(load, other):
+                return other
+        alike.append(load)
+        return load
+
+    return assignment.mapped(one)
 
 
 def with_limits(assignment: Assignment) -> Assignment:
