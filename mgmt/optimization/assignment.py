@@ -74,6 +74,12 @@ class Limit:
     upper: Amounts
     """Broadcastable to (groups, buckets)."""
 
+    @property
+    def bounds(self) -> tuple[Amounts, Amounts]:
+        """Lower and upper, as (groups, buckets)."""
+        shape = (self.load.groups, self.load.buckets)
+        return np.broadcast_to(self.lower, shape), np.broadcast_to(self.upper, shape)
+
     def mapped(self, change: LoadChange) -> Limit:
         return replace(self, load=change(self.load))
 

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Amounts, Indices, Limit, Load, Mask
+from mgmt.optimization.assignment import NONE, Amounts, Indices, Load, Mask
 from mgmt.optimization.engines.kinds import Kinds
 
 
@@ -118,12 +118,6 @@ class Cells:
         )
 
 
-def bounds_of(limit: Limit) -> tuple[Amounts, Amounts]:
-    """The bounds of a limit as (groups, buckets)."""
-    shape = (limit.load.groups, limit.load.buckets)
-    return np.broadcast_to(limit.lower, shape), np.broadcast_to(limit.upper, shape)
-
-
 def cells_of(kinds: Kinds, kind: Indices, value: Indices) -> Cells:
     """The cells of candidates: kinds with values they are allowed to have.
 
@@ -170,7 +164,7 @@ def _room(kinds: Kinds, kind: Indices, value: Indices) -> Amounts:
         group = kinds.group(load)[kind[placed]]
         bucket = load.bucket[value[placed]]
         counted = (group >= 0) & (bucket >= 0)
-        _, upper = bounds_of(limit)
+        _, upper = limit.bounds
         most = np.maximum(upper[group[counted], bucket[counted]], 0)
         cell = placed[counted]
         room[cell] = np.minimum(room[cell], most // kinds.weight(load)[kind[cell]])

@@ -28,7 +28,6 @@ from mgmt.optimization.assignment import (
     Occupancy,
     Skew,
 )
-from mgmt.optimization.engines.cells import bounds_of
 from mgmt.optimization.engines.evaluation import LoadState, Numbers, at_values
 
 
@@ -45,7 +44,7 @@ class ConditionState(Protocol):
 def state_of(condition: Condition, values: int, state: Callable[[Load], LoadState]) -> ConditionState | None:
     """The condition over the states of its loads; None where a row more can not break it, or is not asked."""
     if isinstance(condition, Either):
-        limits = [(state(limit.load), *bounds_of(limit)) for limit in condition.limits]
+        limits = [(state(limit.load), *limit.bounds) for limit in condition.limits]
         loads, lower, upper = (tuple(part) for part in zip(*limits, strict=True))
         return EitherState(loads, lower, upper)
     if isinstance(condition, Occupancy):

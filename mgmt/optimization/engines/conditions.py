@@ -25,7 +25,7 @@ from mgmt.optimization.assignment import (
     Occupancy,
     Skew,
 )
-from mgmt.optimization.engines.cells import Cells, bounds_of
+from mgmt.optimization.engines.cells import Cells
 
 Term: TypeAlias = tuple[list[int], list[int]]
 """Variables and their factors."""
@@ -86,7 +86,7 @@ def _following(condition: Following, cells: Cells) -> Encoded:
 def _either(condition: Either, cells: Cells, new_variable: Callable[[int, int], int]) -> Encoded:
     """Per place and limit a variable that is 1 only where the limit holds; one of them is."""
     found = Encoded()
-    bounds = [tuple(bound.reshape(-1) for bound in bounds_of(limit)) for limit in condition.limits]
+    bounds = [tuple(bound.reshape(-1) for bound in limit.bounds) for limit in condition.limits]
     terms = [_terms(cells, limit.load) for limit in condition.limits]
     places: list[int] = []
     shape = condition.limits[0].load

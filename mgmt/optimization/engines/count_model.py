@@ -18,7 +18,7 @@ import numpy as np
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Load, LoadCost
 from mgmt.optimization.bucketwise import parts_of
-from mgmt.optimization.engines.cells import Cells, LinearRows, bounds_of
+from mgmt.optimization.engines.cells import Cells, LinearRows
 from mgmt.optimization.engines.conditions import encode, rows_together
 from mgmt.optimization.engines.load_costs import Affine, Reach, Tabled, shape_of
 
@@ -86,7 +86,7 @@ class CountModel:
             variables = range(starts[kind], starts[kind + 1])
             self.rows.append(Row(variables, [1] * len(variables), count, count))
         for limit in cells.kinds.assignment.limits:
-            lower, upper = bounds_of(limit)
+            lower, upper = limit.bounds
             self._limit(cells.rows(limit.load, lower, upper))
         together = rows_together(cells.kinds.assignment.conditions)
         for condition in cells.kinds.assignment.conditions:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Limit, LoadCost, Mask
-from mgmt.optimization.engines.cells import Cells, bounds_of
+from mgmt.optimization.engines.cells import Cells
 from mgmt.optimization.engines.load_costs import Tabled
 
 _LOWEST = -(2**62)
@@ -44,7 +44,7 @@ def opening_floor(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
     for limit in kinds.assignment.limits:
         if not np.array_equal(limit.load.bucket, load.bucket) or limit.load.groups > 1:
             continue
-        room = np.maximum(bounds_of(limit)[1][0][usable], 0)
+        room = np.maximum(limit.bounds[1][0][usable], 0)
         weights = np.repeat(*_weights(cells, limit, inside))
         covered = -(-_cover(prices, room, int(weights.sum())) // unit) * unit
         fewest = _fewest(weights, int(room.max(initial=0)))

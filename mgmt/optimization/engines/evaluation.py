@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Indices, Limit, Load, LoadCost, Mask
 from mgmt.optimization.bucketwise import parts_of
-from mgmt.optimization.engines.cells import bounds_of
 from mgmt.optimization.engines.kinds import Kinds
 from mgmt.optimization.engines.load_costs import Affine, Tabled, UnsuitableError, widest_shape
 
@@ -93,7 +92,7 @@ class LimitState:
 
     @classmethod
     def of(cls, limit: Limit, load: LoadState) -> LimitState:
-        lower, upper = bounds_of(limit)
+        lower, upper = limit.bounds
         total = int(limit.load.weight[limit.load.group >= 0].sum())
         wants, caps = bool((lower > 0).any()), bool((upper < total).any())
         return cls(load, np.append(lower, -UNLIMITED), np.append(upper, UNLIMITED), wants, caps)

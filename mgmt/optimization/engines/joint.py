@@ -1,9 +1,8 @@
 """Places and marks as one assignment: every value twice, once for rows that are marked there and once for the others.
 
-No network any more, so it is for CP-SAT; but rows that have one place only in the best places, and one mark, are
-settled, and what is left is small where few rows move.
-
-What it is not: it looks for no choice of its own.
+No network any more, so it is for an integer program; but rows that have one place only in the best places, and one
+mark, are settled, and what is left is small where few rows move.  Where limits say what the best places have in common
+(``Optima``) and their costs are no part of it, it is nearly a network, and its linear relaxation nearly always whole.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mgmt.errors import SolveTimeout
 from mgmt.optimization.assignment import (
     NONE,
     Amounts,
@@ -22,9 +22,16 @@ from mgmt.optimization.assignment import (
     Load,
     LoadCost,
     Mask,
+    Optima,
+    Placement,
     RowCost,
     Tier,
 )
+from mgmt.optimization.engines import cp_sat, mixed_integer
+from mgmt.optimization.engines.cells import all_candidates, cells_of
+from mgmt.optimization.engines.kinds import kinds_of
+from mgmt.optimization.engines.load_costs import UnsuitableError
+from mgmt.optimization.engines.normal_form import with_one_load_each
 from mgmt.optimization.engines.ranks import alike_rows, firsts
 
 
@@ -104,3 +111,34 @@ def _row_cost(cost: RowCost, assignment: Assignment, *, marked: bool) -> RowCost
         unplaced,
         np.zeros(assignment.rows, np.int64),
     )
+
+
+def at_once(
+    places: Assignment,
+    marks: Assignment,
+    optima: Optima,
+    *,
+    hint: tuple[Indices, Indices] | None,
+    floors: tuple[int, ...],
+    deadline: float,
+    seed: int,
+) -> Placement | None:
+    """The joint choice (see ``joint``) that is best among what ``optima`` leaves open, in places that cost as little.
+
+    None if it is not found in time.
+
+    ``hint``: places and marks to begin with, if any are known; ``floors``: known bounds for all tiers.
+    """
+    open_to, markable = optima.allowed[optima.row_class], marks.allowed[marks.row_class]
+    joint = with_one_load_each(joint_assignment(places, marks, open_to, markable))
+    kinds = kinds_of(joint)
+    cells = cells_of(kinds, *all_candidates(kinds))
+    begun = None if hint is None else joint_choice(*hint, places.values)
+    try:
+        try:
+            found = mixed_integer.solve(cells, hint=begun, floors=floors, deadline=deadline, seed=seed)
+        except UnsuitableError:
+            found = cp_sat.solve(cells, hint=begun, floors=floors, deadline=deadline, seed=seed, workers=1)
+    except (SolveTimeout, UnsuitableError):
+        return None
+    return None if found.choice is None else found

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import Amounts, Load, LoadCost
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
-from mgmt.optimization.engines.cells import Cells, bounds_of
+from mgmt.optimization.engines.cells import Cells
 from mgmt.optimization.engines.kinds import Kinds
 from mgmt.optimization.engines.ranks import firsts, joint_ranks
 
@@ -158,7 +158,7 @@ def _capped(kinds: Kinds, load: Load, step: int, most: Amounts) -> Reach:
     """With what the limits on the same load leave of it."""
     for limit in kinds.assignment.limits:
         if same_load(limit.load, load):
-            most = np.minimum(most, np.maximum(bounds_of(limit)[1].reshape(-1), 0))
+            most = np.minimum(most, np.maximum(limit.bounds[1].reshape(-1), 0))
     return Reach(step, (most // step).reshape(load.groups, load.buckets))
 
 

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, Amounts, Indices
-from mgmt.optimization.engines.cells import bounds_of
 from mgmt.optimization.engines.kinds import Kinds
 
 Numbers = NDArray[np.intp]
@@ -71,7 +70,7 @@ class _Room:
     _prices: dict[tuple[int, int], Amounts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._upper = [bounds_of(limit)[1] for limit in self.kinds.assignment.limits]
+        self._upper = [limit.bounds[1] for limit in self.kinds.assignment.limits]
 
     def _gain(self, row: int) -> Amounts:
         """(T, V) what it costs to leave a row out instead of having it at a value."""

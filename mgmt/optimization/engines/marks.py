@@ -35,9 +35,8 @@ from mgmt.optimization.assignment import (
     Pairs,
     Placement,
 )
-from mgmt.optimization.engines.at_once import at_once
 from mgmt.optimization.engines.fixing import rest_of, telling
-from mgmt.optimization.engines.joint import apart
+from mgmt.optimization.engines.joint import apart, at_once
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.marks_among import marks_among
 from mgmt.optimization.engines.near_moves import beside, group_of, near_moves

@@ -26,7 +26,6 @@ from mgmt.optimization.assignment import (
     Tier,
 )
 from mgmt.optimization.bucketwise import of_buckets
-from mgmt.optimization.engines.cells import bounds_of
 from mgmt.optimization.engines.kinds import Kinds, Stays
 
 
@@ -60,7 +59,7 @@ class _Narrowing:
             self._stay[id(load)] = np.zeros(load.buckets, np.bool_)
             self._keep(load, load.bucket[values])
         for limit in assignment.limits:
-            lower, upper = bounds_of(limit)
+            lower, upper = limit.bounds
             self._stay[id(limit.load)] |= ((lower > 0) | (upper < 0)).any(axis=0)
         for condition in assignment.conditions:
             for load in condition.loads:

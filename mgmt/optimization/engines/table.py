@@ -39,12 +39,11 @@ from mgmt.optimization.engines import cp_sat, flow, mixed_integer
 from mgmt.optimization.engines.after_flow import after_flow
 from mgmt.optimization.engines.bounds import floors_of, peak_floors, wide_floor, wide_peak_floors
 from mgmt.optimization.engines.candidates import candidates_of
-from mgmt.optimization.engines.cells import Cells, bounds_of, cells_of
+from mgmt.optimization.engines.cells import Cells, cells_of
 from mgmt.optimization.engines.count_model import CountModel
 from mgmt.optimization.engines.exchanges import exchanged, peaks_of, repaired
-from mgmt.optimization.engines.first_fit import first_fit
 from mgmt.optimization.engines.fixing import telling
-from mgmt.optimization.engines.greedy import greedy
+from mgmt.optimization.engines.greedy import first_fit, greedy, rounded
 from mgmt.optimization.engines.incumbent import Incumbent
 from mgmt.optimization.engines.kinds import Kinds, kinds_of
 from mgmt.optimization.engines.load_costs import Tabled, UnsuitableError, widest_shape
@@ -53,7 +52,6 @@ from mgmt.optimization.engines.narrowed import narrowed
 from mgmt.optimization.engines.neighbourhoods import nearby
 from mgmt.optimization.engines.normal_form import normal_form
 from mgmt.optimization.engines.relaxation import Relaxation, Relaxed
-from mgmt.optimization.engines.rounding import rounded
 
 _MOST_FOR_CP_SAT = 6_000
 _MOST_WITHOUT_A_CHOICE = 60_000
@@ -271,7 +269,7 @@ def keepable(cells: Cells) -> bool:
     if not cells.enough:
         return False
     for limit in cells.kinds.assignment.limits:
-        lower, upper = (bounds.reshape(-1) for bounds in bounds_of(limit))
+        lower, upper = (bounds.reshape(-1) for bounds in limit.bounds)
         if bool((upper < 0).any()) or bool((lower > upper).any()):
             return False
         place, weight = cells.places(limit.load)
@@ -293,7 +291,7 @@ def _overfull(cells: Cells, limit: Limit, place: Amounts) -> bool:
     np.add.at(brings, own[own != NONE], (kinds.weight(limit.load) * kinds.count)[own != NONE])
     used = np.unique(place[inside])
     room = np.zeros(limit.load.groups, np.float64)
-    np.add.at(room, used // limit.load.buckets, bounds_of(limit)[1].reshape(-1)[used])
+    np.add.at(room, used // limit.load.buckets, limit.bounds[1].reshape(-1)[used])
     # In floating point; what is so near that it could be rounding is left to the engines.
     return bool((brings > room * (1 + 1e-9)).any())
 

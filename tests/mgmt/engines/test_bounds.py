@@ -13,7 +13,7 @@ from mgmt.optimization.assignment import NONE, Assignment, CostFunction, Limit, 
 from mgmt.optimization.engines import solve
 from mgmt.optimization.engines.bounds import floors_of, wide_floor
 from mgmt.optimization.engines.cells import all_candidates, cells_of
-from mgmt.optimization.engines.first_fit import first_fit
+from mgmt.optimization.engines.greedy import first_fit
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.table import keepable, without_cells
 from tests.budget import budgeted

@@ -30,7 +30,7 @@ from mgmt.optimization.engines.flow import (
     patience,
     spare_arcs,
 )
-from mgmt.optimization.engines.flow.patience import ALWAYS, ARCS_PER_SECOND
+from mgmt.optimization.engines.flow.solver import ALWAYS, ARCS_PER_SECOND
 from tests.budget import budgeted
 from tests.mgmt.engines.random_assignments import Maker, brute_force, kept_choices
 from tests.mgmt.engines.random_replicas import amounts, distance, replicas

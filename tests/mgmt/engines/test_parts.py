@@ -24,13 +24,12 @@ from mgmt.optimization.engines.bounds import floors_of, peak_floors
 from mgmt.optimization.engines.cells import Cells, all_candidates, cells_of
 from mgmt.optimization.engines.count_model import CountModel
 from mgmt.optimization.engines.exchanges import Search, exchanged
-from mgmt.optimization.engines.greedy import greedy
+from mgmt.optimization.engines.greedy import greedy, rounded
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.load_costs import same_load
 from mgmt.optimization.engines.normal_form import with_one_load_each
 from mgmt.optimization.engines.partial_solution import PartialSolution
 from mgmt.optimization.engines.relaxation import Relaxation
-from mgmt.optimization.engines.rounding import rounded
 from mgmt.optimization.engines.table import by_cells, keepable
 from tests.mgmt.engines.random_assignments import Maker, brute_force
 from tests.mgmt.engines.test_against_brute_force import cp_sat_alone

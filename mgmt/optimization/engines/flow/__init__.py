@@ -21,8 +21,8 @@ from mgmt.optimization.engines.fixing import rest_of
 from mgmt.optimization.engines.flow.build import NetworkBuilder
 from mgmt.optimization.engines.flow.counts import NotAFlowError
 from mgmt.optimization.engines.flow.decode import choice_of
-from mgmt.optimization.engines.flow.patience import LateFlowError, Patience
 from mgmt.optimization.engines.flow.shape import shape_of
+from mgmt.optimization.engines.flow.solver import LateFlowError, Patience
 
 __all__ = ["LateFlowError", "NotAFlowError", "Patience", "solve"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from mgmt.optimization.assignment import Amounts, Mask
 from mgmt.optimization.engines.flow.components import components_of
 from mgmt.optimization.engines.flow.counts import NotAFlowError
-from mgmt.optimization.engines.flow.patience import Patience
+from mgmt.optimization.engines.flow.solver import Patience
 from mgmt.optimization.engines.flow.spare_arcs import (
     LARGEST_COST,
     LIGHT,

@@ -15,10 +15,9 @@ import numpy as np
 from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask, Pairs
 from mgmt.optimization.engines.flow.counts import NotAFlowError, Steps
 from mgmt.optimization.engines.flow.decode import Stays, Units
-from mgmt.optimization.engines.flow.links import Marginal, links
+from mgmt.optimization.engines.flow.links import Marginal, Tally, links
 from mgmt.optimization.engines.flow.network import Network
 from mgmt.optimization.engines.flow.shape import Level, Shape
-from mgmt.optimization.engines.flow.tally import Tally
 from mgmt.optimization.engines.ranks import alike_rows, firsts, joint_ranks
 
 MOST_BRANCHES = 1 << 23

@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mgmt.optimization.assignment import Amounts, Mask
-from mgmt.optimization.engines.flow.patience import Patience
-from mgmt.optimization.engines.flow.solver import cheapest_flow
+from mgmt.optimization.engines.flow.solver import Patience, cheapest_flow
 
 FEW = 60_000
 """Of so few spare arcs none is left out."""
