@@ -20,7 +20,7 @@ from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.catalog import Catalog
 from mgmt.optimization.assignment import NONE
 from mgmt.optimization.engines import UnsuitableError
-from mgmt.optimization.engines.marks import MarkedPlacement, solve_marked
+from mgmt.optimization.engines.selection.search import MarkedPlacement, solve_marked
 from mgmt.optimization.optimize import TierResult
 from mgmt.solution import Value
 from mgmt.state.database import Snapshot

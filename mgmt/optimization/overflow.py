@@ -26,8 +26,8 @@ from mgmt.optimization.assignment import (
     Tier,
 )
 from mgmt.optimization.engines import UnsuitableError, solve
-from mgmt.optimization.engines.greedy import complete
-from mgmt.optimization.engines.kinds import kinds_of
+from mgmt.optimization.engines.construction import complete
+from mgmt.optimization.engines.model.equivalence import kinds_of
 
 _LEAST_SECONDS = 0.02
 

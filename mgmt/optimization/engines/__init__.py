@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from mgmt.optimization.engines.load_costs import UnsuitableError
-from mgmt.optimization.engines.table import solve
+from mgmt.optimization.engines.decision_table import solve
+from mgmt.optimization.engines.model.cost_functions import UnsuitableError
 
 __all__ = ["UnsuitableError", "solve"]

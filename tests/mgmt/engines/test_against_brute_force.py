@@ -9,11 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from mgmt.optimization.assignment import Assignment, Placement
-from mgmt.optimization.engines import cp_sat, mixed_integer, solve
-from mgmt.optimization.engines.cells import all_candidates, cells_of
-from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.load_costs import UnsuitableError
-from mgmt.optimization.engines.table import by_cells, keepable
+from mgmt.optimization.engines import solve
+from mgmt.optimization.engines.decision_table import by_cells, keepable
+from mgmt.optimization.engines.integer_programming import cp_sat, highs
+from mgmt.optimization.engines.model.cells import all_candidates, cells_of
+from mgmt.optimization.engines.model.cost_functions import UnsuitableError
+from mgmt.optimization.engines.model.equivalence import kinds_of
 from tests.budget import budgeted
 from tests.mgmt.engines.random_assignments import Maker, brute_force
 
@@ -47,7 +48,7 @@ def mixed_integer_alone(assignment: Assignment, seed: int) -> Placement:
     if not keepable(cells):
         return Placement(None, (), (), "")
     floors = [None] * len(assignment.tiers)
-    found = mixed_integer.solve(cells, hint=None, floors=floors, deadline=time.monotonic() + 60, seed=seed)
+    found = highs.solve(cells, hint=None, floors=floors, deadline=time.monotonic() + 60, seed=seed)
     return Placement(found.choice, found.worth, found.bounds, "")
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from mgmt.optimization.assignment import NONE, Assignment, CostFunction, Limit, Load, LoadCost, RowCost, Tier
 from mgmt.optimization.engines import solve
-from mgmt.optimization.engines.bounds import floors_of, wide_floor
-from mgmt.optimization.engines.cells import all_candidates, cells_of
-from mgmt.optimization.engines.greedy import first_fit
-from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.table import keepable, without_cells
+from mgmt.optimization.engines.construction import first_fit
+from mgmt.optimization.engines.decision_table import keepable, without_cells
+from mgmt.optimization.engines.lower_bounds.closed_form import floors_of, wide_floor
+from mgmt.optimization.engines.model.cells import all_candidates, cells_of
+from mgmt.optimization.engines.model.equivalence import kinds_of
 from tests.budget import budgeted
 from tests.mgmt.engines.random_assignments import brute_force
 

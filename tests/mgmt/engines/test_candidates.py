@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from mgmt.optimization.assignment import NONE, Assignment, Limit, Load, LoadCost, RowCost, Tier
-from mgmt.optimization.engines.candidates import Candidates, candidates_of
-from mgmt.optimization.engines.cells import all_candidates
-from mgmt.optimization.engines.kinds import kinds_of
+from mgmt.optimization.engines.model.cells import all_candidates
+from mgmt.optimization.engines.model.equivalence import kinds_of
+from mgmt.optimization.engines.presolve.candidates import Candidates, candidates_of
 from tests.mgmt.engines.random_assignments import Maker, brute_force
 from tests.mgmt.engines.test_conditions import ConditionMaker
 

@@ -23,11 +23,11 @@ from mgmt.optimization.assignment import (
     Skew,
 )
 from mgmt.optimization.engines import solve
-from mgmt.optimization.engines.conditions import rows_together
-from mgmt.optimization.engines.greedy import greedy
-from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.normal_form import with_limits
-from mgmt.optimization.engines.partial_solution import PartialSolution
+from mgmt.optimization.engines.construction import greedy
+from mgmt.optimization.engines.delta_evaluation.partial_solution import PartialSolution
+from mgmt.optimization.engines.integer_programming.condition_rows import rows_together
+from mgmt.optimization.engines.model.equivalence import kinds_of
+from mgmt.optimization.engines.presolve.normal_form import with_limits
 from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
 from tests.mgmt.engines.test_against_brute_force import check, cp_sat_alone
 

@@ -10,15 +10,15 @@ from random import Random
 import pytest
 
 from mgmt.optimization.assignment import Assignment, Indices, LoadCost
-from mgmt.optimization.engines.bounds import peak_floors
-from mgmt.optimization.engines.cells import all_candidates, cells_of
-from mgmt.optimization.engines.exchanges import Search, exchanged, peaks_of, repaired
-from mgmt.optimization.engines.greedy import greedy
+from mgmt.optimization.engines.construction import greedy
 from mgmt.optimization.engines.incumbent import Incumbent
-from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.load_costs import UnsuitableError
-from mgmt.optimization.engines.neighbourhoods import nearby
-from mgmt.optimization.engines.normal_form import with_one_load_each
+from mgmt.optimization.engines.local_search.exchanges import Search, exchanged, peaks_of, repaired
+from mgmt.optimization.engines.local_search.neighbourhoods import nearby
+from mgmt.optimization.engines.lower_bounds.closed_form import peak_floors
+from mgmt.optimization.engines.model.cells import all_candidates, cells_of
+from mgmt.optimization.engines.model.cost_functions import UnsuitableError
+from mgmt.optimization.engines.model.equivalence import kinds_of
+from mgmt.optimization.engines.presolve.normal_form import with_one_load_each
 from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
 from tests.mgmt.engines.test_conditions import ConditionMaker
 

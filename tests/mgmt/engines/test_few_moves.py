@@ -11,8 +11,8 @@ import numpy as np
 
 from mgmt.optimization.assignment import Assignment, Indices, Limit, Load, LoadCost, MoveLimit, RowCost, Tier
 from mgmt.optimization.engines import solve
-from mgmt.optimization.engines.exchanges import exchanged
-from mgmt.optimization.engines.kinds import kinds_of
+from mgmt.optimization.engines.local_search.exchanges import exchanged
+from mgmt.optimization.engines.model.equivalence import kinds_of
 
 
 def machines(seed: int, rows: int, hosts: int, moves: int) -> Assignment:

@@ -22,14 +22,8 @@ from mgmt.optimization.assignment import (
     Tier,
 )
 from mgmt.optimization.engines import flow, solve
-from mgmt.optimization.engines.flow import (
-    LateFlowError,
-    NotAFlowError,
-    Patience,
-    network,
-    patience,
-    spare_arcs,
-)
+from mgmt.optimization.engines.flow import LateFlowError, NotAFlowError, Patience, network, patience
+from mgmt.optimization.engines.flow import arc_pricing as spare_arcs
 from mgmt.optimization.engines.flow.solver import ALWAYS, ARCS_PER_SECOND
 from tests.budget import budgeted
 from tests.mgmt.engines.random_assignments import Maker, brute_force, kept_choices

@@ -9,8 +9,8 @@ from random import Random
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Either, Limit, Load, RowCost, Tier
-from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.make_room import make_room
+from mgmt.optimization.engines.local_search.ejection import make_room
+from mgmt.optimization.engines.model.equivalence import kinds_of
 from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
 
 

@@ -23,10 +23,10 @@ from mgmt.optimization.assignment import (
     Tier,
 )
 from mgmt.optimization.engines import flow
-from mgmt.optimization.engines import marks as marks_engine
 from mgmt.optimization.engines.flow import NotAFlowError
-from mgmt.optimization.engines.load_costs import UnsuitableError
-from mgmt.optimization.engines.marks import solve_marked
+from mgmt.optimization.engines.model.cost_functions import UnsuitableError
+from mgmt.optimization.engines.selection import search as marks_engine
+from mgmt.optimization.engines.selection.search import solve_marked
 from tests.mgmt.engines.random_assignments import kept_choices
 from tests.mgmt.engines.random_replicas import amounts, distance, replicas
 from tests.mgmt.engines.test_flow import Cluster

@@ -10,9 +10,9 @@ import pytest
 
 from mgmt.optimization.assignment import NONE, Assignment, Load, LoadCost, Tier
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
-from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.narrowed import narrowed
-from mgmt.optimization.engines.table import by_cells
+from mgmt.optimization.engines.decision_table import by_cells
+from mgmt.optimization.engines.model.equivalence import kinds_of
+from mgmt.optimization.engines.presolve.restriction import narrowed
 from tests.mgmt.engines.random_assignments import Maker
 from tests.mgmt.engines.test_candidates import pods
 from tests.mgmt.engines.test_conditions import ConditionMaker

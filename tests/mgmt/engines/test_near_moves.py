@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 
 from mgmt.optimization.assignment import Assignment, Indices, LoadCost
-from mgmt.optimization.engines.near_moves import near_moves
-from mgmt.optimization.engines.table import solve
+from mgmt.optimization.engines.decision_table import solve
+from mgmt.optimization.engines.selection.neighbouring_moves import near_moves
 from tests.mgmt.engines.test_flow import Cluster
 
 

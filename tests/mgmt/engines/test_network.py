@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ortools.graph.python import min_cost_flow
 
 from mgmt.optimization.assignment import Amounts
-from mgmt.optimization.engines.flow import spare_arcs
+from mgmt.optimization.engines.flow import arc_pricing as spare_arcs
 from mgmt.optimization.engines.flow.components import components_of
 from mgmt.optimization.engines.flow.network import Network
 from mgmt.optimization.engines.flow.solver import cheapest_flow

@@ -19,18 +19,19 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
-from mgmt.optimization.engines import cp_sat, solve
-from mgmt.optimization.engines.bounds import floors_of, peak_floors
-from mgmt.optimization.engines.cells import Cells, all_candidates, cells_of
-from mgmt.optimization.engines.count_model import CountModel
-from mgmt.optimization.engines.exchanges import Search, exchanged
-from mgmt.optimization.engines.greedy import greedy, rounded
-from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.load_costs import same_load
-from mgmt.optimization.engines.normal_form import with_one_load_each
-from mgmt.optimization.engines.partial_solution import PartialSolution
-from mgmt.optimization.engines.relaxation import Relaxation
-from mgmt.optimization.engines.table import by_cells, keepable
+from mgmt.optimization.engines import solve
+from mgmt.optimization.engines.construction import greedy, rounded
+from mgmt.optimization.engines.decision_table import by_cells, keepable
+from mgmt.optimization.engines.delta_evaluation.partial_solution import PartialSolution
+from mgmt.optimization.engines.integer_programming import cp_sat
+from mgmt.optimization.engines.integer_programming.count_model import CountModel
+from mgmt.optimization.engines.integer_programming.linear_relaxation import Relaxation
+from mgmt.optimization.engines.local_search.exchanges import Search, exchanged
+from mgmt.optimization.engines.lower_bounds.closed_form import floors_of, peak_floors
+from mgmt.optimization.engines.model.cells import Cells, all_candidates, cells_of
+from mgmt.optimization.engines.model.cost_functions import same_load
+from mgmt.optimization.engines.model.equivalence import kinds_of
+from mgmt.optimization.engines.presolve.normal_form import with_one_load_each
 from tests.mgmt.engines.random_assignments import Maker, brute_force
 from tests.mgmt.engines.test_against_brute_force import cp_sat_alone
 
@@ -245,8 +246,8 @@ def test_columns_that_come_in_later_give_the_same_bound(monkeypatch: pytest.Monk
     start = greedy(cells.kinds)
     assert start is not None
     counts = cells.counts(start)
-    monkeypatch.setattr("mgmt.optimization.engines.relaxation._SIFTED_ABOVE", 10)
-    monkeypatch.setattr("mgmt.optimization.engines.relaxation._FIRST", 1)
+    monkeypatch.setattr("mgmt.optimization.engines.integer_programming.linear_relaxation._SIFTED_ABOVE", 10)
+    monkeypatch.setattr("mgmt.optimization.engines.integer_programming.linear_relaxation._FIRST", 1)
     sifting = Relaxation(model)
     sifted = sifting.minimize(model.objective(0), counts, never())
     assert at_once is not None
@@ -257,7 +258,7 @@ def test_columns_that_come_in_later_give_the_same_bound(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("seed", range(3))
 def test_exchanges_bring_peaks_down_and_keep_the_limits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgmt.optimization.engines.exchanges._GIVES_UP", 400)
+    monkeypatch.setattr("mgmt.optimization.engines.local_search.exchanges._GIVES_UP", 400)
     assignment = balance(48, 8, seed)
     cells = cells_for(assignment)
     start = greedy(cells.kinds)
@@ -319,7 +320,7 @@ def tight(rows: int, values: int, seed: int) -> Assignment:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_exchanges_keep_limits_that_leave_little_room(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgmt.optimization.engines.exchanges._GIVES_UP", 300)
+    monkeypatch.setattr("mgmt.optimization.engines.local_search.exchanges._GIVES_UP", 300)
     assignment = tight(24, 6, seed)
     cells = cells_for(assignment)
     start = greedy(cells.kinds)
@@ -423,7 +424,8 @@ def test_a_relaxation_without_solution_is_believed_with_a_proof_only(
     )
     if not proof:
         monkeypatch.setattr(
-            "mgmt.optimization.engines.relaxation.Program._impossible", lambda program, duals: False
+            "mgmt.optimization.engines.integer_programming.linear_relaxation.Program._impossible",
+            lambda program, duals: False,
         )
     placement = by_cells(assignment, [], deadline=never(), seed=0, workers=1)
     assert placement.choice is None
@@ -459,7 +461,7 @@ def test_loads_that_are_the_same_become_one_and_others_are_not_compared(
         compared += 1
         return same_load(one, other)
 
-    monkeypatch.setattr("mgmt.optimization.engines.normal_form.same_load", counted)
+    monkeypatch.setattr("mgmt.optimization.engines.presolve.normal_form.same_load", counted)
     rows, none = np.arange(200), np.full(200, NONE, np.int32)
     bucket, weight, most = np.arange(3, dtype=np.int32), np.ones(200, np.int64), np.ones((1, 1), np.int64)
 

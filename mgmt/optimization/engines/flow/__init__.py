@@ -17,12 +17,12 @@ from functools import partial
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Indices, Optima, Pairs, Placement
-from mgmt.optimization.engines.fixing import rest_of
 from mgmt.optimization.engines.flow.build import NetworkBuilder
 from mgmt.optimization.engines.flow.counts import NotAFlowError
 from mgmt.optimization.engines.flow.decode import choice_of
-from mgmt.optimization.engines.flow.shape import shape_of
 from mgmt.optimization.engines.flow.solver import LateFlowError, Patience
+from mgmt.optimization.engines.flow.structure import shape_of
+from mgmt.optimization.engines.presolve.fixing import rest_of
 
 __all__ = ["LateFlowError", "NotAFlowError", "Patience", "solve"]
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Optima, Pairs
+from mgmt.optimization.engines.flow.arcs import Marginal, Tally, links
 from mgmt.optimization.engines.flow.counts import Count, NotAFlowError, Steps, steps_of
 from mgmt.optimization.engines.flow.decode import Units
-from mgmt.optimization.engines.flow.links import Marginal, Tally, links
 from mgmt.optimization.engines.flow.network import Network
-from mgmt.optimization.engines.flow.shape import Shape, maps, nested
 from mgmt.optimization.engines.flow.source import Branches, Source
+from mgmt.optimization.engines.flow.structure import Shape, maps, nested
 
 
 @dataclass(slots=True)

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Indices, Limit, Load, LoadCost, Mask
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
-from mgmt.optimization.engines.load_costs import UnsuitableError
-from mgmt.optimization.engines.ranks import firsts, ranks
+from mgmt.optimization.engines.model.cost_functions import UnsuitableError
+from mgmt.optimization.engines.model.distinct import firsts, ranks
 
 Places: TypeAlias = NDArray[np.integer[Any]]
 """Whole numbers of any width, where the width does not matter."""

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import Amounts, Mask
-from mgmt.optimization.engines.flow.components import components_of
-from mgmt.optimization.engines.flow.counts import NotAFlowError
-from mgmt.optimization.engines.flow.solver import Patience
-from mgmt.optimization.engines.flow.spare_arcs import (
+from mgmt.optimization.engines.flow.arc_pricing import (
     LARGEST_COST,
     LIGHT,
     cheapest_on_few,
     potentials,
     residual,
 )
+from mgmt.optimization.engines.flow.components import components_of
+from mgmt.optimization.engines.flow.counts import NotAFlowError
+from mgmt.optimization.engines.flow.solver import Patience
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,419 @@
+"""Closed-form lower bounds per tier; a choice that meets one is proven without a solver.
+
+What rows pay is bounded by the cheapest cells they fit into, each kind for itself.  A convex cost of loads is at least
+what each row costs alone, and what the total costs when it is split into steps that go where they cost least.  A cost
+of using places at all is at least that of enough places for all rows (see ``covering``).  A peak is bounded by the
+place that is highest already, by the row that is highest wherever it goes, and by the total: below a height there must
+be room for all rows that can be nowhere else, in whole steps of the weights' common divisor; and where more load means
+less height, enough of it to bring all places down.  The highest and the lowest of one load are bounded together: what
+one allows the places to have is all that the other finds there.
+
+What it is not: lower tiers are bounded for themselves, not among the choices that are best in the tiers before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mgmt.optimization.assignment import NONE, Amounts, Indices, Load, LoadCost, Mask
+from mgmt.optimization.bucketwise import parts_of
+from mgmt.optimization.engines.lower_bounds.bin_packing import opening_floor
+from mgmt.optimization.engines.model.cells import Cells
+from mgmt.optimization.engines.model.cost_functions import (
+    Affine,
+    Tabled,
+    UnsuitableError,
+    shape_of,
+    widest_shape,
+)
+from mgmt.optimization.engines.model.equivalence import Kinds
+
+_MOST_STEPS = 2_000_000
+_MOST_SETS = 100
+"""Of places that rows must be in, for a peak to be bounded by what these weigh."""
+_MOST_HEIGHTS = 300
+"""Of a peak, that another one over the same load is bounded for."""
+_DEAR = np.int64(2**61)
+_NOTHING = -(2**62)
+
+
+def floors_of(cells: Cells) -> list[int | None]:
+    """Per tier a bound that no choice among the cells goes below; None where there is none in closed form."""
+    return [_floor(cells, number) for number in range(len(cells.kinds.assignment.tiers))]
+
+
+def peak_floors(cells: Cells, peaks: list[LoadCost]) -> list[int]:
+    """What each peak comes to at least; raises UnsuitableError when one of them can not be bounded."""
+    return [_highest_floor(cells, peak) for peak in peaks]
+
+
+def _highest_floor(cells: Cells, peak: LoadCost) -> int:
+    return max(_peak_floor(cells, part, shape_of(cells, part)) for part in parts_of(peak))
+
+
+def wide_floor(kinds: Kinds, number: int) -> int | None:
+    """A bound of a tier without any cells: each row, and each place of a load, for itself; None where unknown."""
+    tier = kinds.assignment.tiers[number]
+    total = tier.constant
+    for cost in tier.costs:
+        if cost.weight < 0:
+            return None
+        if not isinstance(cost, LoadCost):
+            if bool((cost.moved < 0).any()):
+                return None
+            least = np.minimum(cost.cost.min(axis=1), cost.unplaced)
+            total += cost.weight * int(least[cost.row_class].sum())
+        elif cost.peak:
+            total += cost.weight * wide_peak_floors(kinds, [cost])[0]
+        else:
+            try:
+                total += cost.weight * int(_lowest(widest_shape(kinds, cost)).sum())
+            except UnsuitableError:
+                return None
+    return total
+
+
+def wide_peak_floors(kinds: Kinds, peaks: list[LoadCost]) -> list[int]:
+    """What each peak comes to at least, whatever the rows are but for what their classes may choose."""
+    return [max(_wide_peak_floor(kinds, part) for part in parts_of(peak)) for peak in peaks]
+
+
+def _wide_peak_floor(kinds: Kinds, cost: LoadCost) -> int:
+    try:
+        shape = widest_shape(kinds, cost)
+    except UnsuitableError:
+        return _NOTHING
+    floor, load = int(_lowest(shape).max()), cost.loads[0]
+    if len(cost.loads) > 1 or load.groups > 1 or not shape.growing():
+        return floor
+    step, most = shape.reaches[0].step, shape.reaches[0].most.reshape(-1)
+    captives = []
+    assignment = kinds.assignment
+    allowed = assignment.allowed
+    outside: Mask = np.asarray(~allowed.any(axis=1) | allowed[:, load.bucket < 0].any(axis=1))
+    bound = assignment.required & (load.group >= 0) & ~outside[assignment.row_class]
+    for one in _widest_first(allowed, assignment.row_class[bound]):
+        inside = ~(allowed & ~allowed[one]).any(axis=1)
+        weight = load.weight[bound & inside[assignment.row_class]]
+        places = np.unique(load.bucket[allowed[one]])
+        captives.append((places, int(weight.sum()), int(weight.max(initial=0))))
+    return _high_enough(shape, most, step, captives, floor, max(floor, _ceiling(shape)))
+
+
+def _floor(cells: Cells, number: int) -> int | None:
+    tier = cells.kinds.assignment.tiers[number]
+    total = tier.constant
+    row_costs = cells.costs[number].copy()
+    alone_costs = np.zeros(len(cells), np.int64)
+    convex: list[tuple[LoadCost, Tabled]] = []
+    peaks = [cost for cost in tier.costs if isinstance(cost, LoadCost) and cost.peak and cost.weight > 0]
+    for cost in tier.costs:
+        if not isinstance(cost, LoadCost) or not cost.weight:
+            continue
+        try:
+            if cost.peak and cost.weight > 0:
+                continue
+            shape = shape_of(cells, cost)
+        except UnsuitableError:
+            return None
+        if cost.peak:
+            total += cost.weight * _ceiling(shape)
+        elif isinstance(shape, Affine):
+            total += cost.weight * int(shape.constant.sum())
+            for load, reach, slope in zip(cost.loads, shape.reaches, shape.slopes, strict=True):
+                place, weight = cells.places(load)
+                counted = place != NONE
+                per_row = slope.reshape(-1)[place[counted]] * (weight[counted] // reach.step)
+                row_costs[counted] += cost.weight * per_row
+        elif cost.weight > 0 and shape.convex():
+            convex.append((cost, shape))
+            alone_costs += cost.weight * _alone(cells, cost, shape)
+        else:
+            total += max(
+                int((cost.weight * shape.values).min(axis=0).sum()), opening_floor(cells, cost, shape)
+            )
+    total += _peaks_floor(cells, peaks)
+    separately = cheapest(cells, row_costs) + sum(
+        cost.weight * _level(cells, cost, shape) for cost, shape in convex
+    )
+    if not convex:
+        return total + separately
+    nothing = sum(cost.weight * int(shape.values[0].sum()) for cost, shape in convex)
+    floors = [separately, cheapest(cells, row_costs + alone_costs) + nothing]
+    if len(convex) == 1:
+        floors.append(_by_steps(cells, row_costs, *convex[0]))
+    return total + max(floors)
+
+
+def _peaks_floor(cells: Cells, peaks: Sequence[LoadCost]) -> int:
+    """What peaks come to at least together: each for itself, or two of one load of which one falls with it.
+
+    Each height of the one that grows says what places may have at most, and so how low the other can be at best.
+    """
+    floors = [cost.weight * _highest_floor(cells, cost) for cost in peaks]
+    shapes = [shape_of(cells, part) for cost in peaks for part in parts_of(cost)]
+    loads = {id(load): load for cost in peaks for load in cost.loads}
+    load = next(iter(loads.values()), None)
+    several = len(loads) > 1 or any(len(cost.loads) > 1 for cost in peaks)
+    if load is None or len(peaks) != 2 or len(shapes) != 2 or several or load.groups > 1:
+        return sum(floors)
+    pairs = list(zip(peaks, shapes, floors, strict=True))
+    (high, rising, least), (low, falling, deepest) = pairs if shapes[1].falling() else pairs[::-1]
+    if not rising.growing() or not falling.falling():
+        return sum(floors)
+    place, step = cells.places(load)[0], rising.reaches[0].step
+    needed, offered = (int(_bringing(cells, load, place, must=must)[0]) // step for must in (True, False))
+    most = np.minimum(rising.reaches[0].most, falling.reaches[0].most).reshape(-1)
+    every, best, height = np.arange(len(most)), -_NOTHING, least // high.weight
+    for _ in range(_MOST_HEIGHTS):
+        if high.weight * height + deepest >= best:
+            return best
+        room = np.minimum(_room_below(rising, height, every), most)
+        if int(room.sum()) >= needed:
+            down = _deepest(falling, room, offered, deepest // low.weight)
+            best = min(best, high.weight * height + low.weight * down)
+        more = np.flatnonzero(room < most)
+        if not len(more):
+            return best
+        height = int(rising.at(more, [(room[more] + 1) * step]).min())
+    return min(best, high.weight * height + deepest)
+
+
+def _deepest(shape: Affine | Tabled, room: Amounts, offered: int, low: int) -> int:
+    """How low all places can be that have no more than this room, with so many steps for all of them."""
+    high = max(low, _ceiling(shape))
+    while low < high:
+        middle = (low + high) // 2
+        wanted = _steps_below(shape, middle)
+        if bool((wanted <= room).all()) and int(wanted.sum()) <= offered:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _alone(cells: Cells, cost: LoadCost, shape: Tabled) -> Amounts:
+    """(n,) what a row of each cell adds to a convex cost where nothing else is: never more than on top of others."""
+    place, weight = cells.places(cost.loads[0])
+    counted = (place != NONE) & (cells.most > 0)
+    steps = np.minimum(weight[counted] // shape.reaches[0].step, len(shape.values) - 1)
+    added = np.zeros(len(cells), np.int64)
+    added[counted] = shape.values[steps, place[counted]] - shape.values[0, place[counted]]
+    return added
+
+
+def _level(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
+    """What a convex cost comes to at least when what must be in some place is spread as evenly as it pays."""
+    load, reach = cost.loads[0], shape.reaches[0]
+    place, _ = cells.places(load)
+    required = _bringing(cells, load, place, must=True) // reach.step
+    inside = np.arange(len(shape.values) - 1)[:, None] < reach.most.reshape(-1)[None, :]
+    if int(inside.sum()) > _MOST_STEPS:
+        return int(shape.values.min(axis=0).sum())
+    prices = np.where(inside, np.diff(shape.values, axis=0), _DEAR)
+    prices = prices.reshape(-1, load.groups, load.buckets)
+    floor = int(shape.values[0].sum())
+    for group, steps in enumerate(required.tolist()):
+        offered = prices[:, group][prices[:, group] < _DEAR]
+        if not len(offered):
+            continue
+        taken = min(steps, len(offered))
+        ordered = np.partition(offered, taken - 1) if taken else offered
+        floor += int(ordered[:taken].sum()) + int(np.minimum(ordered[taken:], 0).sum())
+    return floor
+
+
+def _bringing(cells: Cells, load: Load, place: Amounts, *, must: bool) -> Amounts:
+    """(groups,) the weight of all rows that can (or that must) add to some place of a load."""
+    kinds = cells.kinds
+    adds = np.zeros(kinds.number, np.bool_)
+    adds[cells.kind[(place != NONE) & (cells.most > 0)]] = True
+    if must:
+        adds[cells.kind[(place == NONE) & (cells.most > 0)]] = False
+    group = kinds.group(load)
+    adds &= group != NONE
+    total = np.zeros(load.groups, np.int64)
+    np.add.at(total, group[adds], (kinds.weight(load) * kinds.count)[adds])
+    return total
+
+
+def _by_steps(cells: Cells, row_costs: Amounts, cost: LoadCost, shape: Tabled) -> int:
+    """What rows and a convex cost come to at least, when each row takes one step of the load of one place.
+
+    The steps that places have to offer cost what the step costs, and the cheapest row that could take it; as many as
+    there are rows are taken.  A row that takes none pays the cheapest of these.  Very low if rows take several steps.
+    """
+    place, weight = cells.places(cost.loads[0])
+    counted = place != NONE
+    most = shape.reaches[0].most.reshape(-1)
+    unit = bool((weight[counted] == shape.reaches[0].step).all())
+    if not unit or int(most[np.unique(place[counted])].sum()) > _MOST_STEPS:
+        return _NOTHING
+    cheapest_row = np.full(len(most), _DEAR, np.int64)
+    np.minimum.at(cheapest_row, place[counted], row_costs[counted])
+    used = np.flatnonzero(cheapest_row < _DEAR)
+    steps = cost.weight * np.diff(shape.values[:, used], axis=0)
+    offered = np.arange(len(steps))[:, None] < most[used][None, :]
+    prices = (steps + cheapest_row[used][None, :])[offered]
+    rows = int(cells.kinds.count.sum())
+    beside = row_costs[~counted]
+    if len(beside):
+        prices = np.append(np.minimum(prices, beside.min()), np.full(rows, beside.min()))
+    if len(prices) < rows:
+        return _NOTHING
+    taken = np.partition(prices, rows - 1)[:rows] if rows < len(prices) else prices
+    return int((cost.weight * shape.values[0]).sum()) + int(taken.sum())
+
+
+def cheapest(cells: Cells, cost: Amounts) -> int:
+    """What the rows pay at least when every kind fills its cheapest cells."""
+    alone = _in_one_cell_each(cells, cost)
+    if alone is not None:
+        return alone
+    order = np.lexsort((cost, cells.kind))
+    kind, most = cells.kind[order], cells.most[order]
+    before = np.cumsum(most) - most
+    starts = np.searchsorted(kind, np.arange(cells.kinds.number))
+    before -= before[starts][kind] if len(kind) else 0
+    taken = np.clip(cells.kinds.count[kind] - before, 0, most)
+    return int((taken * cost[order]).sum())
+
+
+def _in_one_cell_each(cells: Cells, cost: Amounts) -> int | None:
+    """The same if every kind has room in one of its cheapest cells; None if not, or if a kind has no cell."""
+    count = cells.kinds.count
+    starts = np.searchsorted(cells.kind, np.arange(cells.kinds.number + 1))
+    if not len(count) or bool((starts[1:] == starts[:-1]).any()):
+        return None
+    least = np.minimum.reduceat(cost, starts[:-1])
+    ample = np.minimum.reduceat(np.where(cells.most >= count[cells.kind], cost, _DEAR), starts[:-1])
+    return int((least * count).sum()) if bool((least == ample).all()) else None
+
+
+def _ceiling(shape: Affine | Tabled) -> int:
+    """The most a place can come to."""
+    if isinstance(shape, Tabled):
+        return int(shape.values.max())
+    highest = shape.constant.copy()
+    for reach, slope in zip(shape.reaches, shape.slopes, strict=True):
+        highest += np.maximum(slope, 0) * reach.most
+    return int(highest.max())
+
+
+def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
+    """What the highest place comes to at least."""
+    floor = int(_lowest(shape).max())
+    if len(cost.loads) > 1:
+        return floor
+    ceiling = _ceiling(shape)
+    if shape.falling():
+        return _sinking_floor(cells, cost.loads[0], shape, floor, ceiling)
+    if not shape.growing():
+        return floor
+    (load,) = cost.loads
+    place, weight = cells.places(load)
+    captives = []
+    most = shape.reaches[0].most.reshape(-1)
+    for kinds, needed in _captive(cells, place, weight):
+        is_open = np.zeros(len(most), np.bool_)
+        is_open[place[kinds & (place != NONE)]] = True
+        captives.append((np.flatnonzero(is_open), needed, int(weight[kinds].max(initial=0))))
+    return _high_enough(shape, most, shape.reaches[0].step, captives, floor, ceiling)
+
+
+def _lowest(shape: Affine | Tabled) -> Amounts:
+    """What each place comes to at least."""
+    if isinstance(shape, Tabled):
+        return np.asarray(shape.values.min(axis=0))
+    lowest = shape.constant.reshape(-1).copy()
+    for reach, slope in zip(shape.reaches, shape.slopes, strict=True):
+        lowest += np.minimum(slope * reach.most, 0).reshape(-1)
+    return lowest
+
+
+def _high_enough(
+    shape: Affine | Tabled,
+    most: Amounts,
+    step: int,
+    captives: list[tuple[NDArray[np.intp], int, int]],
+    low: int,
+    highest: int,
+) -> int:
+    """The least height below which places have room for rows that must be in them: their weight, and the largest."""
+    for open_places, needed, largest in captives:
+        high = highest
+        while low < high:
+            middle = (low + high) // 2
+            room = np.minimum(_room_below(shape, middle, open_places), most[open_places])
+            if int(room.sum()) * step >= needed and int(room.max(initial=0)) * step >= largest:
+                high = middle
+            else:
+                low = middle + 1
+    return low
+
+
+def _sinking_floor(cells: Cells, load: Load, shape: Affine | Tabled, low: int, high: int) -> int:
+    """The same for a height that falls with the load: how low all places can be with the load that there is."""
+    place, _ = cells.places(load)
+    steps = _bringing(cells, load, place, must=False) // shape.reaches[0].step
+    kinds = cells.kinds
+    group = kinds.group(load)
+    rows = np.zeros(load.groups, np.int64)
+    np.add.at(rows, group[group != NONE], kinds.count[group != NONE])
+    while low < high:
+        middle = (low + high) // 2
+        wanted = _steps_below(shape, middle).reshape(load.groups, load.buckets)
+        if bool((wanted.sum(axis=1) <= steps).all()) and bool(((wanted > 0).sum(axis=1) <= rows).all()):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _captive(cells: Cells, place: Amounts, weight: Amounts) -> list[tuple[np.ndarray, int]]:
+    """Cells of rows that must be in a set of places, with what these weigh together; for several such sets."""
+    kinds = cells.kinds
+    open_to = np.zeros(kinds.number, np.bool_)  # kinds that need not add to the load at all
+    open_to[cells.kind[(place == NONE) & (cells.most > 0)]] = True
+    bound = ~open_to
+    if not bool(bound.any()):
+        return []
+    weights = np.zeros(kinds.number, np.int64)
+    weights[cells.kind] = weight
+    classes = kinds.assignment.row_class[kinds.row]
+    found = []
+    allowed = kinds.assignment.allowed
+    for one in _widest_first(allowed, classes[bound]):
+        # All kinds that are allowed nothing but what this class is.
+        inside = ~(allowed & ~allowed[one]).any(axis=1)
+        captive = bound & inside[classes]
+        found.append((captive[cells.kind], int((weights * kinds.count)[captive].sum())))
+    return found
+
+
+def _widest_first(allowed: Mask, classes: Indices) -> list[int]:
+    """Some of the classes, those that may choose most first."""
+    own = np.unique(classes)
+    order = np.argsort(-allowed[own].sum(axis=1), kind="stable")
+    return [int(one) for one in own[order][:_MOST_SETS]]
+
+
+def _steps_below(shape: Affine | Tabled, height: int) -> Amounts:
+    """How many steps of load each place needs to come down to a height, where any number is enough."""
+    if isinstance(shape, Tabled):
+        return np.asarray((shape.values > height).sum(axis=0))
+    constant, slope = shape.constant.reshape(-1), shape.slopes[0].reshape(-1)
+    return np.asarray(np.where(slope < 0, np.maximum(-((height - constant) // -np.minimum(slope, -1)), 0), 0))
+
+
+def _room_below(shape: Affine | Tabled, height: int, places: NDArray[np.intp]) -> Amounts:
+    """How many steps of load each place can have without coming above a height; 0 also where it is above already."""
+    if isinstance(shape, Tabled):
+        below: Amounts = (shape.values[:, places] <= height).sum(axis=0)
+        return np.maximum(below - 1, 0)
+    constant, slope = shape.constant.reshape(-1)[places], shape.slopes[0].reshape(-1)[places]
+    room = np.where(slope > 0, (height - constant) // np.maximum(slope, 1), 2**40)
+    return np.asarray(np.where(constant > height, 0, room))

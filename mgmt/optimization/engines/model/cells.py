@@ -1,0 +1,171 @@
+"""Cells: how many rows of a kind take a value, for the kinds and values that come into question.
+
+All engines but the flow work on cells.  A kind and a value make one cell, or two where leaving today's value costs
+something: one for the rows that stay, one for those that come.  With the counts of the cells every load is a sum, so
+limits are linear rows over the cells.
+
+What it is not: which values come into question is for ``candidates`` to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mgmt.optimization.assignment import NONE, Amounts, Indices, Load, Mask
+from mgmt.optimization.engines.model.equivalence import Kinds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearRows:
+    """``lower <= sum of factor * cell <= upper`` per row; the terms of row i are at ``start[i]:start[i + 1]``."""
+
+    place: Amounts
+    """(N,) of each row, group * buckets + bucket of the load it is about."""
+    start: Amounts
+    """(N + 1,)"""
+    cell: Indices
+    factor: Amounts
+    lower: Amounts
+    upper: Amounts
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of some candidates, ordered by kind."""
+
+    kinds: Kinds
+    kind: Indices
+    value: Indices
+    """NONE for staying or becoming without a value."""
+    stays: Mask
+    """Whether these are the rows that have the value today."""
+    most: Amounts
+    """How many rows the cell can have at most, by what it alone breaks."""
+    costs: Amounts
+    """(T, n) per tier what one row costs, apart from loads."""
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @cached_property
+    def enough(self) -> bool:
+        """Whether the rows of every kind fit into its cells, each cell for itself."""
+        room = np.zeros(self.kinds.number, np.int64)
+        np.add.at(room, self.kind, self.most)
+        return bool((room >= self.kinds.count).all())
+
+    def only(self, kept: Mask) -> Cells:
+        """Some of the cells."""
+        return Cells(
+            self.kinds,
+            self.kind[kept],
+            self.value[kept],
+            self.stays[kept],
+            self.most[kept],
+            self.costs[:, kept],
+        )
+
+    def choice(self, count: Amounts) -> Indices:
+        """(R,) the choice that cell counts stand for."""
+        return self.kinds.spread(self.kind, self.value, count)
+
+    def counts(self, choice: Indices) -> Amounts | None:
+        """The counts that stand for a choice; None when it has a value that is not a candidate."""
+        places = self.kinds.assignment.values + 1
+        place = self.kind.astype(np.int64) * places + self.value + 1
+        chosen = self.kinds.of_row.astype(np.int64) * places + choice + 1
+        used, wanted = np.unique(chosen, return_counts=True)
+        # Where there are two cells, the one of those that stay comes first and is filled first.
+        order = np.lexsort((~self.stays, place))
+        sorted_place = place[order]
+        first = np.asarray(np.searchsorted(sorted_place, used))
+        if not len(order) or bool((sorted_place[np.minimum(first, len(order) - 1)] != used).any()):
+            return None
+        counts = np.zeros(len(self), np.int64)
+        staying = np.minimum(wanted, np.where(self.stays[order[first]], self.most[order[first]], wanted))
+        counts[order[first]] = staying
+        rest = wanted - staying
+        more = np.flatnonzero(rest)
+        second = np.minimum(np.take(first, more) + 1, len(order) - 1)
+        if bool((sorted_place[second] != used[more]).any()):
+            return None
+        counts[order[second]] = rest[more]
+        return counts
+
+    def places(self, load: Load) -> tuple[Amounts, Amounts]:
+        """(n,) where each cell adds to a load, as group * buckets + bucket or NONE, and what a row of it adds."""
+        group = self.kinds.group(load)[self.kind].astype(np.int64)
+        bucket = np.where(self.value >= 0, load.bucket[np.maximum(self.value, 0)], NONE)
+        place = np.where((group >= 0) & (bucket >= 0), group * load.buckets + bucket, NONE)
+        return place, self.kinds.weight(load)[self.kind]
+
+    def rows(self, load: Load, lower: Amounts, upper: Amounts) -> LinearRows:
+        """A linear row for every place of a load that a cell adds to; bounds are (groups, buckets)."""
+        place, weight = self.places(load)
+        cell = np.flatnonzero(place >= 0)
+        cell = cell[np.argsort(place[cell], kind="stable")]
+        used, start = np.unique(place[cell], return_index=True)
+        return LinearRows(
+            used,
+            np.append(start, len(cell)).astype(np.int64),
+            cell.astype(np.int32),
+            weight[cell],
+            lower.reshape(-1)[used],
+            upper.reshape(-1)[used],
+        )
+
+
+def cells_of(kinds: Kinds, kind: Indices, value: Indices) -> Cells:
+    """The cells of candidates: kinds with values they are allowed to have.
+
+    Kinds that may stay without a value have that as a candidate besides.
+    """
+    places = kinds.assignment.values + 1
+    free = np.flatnonzero(~kinds.required).astype(np.int32)
+    kind = np.concatenate((kind, free))
+    value = np.concatenate((value, np.full(len(free), NONE, np.int32)))
+    place = kind.astype(np.int64) * places + value + 1
+    order = np.argsort(place, kind="stable")
+    kind, value, place = kind[order], value[order], place[order]
+    most = np.minimum(kinds.count[kind], _room(kinds, kind, value))
+    stays = kinds.stays
+    today = stays.kind.astype(np.int64) * places + stays.value + 1
+    found = np.minimum(np.searchsorted(place, today), max(0, len(place) - 1))
+    is_cell = place[found] == today if len(place) else np.zeros(len(today), np.bool_)
+    staying = np.zeros(len(place), np.int64)
+    staying[found[is_cell]] = stays.count[is_cell]
+    coming = (staying < kinds.count[kind]) & (most > 0)
+    twice = (staying > 0) & (most > 0)
+    kind = np.concatenate((kind[twice], kind[coming]))
+    value = np.concatenate((value[twice], value[coming]))
+    most = np.concatenate((np.minimum(most, staying)[twice], most[coming]))
+    is_stay = np.arange(len(kind)) < int(twice.sum())
+    order = np.lexsort((~is_stay, value, kind))
+    kind, value, most, is_stay = kind[order], value[order], most[order], is_stay[order]
+    return Cells(kinds, kind, value, is_stay, most, kinds.costs(kind, value, is_stay))
+
+
+def all_candidates(kinds: Kinds) -> tuple[Indices, Indices]:
+    """Every value that each kind is allowed to have."""
+    allowed = kinds.assignment.allowed[kinds.assignment.row_class[kinds.row]]
+    kind, value = np.nonzero(allowed)
+    return kind.astype(np.int32), value.astype(np.int32)
+
+
+def _room(kinds: Kinds, kind: Indices, value: Indices) -> Amounts:
+    """How many rows of a kind each value has room for when it has nothing else."""
+    room = kinds.count[kind].copy()
+    placed = np.flatnonzero(value >= 0)
+    for limit in kinds.assignment.limits:
+        load = limit.load
+        group = kinds.group(load)[kind[placed]]
+        bucket = load.bucket[value[placed]]
+        counted = (group >= 0) & (bucket >= 0)
+        _, upper = limit.bounds
+        most = np.maximum(upper[group[counted], bucket[counted]], 0)
+        cell = placed[counted]
+        room[cell] = np.minimum(room[cell], most // kinds.weight(load)[kind[cell]])
+    return room
