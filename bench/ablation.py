@@ -39,7 +39,7 @@ from mgmt.optimization.engines import UnsuitableError, solve
 from mgmt.optimization.engines.flow import NotAFlowError
 from mgmt.optimization.engines.model.cells import all_candidates
 from mgmt.optimization.engines.presolve.candidates import Candidates
-from mgmt.optimization.engines.selection.search import MarkedPlacement, solve_marked
+from mgmt.optimization.engines.selection.search import SelectedPlacement, solve_selection
 from mgmt.state.database import Database
 
 _ENGINES: Final = "mgmt.optimization.engines"
@@ -74,39 +74,39 @@ PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
             np.zeros(len(prices), np.int64),
         )
     },
-    "leading_tiers": {"decision_table.after_flow": _gives(None)},
+    "leading_tiers": {"decision_table.solve_leading_tiers": _gives(None)},
     "with_limits": {"presolve.normal_form.with_limits": _same},
     "one load each": {
         "presolve.normal_form.with_one_load_each": _same,
         "selection.joint.with_one_load_each": _same,
     },
     "candidates": {
-        "decision_table.candidates_of": lambda kinds: Candidates(*all_candidates(kinds), "all"),
+        "decision_table.candidates_of": lambda classes: Candidates(*all_candidates(classes), "all"),
     },
     "restriction": {"decision_table._NARROW": 0.0},
     "without_cells": {"decision_table._MOST_WRITTEN": 2**62},
     "greedy": {"decision_table.greedy": _gives(None)},
     "first_fit": {"decision_table.first_fit": _gives(())},
-    "ejection": {"decision_table.make_room": _gives(())},
+    "ejection": {"decision_table.ejections": _gives(())},
     "exchanges": {"decision_table.exchanged": _gives(())},
     "repaired": {"decision_table.repaired": _gives(None)},
     "closed-form bounds": {
-        "decision_table.floors_of": lambda cells: [None] * len(cells.kinds.assignment.tiers)
+        "decision_table.bounds_of": lambda cells: [None] * len(cells.classes.assignment.tiers)
     },
-    "bin_packing": {"lower_bounds.closed_form.opening_floor": _gives(_LOWEST)},
+    "bin_packing": {"lower_bounds.closed_form.opening_bound": _gives(_LOWEST)},
     "bounds._by_steps": {"lower_bounds.closed_form._by_steps": _gives(_LOWEST)},
     "bounds._alone": {"lower_bounds.closed_form._alone": lambda cells, *_: np.zeros(len(cells), np.int64)},
     "bounds._captive": {"lower_bounds.closed_form._captive": _gives([])},
-    "bounds.wide": {"decision_table.wide_floor": _gives(None)},
+    "bounds.wide": {"decision_table.wide_bound": _gives(None)},
     "relaxation": {"decision_table._Search.relax": _gives(True)},
     "rounding": {"decision_table.rounded": _gives(None)},
     "narrow": {"decision_table._Search.narrow": _gives(None)},
     "CP-SAT on all cells": {"decision_table._MOST_FOR_CP_SAT": 0},
     "neighbourhoods": {"decision_table.nearby": _gives(())},
-    "neighbouring_moves": {"selection.search.near_moves": _gives(Pairs(_NOTHING, _NOTHING))},
+    "neighbouring_moves": {"selection.search.neighbouring_moves": _gives(Pairs(_NOTHING, _NOTHING))},
     "given_places": {"selection.search._Search._among_placed": _gives(None)},
     "among_optima": {"selection.search._Search._among_optima": _gives(None)},
-    "joint": {"selection.search._Search._both_at_once": _gives(None)},
+    "joint": {"selection.search._Search._jointly": _gives(None)},
     "highs": {"selection.joint.highs.solve": _raises(UnsuitableError("left out"))},
 }
 """What is left out, and what stands in its place; names are below ``mgmt.optimization.engines``."""
@@ -159,7 +159,7 @@ def _counted(calls: dict[str, int]) -> Iterator[None]:
 class _Call:
     """What an engine was asked."""
 
-    function: Callable[..., Placement | MarkedPlacement | None]
+    function: Callable[..., Placement | SelectedPlacement | None]
     assignments: tuple[Any, ...]
     named: Mapping[str, Any]
 
@@ -173,7 +173,7 @@ class _Call:
         except UnsuitableError as error:
             answer = {"cost": None, "bound": None, "status": f"unsuitable: {error}"}
         else:
-            parts = [found.places, found.marks] if isinstance(found, MarkedPlacement) else [found]
+            parts = [found.places, found.selection] if isinstance(found, SelectedPlacement) else [found]
             answer = {
                 "cost": [one for part in parts if part for one in part.worth],
                 "bound": [one for part in parts if part for one in part.bounds],
@@ -265,7 +265,10 @@ def _recorded(built: Any, seconds: float) -> list[_Call]:
 
         return record
 
-    kept = (columnar, "solve", recording(solve, 1)), (marked, "solve_marked", recording(solve_marked, 2))
+    kept = (
+        (columnar, "solve", recording(solve, 1)),
+        (marked, "solve_selection", recording(solve_selection, 2)),
+    )
     with _patched(kept), suppress(PolicyError):
         built[1].solve(seconds)
     return calls

@@ -27,7 +27,7 @@ from mgmt.optimization.assignment import (
 )
 from mgmt.optimization.engines import UnsuitableError, solve
 from mgmt.optimization.engines.construction import complete
-from mgmt.optimization.engines.model.equivalence import kinds_of
+from mgmt.optimization.engines.model.equivalence import equivalence_classes
 
 _LEAST_SECONDS = 0.02
 
@@ -50,8 +50,8 @@ def overflow(assignment: Assignment, constraints: Collection[str], *, seconds: f
     if placed is None:
         return None
     rest = _with_costs_above(assignment, loose)
-    kinds, rows = kinds_of(rest), np.flatnonzero(placed != NONE)
-    choice = complete(kinds, kinds.of_row[rows], placed[rows], np.ones(len(rows), np.int64))
+    classes, rows = equivalence_classes(rest), np.flatnonzero(placed != NONE)
+    choice = complete(classes, classes.of_row[rows], placed[rows], np.ones(len(rows), np.int64))
     if choice is None or any(rest.broken(choice)):
         return None
     above = []

@@ -1,6 +1,6 @@
 """Engines for assignment structure: rows that choose values under loads, solved without a boolean per cell.
 
-``solve`` picks the engine; ``table`` says which one is for what.
+``solve`` picks the engine; ``decision_table`` says which one is for what.
 """
 
 from __future__ import annotations

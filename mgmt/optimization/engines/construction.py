@@ -19,60 +19,60 @@ from mgmt.optimization.assignment import NONE, Amounts, Following, Indices
 from mgmt.optimization.engines.delta_evaluation.partial_solution import PartialSolution
 from mgmt.optimization.engines.integer_programming.linear_relaxation import Reals
 from mgmt.optimization.engines.model.cells import Cells
-from mgmt.optimization.engines.model.equivalence import Kinds
+from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 
 
-def greedy(kinds: Kinds) -> Indices | None:
+def greedy(classes: EquivalenceClasses) -> Indices | None:
     """A choice that keeps the limits, or None when this simple way finds none."""
     empty = np.zeros(0, np.int64)
-    return complete(kinds, empty.astype(np.int32), empty.astype(np.int32), empty)
+    return complete(classes, empty.astype(np.int32), empty.astype(np.int32), empty)
 
 
-def complete(kinds: Kinds, kind: Indices, value: Indices, count: Amounts) -> Indices | None:
-    """The same with so many rows of kinds already at values."""
-    partial = PartialSolution(kinds)
-    partial.add_all(kind, value, count)
-    waiting = hardest_first(kinds, partial)
+def complete(classes: EquivalenceClasses, class_: Indices, value: Indices, count: Amounts) -> Indices | None:
+    """The same with so many rows of classes already at values."""
+    partial = PartialSolution(classes)
+    partial.add_all(class_, value, count)
+    waiting = hardest_first(classes, partial)
     while waiting:
         late: list[int] = []
         chosen: list[tuple[int, int]] = []
         for one in waiting:
-            at = kind == one
-            rows = int(kinds.count[one] - count[at].sum())
+            at = class_ == one
+            rows = int(classes.count[one] - count[at].sum())
             values = _place(partial, one, rows, value[at], count[at]) if rows > 0 else []
             late += [one] if len(values) < rows else []
             chosen += [(one, where) for where in values]
         if late and not chosen:
             return None
-        kind = np.append(kind, [one for one, _ in chosen]).astype(np.int32)
+        class_ = np.append(class_, [one for one, _ in chosen]).astype(np.int32)
         value = np.append(value, [where for _, where in chosen]).astype(np.int32)
         count = np.append(count, np.ones(len(chosen), np.int64))
         waiting = late  # others may have made room since: a condition may want one row where another is
-    return None if partial.missing() else kinds.spread(kind, value, count)
+    return None if partial.missing() else classes.expand(class_, value, count)
 
 
-def hardest_first(kinds: Kinds, partial: PartialSolution) -> list[int]:
+def hardest_first(classes: EquivalenceClasses, partial: PartialSolution) -> list[int]:
     """Kinds in the order to place them: those that fill much of what they may fill come first, followers last."""
-    allowed = kinds.assignment.allowed.sum(axis=1)[kinds.assignment.row_class[kinds.row]]
-    share = np.zeros(kinds.number)
-    for limit in kinds.assignment.limits:
-        weight = np.where(kinds.group(limit.load) != NONE, kinds.weight(limit.load), 0)
+    allowed = classes.assignment.allowed.sum(axis=1)[classes.assignment.row_class[classes.representative]]
+    share = np.zeros(classes.number)
+    for limit in classes.assignment.limits:
+        weight = np.where(classes.group(limit.load) != NONE, classes.weight(limit.load), 0)
         room = np.broadcast_to(limit.upper, (limit.load.groups, limit.load.buckets)).max(initial=1)
         share = np.maximum(share, weight / max(1, int(room)))
     for load, slope in partial.heights():
-        share = np.maximum(share, kinds.weight(load) * slope)
+        share = np.maximum(share, classes.weight(load) * slope)
     anywhere = allowed >= allowed.max(initial=0)
-    order = np.lexsort((np.arange(kinds.number), -share, ~kinds.required, anywhere, _depth(kinds)))
+    order = np.lexsort((np.arange(classes.number), -share, ~classes.required, anywhere, _depth(classes)))
     return [int(one) for one in order]
 
 
-def _depth(kinds: Kinds) -> Indices:
+def _depth(classes: EquivalenceClasses) -> Indices:
     """(K,) how many rows have to be placed before: the one that a row follows, the one that this one follows."""
-    depth = np.zeros(kinds.number, np.int32)
-    for condition in kinds.assignment.conditions:
+    depth = np.zeros(classes.number, np.int32)
+    for condition in classes.assignment.conditions:
         if isinstance(condition, Following):
-            row = kinds.row
-            for _ in range(kinds.number):  # as long as a chain can be; a circle ends there, too
+            row = classes.representative
+            for _ in range(classes.number):  # as long as a chain can be; a circle ends there, too
                 row = np.append(condition.leader, NONE)[row].astype(np.int32)
                 if bool((row == NONE).all()):
                     break
@@ -80,16 +80,16 @@ def _depth(kinds: Kinds) -> Indices:
     return depth
 
 
-def _place(partial: PartialSolution, kind: int, rows: int, value: Indices, count: Amounts) -> list[int]:
-    """Values for so many rows of a kind, which are placed there; fewer when one that must have a value has no room."""
-    kinds = partial.kinds
-    coming = kinds.coming(kind)
-    moving = kinds.moving[:, kind]
+def _place(partial: PartialSolution, class_: int, rows: int, value: Indices, count: Amounts) -> list[int]:
+    """Values for so many rows of a class, which are placed there; fewer when one that must have a value has no room."""
+    classes = partial.classes
+    coming = classes.coming(class_)
+    moving = classes.moving[:, class_]
     staying: dict[int, int] = {}
     if bool((moving != 0).any()):
-        of_kind = kinds.stays.kind == kind
+        of_class = classes.stays.class_ == class_
         staying = dict(
-            zip(kinds.stays.value[of_kind].tolist(), kinds.stays.count[of_kind].tolist(), strict=True)
+            zip(classes.stays.value[of_class].tolist(), classes.stays.count[of_class].tolist(), strict=True)
         )
         for at, number in zip(value.tolist(), count.tolist(), strict=True):
             staying[at] = staying.get(at, 0) - number
@@ -99,36 +99,36 @@ def _place(partial: PartialSolution, kind: int, rows: int, value: Indices, count
     chosen: list[int] = []
     while len(chosen) < rows:
         left = rows - len(chosen)
-        at = _cheapest(partial, kind, coming, left)
+        at = _cheapest(partial, class_, coming, left)
         if at is None:
             break
         stay = staying.get(at, 0)
         # Where nothing counts a row, the next ones go there as well, as long as they pay the same.
-        number = 1 if partial.counts(kind, at) else min(left, stay if stay > 0 else left)
+        number = 1 if partial.counts(class_, at) else min(left, stay if stay > 0 else left)
         if stay > 0:
             staying[at] = stay - number
             if not staying[at]:
                 coming[:, at + 1] += moving
-        partial.add(kind, at, number)
+        partial.add(class_, at, number)
         chosen += [at] * number
     return chosen
 
 
-def _cheapest(partial: PartialSolution, kind: int, coming: Amounts, rows: int) -> int | None:
-    """The best value for the next of so many rows of a kind; None when it must have one and none has room.
+def _cheapest(partial: PartialSolution, class_: int, coming: Amounts, rows: int) -> int | None:
+    """The best value for the next of so many rows of a class; None when it must have one and none has room.
 
     NONE is no value.
     """
-    required = bool(partial.kinds.required[kind])
-    room = partial.room(kind)
-    together = partial.together(kind, rows, room)
+    required = bool(partial.classes.required[class_])
+    room = partial.room(class_)
+    together = partial.together(class_, rows, room)
     at = np.flatnonzero(room if together is None else room & together)
     if not len(at):
         return None if required else NONE
-    wanted = partial.wanted(kind)
+    wanted = partial.wanted(class_)
     if wanted is not None:
         at = at[wanted[at] == wanted[at].max()]
-    more, height = partial.prices(kind)
+    more, height = partial.prices(class_)
     more += coming[:, 1:]
     for tier in more:
         at = at[tier[at] == tier[at].min()]
@@ -145,21 +145,21 @@ def rounded(cells: Cells, counts: Reals) -> Indices | None:
     """A choice near fractional counts that keeps the limits, or None when greedy can not finish it."""
     whole = np.floor(counts + _NEARLY).astype(np.int64)
     keeps = np.flatnonzero((whole > 0) & (cells.value >= 0))
-    return complete(cells.kinds, cells.kind[keeps], cells.value[keeps], whole[keeps])
+    return complete(cells.classes, cells.class_[keeps], cells.value[keeps], whole[keeps])
 
 
-def first_fit(kinds: Kinds) -> Iterator[Indices]:
+def first_fit(classes: EquivalenceClasses) -> Iterator[Indices]:
     """Choices that keep upper limits, one for each way to say what is large, and what is roomy.
 
     Roomy is what has much of everything, or for many rows in what it has least of.
     """
     rows, rooms, numbers = [], [], []
-    for limit in kinds.assignment.limits:
+    for limit in classes.assignment.limits:
         load, total = limit.load, int(limit.load.weight.sum())
-        if load.groups == 1 and load.buckets == kinds.assignment.values and total:
+        if load.groups == 1 and load.buckets == classes.assignment.values and total:
             room = np.minimum(limit.bounds[1][0], total)[load.bucket]
             rows.append(
-                np.where(kinds.group(load) >= 0, kinds.weight(load), 0) / max(1.0, float(room.mean()))
+                np.where(classes.group(load) >= 0, classes.weight(load), 0) / max(1.0, float(room.mean()))
             )
             rooms.append(room / max(1.0, float(room.mean())))
             mean = float(load.weight[load.group >= 0].mean())
@@ -169,21 +169,21 @@ def first_fit(kinds: Kinds) -> Iterator[Indices]:
     for size in (*rows, np.maximum.reduce(rows), np.add.reduce(rows)):
         for room in (np.add.reduce(rooms), np.minimum.reduce(numbers)):
             values = np.argsort(-room, kind="stable").astype(np.int32)
-            found = _placed(kinds, np.argsort(-size, kind="stable").tolist(), values)
+            found = _placed(classes, np.argsort(-size, kind="stable").tolist(), values)
             if found is not None:
                 yield found
 
 
-def _placed(kinds: Kinds, order: list[int], values: Indices) -> Indices | None:
-    partial = PartialSolution(kinds)
+def _placed(classes: EquivalenceClasses, order: list[int], values: Indices) -> Indices | None:
+    partial = PartialSolution(classes)
     chosen: list[tuple[int, int]] = []
-    for kind in order:
-        for _ in range(int(kinds.count[kind])):
-            room = partial.room(kind)[values]
+    for class_ in order:
+        for _ in range(int(classes.count[class_])):
+            room = partial.room(class_)[values]
             if not bool(room.any()):
                 return None
             value = int(values[int(room.argmax())])
-            partial.add(kind, value)
-            chosen.append((kind, value))
-    kind_of, value_of = (np.array(part, np.int32) for part in zip(*chosen, strict=True))
-    return kinds.spread(kind_of, value_of, np.ones(len(chosen), np.int64))
+            partial.add(class_, value)
+            chosen.append((class_, value))
+    class_of, value_of = (np.array(part, np.int32) for part in zip(*chosen, strict=True))
+    return classes.expand(class_of, value_of, np.ones(len(chosen), np.int64))

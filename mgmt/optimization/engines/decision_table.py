@@ -37,27 +37,27 @@ from mgmt.optimization.assignment import (
 )
 from mgmt.optimization.engines import flow
 from mgmt.optimization.engines.construction import first_fit, greedy, rounded
-from mgmt.optimization.engines.flow.leading_tiers import after_flow
+from mgmt.optimization.engines.flow.leading_tiers import solve_leading_tiers
 from mgmt.optimization.engines.incumbent import Incumbent
 from mgmt.optimization.engines.integer_programming import cp_sat, highs
 from mgmt.optimization.engines.integer_programming.count_model import CountModel
 from mgmt.optimization.engines.integer_programming.linear_relaxation import Relaxation, Relaxed
-from mgmt.optimization.engines.local_search.ejection import make_room
+from mgmt.optimization.engines.local_search.ejection import ejections
 from mgmt.optimization.engines.local_search.exchanges import exchanged, peaks_of, repaired
 from mgmt.optimization.engines.local_search.neighbourhoods import nearby
 from mgmt.optimization.engines.lower_bounds.closed_form import (
-    floors_of,
-    peak_floors,
-    wide_floor,
-    wide_peak_floors,
+    bounds_of,
+    peak_bounds,
+    wide_bound,
+    wide_peak_bounds,
 )
 from mgmt.optimization.engines.model.cells import Cells, cells_of
 from mgmt.optimization.engines.model.cost_functions import Tabled, UnsuitableError, widest_shape
-from mgmt.optimization.engines.model.equivalence import Kinds, kinds_of
+from mgmt.optimization.engines.model.equivalence import EquivalenceClasses, equivalence_classes
 from mgmt.optimization.engines.presolve.candidates import candidates_of
-from mgmt.optimization.engines.presolve.fixing import telling
+from mgmt.optimization.engines.presolve.fixing import without_implied
 from mgmt.optimization.engines.presolve.normal_form import normal_form
-from mgmt.optimization.engines.presolve.restriction import narrowed
+from mgmt.optimization.engines.presolve.restriction import restricted
 
 _MOST_FOR_CP_SAT = 6_000
 _MOST_WITHOUT_A_CHOICE = 60_000
@@ -89,11 +89,11 @@ _CORE_SHARE = 0.2
 
 
 def solve(
-    assignment: Assignment, *, seconds: float, seed: int, workers: int = 1, rather: Pairs | None = None
+    assignment: Assignment, *, seconds: float, seed: int, workers: int = 1, preferred: Pairs | None = None
 ) -> Placement:
     """The best placement found in about ``seconds``, with a bound per tier.
 
-    Of placements that are as good, one that moves rows in these pairs only is taken ``rather``, where a flow finds it.
+    Of placements that are as good, one that moves rows in ``preferred`` pairs only is taken, where a flow finds it.
 
     ``choice`` is None when there provably is none.  Raises SolveTimeout when neither a placement nor that proof was
     found in time, and UnsuitableError when the assignment is for no engine here.  The answer depends on the seed
@@ -111,7 +111,7 @@ def solve(
     else:
         try:
             return flow.solve(
-                assignment, rather, flow.Patience(deadline)
+                assignment, preferred, flow.Patience(deadline)
             )  # exact at any size, so asked first
         except flow.LateFlowError as reason:
             if assignment.rows * assignment.values > _MOST_CELLS:  # for what comes now it is too late, too
@@ -127,7 +127,7 @@ def solve(
                 known = (start, bounds)
                 return by_cells(left, [], deadline=deadline, seed=seed, workers=workers, known=known)
 
-            found = after_flow(assignment, flow.Patience(deadline), rest)
+            found = solve_leading_tiers(assignment, flow.Patience(deadline), rest)
             if found is not None:
                 return replace(found, notes=(*notes, *found.notes))
     return by_cells(assignment, notes, deadline=deadline, seed=seed, workers=workers)
@@ -145,20 +145,20 @@ def by_cells(
     """The rows of the table after the first; ``known`` is a choice, and bounds of the first tiers."""
     if not assignment.rows:
         return _nothing_to_choose(assignment)
-    kinds = kinds_of(assignment)
-    notes.append(f"{assignment.rows} rows are {kinds.number} kinds")
-    if assignment.rows >= assignment.values and kinds.number * assignment.values > _MOST_WRITTEN:
-        return without_cells(kinds, notes, deadline=deadline, seed=seed, known=known)
-    candidates = candidates_of(kinds)
+    classes = equivalence_classes(assignment)
+    notes.append(f"{assignment.rows} rows are {classes.number} classes")
+    if assignment.rows >= assignment.values and classes.number * assignment.values > _MOST_WRITTEN:
+        return without_cells(classes, notes, deadline=deadline, seed=seed, known=known)
+    candidates = candidates_of(classes)
     notes.append(candidates.note)
     today = assignment.current[assignment.current >= 0]
     begun = np.zeros(0, np.int32) if known is None else known[0][known[0] >= 0]
     values = np.unique(np.concatenate((candidates.value, today, begun)))
     if not len(values) or len(values) > _NARROW * assignment.values:
-        cells = cells_of(kinds, candidates.kind, candidates.value)
+        cells = cells_of(classes, candidates.class_, candidates.value)
         return _among(cells, notes, deadline, seed, workers, known)
     place = np.searchsorted(values, candidates.value).astype(np.int32)
-    cells = cells_of(narrowed(kinds, values), candidates.kind, place)
+    cells = cells_of(restricted(classes, values), candidates.class_, place)
     if known is not None:
         start = np.where(known[0] >= 0, np.searchsorted(values, known[0]), NONE)
         known = start.astype(np.int32), known[1]
@@ -169,7 +169,7 @@ def by_cells(
 
 
 def without_cells(
-    kinds: Kinds,
+    classes: EquivalenceClasses,
     notes: list[str],
     *,
     deadline: float,
@@ -180,10 +180,12 @@ def without_cells(
 
     Written out, 10 000 rows of different amounts and 1000 values would be ten million cells.
     """
-    assignment = kinds.assignment
-    few = replace(assignment, limits=tuple(telling(assignment.limits)))  # no more than what says something
-    best = Incumbent(assignment, [wide_floor(kinds, tier) for tier in range(len(assignment.tiers))], notes)
-    search = _Search(replace(kinds, assignment=few), None, best, deadline, seed)
+    assignment = classes.assignment
+    few = replace(
+        assignment, limits=tuple(without_implied(assignment.limits))
+    )  # no more than what says something
+    best = Incumbent(assignment, [wide_bound(classes, tier) for tier in range(len(assignment.tiers))], notes)
+    search = _Search(replace(classes, assignment=few), None, best, deadline, seed)
     search.begin(known)
     if known is None:
         best.offer_all(_by_flow(few, deadline), "min-cost flow of some tiers")
@@ -211,19 +213,19 @@ def _among(
     known: tuple[Indices, tuple[int, ...]] | None,
 ) -> Placement:
     """The best among these cells."""
-    if not keepable(cells):
+    if not may_be_feasible(cells):
         return Placement(None, (), (), "none: some rows or limits have no room at all", tuple(notes))
-    best = Incumbent(cells.kinds.assignment, floors_of(cells), notes)
-    search = _Search(cells.kinds, cells, best, deadline, seed, workers)
+    best = Incumbent(cells.classes.assignment, bounds_of(cells), notes)
+    search = _Search(cells.classes, cells, best, deadline, seed, workers)
     search.begin(known)
     if not best.proven:
-        best.offer(greedy(cells.kinds), "greedy")
+        best.offer(greedy(cells.classes), "greedy")
     search.pack()
     search.narrow()
     if best.proven:
         return best.placement("closed-form bounds")
     search.exchange(_EXCHANGES_SHARE, sums=False)
-    search.make_room()
+    search.ejections()
     if best.proven:
         return best.placement("closed-form bounds")
     if len(search.cells) > _MOST_CELLS:
@@ -270,11 +272,11 @@ def _fills_up(assignment: Assignment) -> bool:
     return any(len(np.unique(weight[weight > 0])) > 1 for weight in weights)
 
 
-def keepable(cells: Cells) -> bool:
+def may_be_feasible(cells: Cells) -> bool:
     """False when rows have no room in their cells, or a limit wants more than these bring, or less than they must."""
     if not cells.enough:
         return False
-    for limit in cells.kinds.assignment.limits:
+    for limit in cells.classes.assignment.limits:
         lower, upper = (bounds.reshape(-1) for bounds in limit.bounds)
         if bool((upper < 0).any()) or bool((lower > upper).any()):
             return False
@@ -289,12 +291,12 @@ def keepable(cells: Cells) -> bool:
 
 def _overfull(cells: Cells, limit: Limit, place: Amounts) -> bool:
     """Whether the rows that can only be in buckets of a limit bring some group more than these may have."""
-    kinds = cells.kinds
-    own = kinds.group(limit.load)
-    own[cells.kind[(place == NONE) & (cells.most > 0)]] = NONE
-    inside = (place != NONE) & (own[cells.kind] != NONE)
+    classes = cells.classes
+    own = classes.group(limit.load)
+    own[cells.class_[(place == NONE) & (cells.most > 0)]] = NONE
+    inside = (place != NONE) & (own[cells.class_] != NONE)
     brings = np.zeros(limit.load.groups, np.float64)
-    np.add.at(brings, own[own != NONE], (kinds.weight(limit.load) * kinds.count)[own != NONE])
+    np.add.at(brings, own[own != NONE], (classes.weight(limit.load) * classes.count)[own != NONE])
     used = np.unique(place[inside])
     room = np.zeros(limit.load.groups, np.float64)
     np.add.at(room, used // limit.load.buckets, limit.bounds[1].reshape(-1)[used])
@@ -306,7 +308,7 @@ def _overfull(cells: Cells, limit: Limit, place: Amounts) -> bool:
 class _Search:
     """The steps of the table, each of which improves the incumbent or its bounds."""
 
-    kinds: Kinds
+    classes: EquivalenceClasses
     _cells: Cells | None
     best: Incumbent
     deadline: float
@@ -330,70 +332,72 @@ class _Search:
         if known is not None:
             self.best.offer(known[0], "min-cost flow")
             self.best.bounds[: len(known[1])] = known[1]
-        self.best.offer(self.kinds.assignment.current, "today's choice")
+        self.best.offer(self.classes.assignment.current, "today's choice")
 
     def narrow(self) -> None:
         """Drop cells that no optimum has: dearer than others in a tier that is as cheap as each row can be."""
         best, number = self.best, len(self.cells)
         if best.choice is None:
             return
-        for at, tier in enumerate(self.kinds.assignment.tiers):
+        for at, tier in enumerate(self.classes.assignment.tiers):
             if not best.meets(at):
                 break
-            costs, kind = self.cells.costs[at], self.cells.kind
-            least = np.minimum.reduceat(costs, np.searchsorted(kind, np.arange(self.kinds.number)))
-            if best.worth[at] == tier.constant + int((least * self.kinds.count).sum()) and not any(
+            costs, class_ = self.cells.costs[at], self.cells.class_
+            least = np.minimum.reduceat(costs, np.searchsorted(class_, np.arange(self.classes.number)))
+            if best.worth[at] == tier.constant + int((least * self.classes.count).sum()) and not any(
                 isinstance(cost, LoadCost) and cost.weight for cost in tier.costs
             ):
-                self._cells = self.cells.only(costs == least[kind])
+                self._cells = self.cells.only(costs == least[class_])
         if len(self.cells) < number:
             best.notes.append(
                 f"{len(self.cells)} of {number} cells are as cheap as can be in the first tiers"
             )
-            for at, floor in enumerate(floors_of(self.cells)):
+            for at, floor in enumerate(bounds_of(self.cells)):
                 best.raise_bound(at, floor)
 
-    def make_room(self) -> None:
+    def ejections(self) -> None:
         """Find places for rows without one, if the first tier is not proven and some may stay without."""
-        best, current = self.best, self.kinds.assignment.current
+        best, current = self.best, self.classes.assignment.current
         if best.choice is None or best.open_tier != 0 or bool((best.choice != NONE).all()):
             return
         starts = [best.choice]
-        if not any(self.kinds.assignment.broken(current)):
+        if not any(self.classes.assignment.broken(current)):
             starts.insert(0, current)
         ends = [self.until(_ROOM_SHARE * (number + 1) / len(starts)) for number in range(len(starts))]
         for start, until in zip(starts, ends, strict=True):
-            best.offer_all(make_room(self.kinds, start, deadline=until), "making room")
+            best.offer_all(ejections(self.classes, start, deadline=until), "making room")
 
     def pack(self) -> None:
         """Use few values, if the first tier that is not proven is a sum over loads that is not convex."""
-        kinds, tier = self.kinds, self.best.open_tier
-        if tier is None or kinds.assignment.rows > _MOST_PACKED:
+        classes, tier = self.classes, self.best.open_tier
+        if tier is None or classes.assignment.rows > _MOST_PACKED:
             return
-        costs = kinds.assignment.tiers[tier].costs
-        if any(isinstance(cost, LoadCost) and not cost.peak and _opens(kinds, cost) for cost in costs):
-            self.best.offer_all(first_fit(kinds), "first fit decreasing")
+        costs = classes.assignment.tiers[tier].costs
+        if any(isinstance(cost, LoadCost) and not cost.peak and _opens(classes, cost) for cost in costs):
+            self.best.offer_all(first_fit(classes), "first fit decreasing")
 
     def repair(self, deadline: float) -> None:
         """Find a choice where nothing else has; raises SolveTimeout when there is none."""
-        self.best.offer(repaired(self.kinds, deadline=deadline, seed=self.seed), "repair by exchanges")
+        self.best.offer(repaired(self.classes, deadline=deadline, seed=self.seed), "repair by exchanges")
         if self.best.choice is None:
             raise SolveTimeout("no placement was found in the time given")
 
     def exchange(self, share: float, *, sums: bool | None = None) -> None:
         """Exchange rows for a share of the time left, if the first tier that is not proven is of peaks, or of sums."""
-        kinds, best, tier = self.kinds, self.best, self.best.open_tier
+        classes, best, tier = self.classes, self.best, self.best.open_tier
         if best.choice is None or tier is None:
             return
-        peaks = peaks_of(kinds.assignment, tier)
+        peaks = peaks_of(classes.assignment, tier)
         if sums is not None and (peaks is None) != sums:
             return
-        floors: list[int] = []
+        known_bounds: list[int] = []
         if peaks is not None:
-            floors = wide_peak_floors(kinds, peaks) if self._cells is None else peak_floors(self.cells, peaks)
+            known_bounds = (
+                wide_peak_bounds(classes, peaks) if self._cells is None else peak_bounds(self.cells, peaks)
+            )
         until = self.until(share)
         best.offer_all(
-            exchanged(kinds, best.choice, tier, floors, deadline=until, seed=self.seed), "exchanges"
+            exchanged(classes, best.choice, tier, known_bounds, deadline=until, seed=self.seed), "exchanges"
         )
 
     def by_cp_sat(self) -> Placement:
@@ -419,7 +423,7 @@ class _Search:
         found = cp_sat.solve(
             self.cells,
             hint=self.best.choice,
-            floors=self.best.bounds,
+            known_bounds=self.best.bounds,
             deadline=deadline,
             seed=self.seed,
             workers=self.workers,
@@ -439,7 +443,7 @@ class _Search:
         model = CountModel(cells)
         relaxation = Relaxation(model)
         kept = 1 / 2 if len(cells) <= _MOST_FOR_CP_SAT else 1 - _ROUNDING_SHARE
-        for number in range(len(self.kinds.assignment.tiers)):
+        for number in range(len(self.classes.assignment.tiers)):
             objective = model.objective(number)
             if self.deadline - time.monotonic() < _LEAST_SECONDS:
                 return True
@@ -473,7 +477,7 @@ class _Search:
             with suppress(SolveTimeout, UnsuitableError):
                 until = self.until(_CORE_SHARE)
                 found = highs.solve(
-                    core, hint=best.choice, floors=best.bounds, deadline=until, seed=self.seed
+                    core, hint=best.choice, known_bounds=best.bounds, deadline=until, seed=self.seed
                 )
                 best.offer(found.choice, "core problem")
         if best.choice is None or best.meets(number) or number < len(best.worth) - 1:
@@ -485,10 +489,10 @@ class _Search:
             self._cells = self.cells.only(kept | (known > 0))
 
 
-def _opens(kinds: Kinds, cost: LoadCost) -> bool:
+def _opens(classes: EquivalenceClasses, cost: LoadCost) -> bool:
     """Whether the first of a load costs more than what comes after it."""
     try:
-        shape = widest_shape(kinds, cost)
+        shape = widest_shape(classes, cost)
     except UnsuitableError:
         return False
     return isinstance(shape, Tabled) and shape.single and cost.weight > 0 and not shape.convex()

@@ -14,10 +14,10 @@ from mgmt.optimization.engines.construction import greedy
 from mgmt.optimization.engines.incumbent import Incumbent
 from mgmt.optimization.engines.local_search.exchanges import Search, exchanged, peaks_of, repaired
 from mgmt.optimization.engines.local_search.neighbourhoods import nearby
-from mgmt.optimization.engines.lower_bounds.closed_form import peak_floors
+from mgmt.optimization.engines.lower_bounds.closed_form import peak_bounds
 from mgmt.optimization.engines.model.cells import all_candidates, cells_of
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
-from mgmt.optimization.engines.model.equivalence import kinds_of
+from mgmt.optimization.engines.model.equivalence import equivalence_classes
 from mgmt.optimization.engines.presolve.normal_form import with_one_load_each
 from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
 from tests.mgmt.engines.test_conditions import ConditionMaker
@@ -28,15 +28,15 @@ def never() -> float:
 
 
 def floors_for(assignment: Assignment, tier: int) -> list[int]:
-    kinds = kinds_of(assignment)
-    cells = cells_of(kinds, *all_candidates(kinds))
+    classes = equivalence_classes(assignment)
+    cells = cells_of(classes, *all_candidates(classes))
     peaks = peaks_of(assignment, tier)
-    return [] if peaks is None else peak_floors(cells, peaks)
+    return [] if peaks is None else peak_bounds(cells, peaks)
 
 
 def brought(assignment: Assignment, start: Indices, tier: int, seed: int) -> list[Indices]:
-    kinds = kinds_of(assignment)
-    return list(exchanged(kinds, start, tier, floors_for(assignment, tier), deadline=never(), seed=seed))
+    classes = equivalence_classes(assignment)
+    return list(exchanged(classes, start, tier, floors_for(assignment, tier), deadline=never(), seed=seed))
 
 
 def some_choice(assignment: Assignment, seed: int) -> Indices | None:
@@ -79,7 +79,7 @@ def test_the_loads_and_costs_it_keeps_are_those_of_the_choice() -> None:
     stepped = 0
     for seed in range(150):
         assignment = with_one_load_each(Maker(seed).assignment())
-        kinds = kinds_of(assignment)
+        classes = equivalence_classes(assignment)
         start = some_choice(assignment, seed)
         tier = len(assignment.tiers) - 1
         if start is None or any(
@@ -87,7 +87,7 @@ def test_the_loads_and_costs_it_keeps_are_those_of_the_choice() -> None:
         ):
             continue
         try:
-            search = Search(kinds, start, tier, (), seed)
+            search = Search(classes, start, tier, (), seed)
         except UnsuitableError:
             continue
         sums, before = assignment.worth(start), search.total()
@@ -114,7 +114,7 @@ def test_what_keeps_everything_is_found_from_a_choice_that_does_not(maker: type[
         )
         if brute_force(assignment) is None or not assignment.limits:
             continue
-        found = repaired(kinds_of(assignment), deadline=never(), seed=seed)
+        found = repaired(equivalence_classes(assignment), deadline=never(), seed=seed)
         assert found is None or not list(assignment.broken(found)), f"seed {seed}"
         outcomes["none" if found is None else "found"] += 1
     assert outcomes["found"] >= 30
@@ -125,14 +125,14 @@ def test_neighbourhoods_give_better_choices_that_keep_everything() -> None:
     outcomes: Counter[str] = Counter()
     for seed in range(60):
         assignment = with_one_load_each(ConditionMaker(seed, most_rows=6).with_conditions())
-        kinds = kinds_of(assignment)
-        start = greedy(kinds)
+        classes = equivalence_classes(assignment)
+        start = greedy(classes)
         if start is None or any(assignment.broken(start)):
             continue
-        cells = cells_of(kinds, *all_candidates(kinds))
+        cells = cells_of(classes, *all_candidates(classes))
         expected, worth = brute_force(assignment), assignment.worth(start)
-        floors: list[int | None] = [None] * len(worth)
-        best = Incumbent(assignment, floors)
+        known_bounds: list[int | None] = [None] * len(worth)
+        best = Incumbent(assignment, known_bounds)
         best.offer(start, "greedy")
         for choice in nearby(cells, best, deadline=never(), seed=seed, workers=1):
             best.offer(choice, "large neighbourhoods")

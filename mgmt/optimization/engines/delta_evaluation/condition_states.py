@@ -37,8 +37,8 @@ class ConditionState(Protocol):
     @property
     def loads(self) -> tuple[LoadState, ...]: ...
 
-    def room(self, kind: int) -> Mask | None:
-        """(V,) where a row of a kind more breaks nothing; None: everywhere."""
+    def room(self, class_: int) -> Mask | None:
+        """(V,) where a row of a class more breaks nothing; None: everywhere."""
 
 
 def state_of(condition: Condition, values: int, state: Callable[[Load], LoadState]) -> ConditionState | None:
@@ -62,25 +62,25 @@ class EitherState:
     lower: tuple[Amounts, ...]
     upper: tuple[Amounts, ...]
 
-    def room(self, kind: int) -> Mask | None:
-        """(V,) where a row of the kind breaks nothing; None: everywhere."""
+    def room(self, class_: int) -> Mask | None:
+        """(V,) where a row of the class breaks nothing; None: everywhere."""
         good: Mask | None = None
         for load in self.loads:
-            group = int(load.group[kind])
+            group = int(load.group[class_])
             if group != NONE:
                 # Buckets of one place in all limits, so what this one adds to is what is looked at.
                 bucket = load.bucket[:-1]
-                keeps = self._held(kind, group, bucket) | ~self._held(None, group, bucket) | (bucket < 0)
+                keeps = self._held(class_, group, bucket) | ~self._held(None, group, bucket) | (bucket < 0)
                 good = keeps if good is None else good & keeps
         return good
 
-    def _held(self, kind: int | None, group: int, bucket: Numbers) -> Mask:
-        """(V,) whether one of the limits holds in a group and these buckets, with a row of a kind more."""
+    def _held(self, class_: int | None, group: int, bucket: Numbers) -> Mask:
+        """(V,) whether one of the limits holds in a group and these buckets, with a row of a class more."""
         held = np.zeros(len(bucket), np.bool_)
         for load, lower, upper in zip(self.loads, self.lower, self.upper, strict=True):
             there = load.by_group[group][bucket]
-            if kind is not None and load.group[kind] == group:
-                there = there + np.where(load.bucket[:-1] == bucket, load.weight[kind], 0)
+            if class_ is not None and load.group[class_] == group:
+                there = there + np.where(load.bucket[:-1] == bucket, load.weight[class_], 0)
             held |= (there >= lower[group][bucket]) & (there <= upper[group][bucket])
         return held
 
@@ -92,22 +92,22 @@ class OccupancyState:
     loads: tuple[LoadState, ...]
     upper: Amounts
 
-    def room(self, kind: int) -> Mask | None:
-        """(V,) where a row of the kind opens no bucket too many; None: everywhere."""
+    def room(self, class_: int) -> Mask | None:
+        """(V,) where a row of the class opens no bucket too many; None: everywhere."""
         (load,) = self.loads
-        group = int(load.group[kind])
+        group = int(load.group[class_])
         if group == NONE or self._left(group) > 0:
             return None
         return at_values(load.by_group[group] > 0, load.bucket, True)
 
-    def together(self, kind: int, fits: Amounts, rows: int) -> Mask | None:
+    def together(self, class_: int, fits: Amounts, rows: int) -> Mask | None:
         """(V,) values of the buckets where so many rows fit, or the most if that is fewer.
 
         Asked before the last bucket of a group is opened; None: it is not the last one, or there is one open.
         ``fits`` are the rows that each value has room for.
         """
         (load,) = self.loads
-        group = int(load.group[kind])
+        group = int(load.group[class_])
         if group == NONE or self._left(group) != 1 or bool(load.by_group[group].any()):
             return None
         bucket = load.bucket[:-1]
@@ -126,13 +126,13 @@ class SkewState:
     loads: tuple[LoadState, ...]
     skew: Skew
 
-    def room(self, kind: int) -> Mask | None:
-        """(V,) where it holds of the bucket that a row of the kind more comes to; no other one is worse off."""
+    def room(self, class_: int) -> Mask | None:
+        """(V,) where it holds of the bucket that a row of the class more comes to; no other one is worse off."""
         (load,) = self.loads
-        if load.group[kind] == NONE:
+        if load.group[class_] == NONE:
             return None
         before = load.by_group[0]
-        after = before + load.weight[kind]
+        after = before + load.weight[class_]
         least = np.minimum(after + self.skew.base, _least_of_others(before + self.skew.base))
         return at_values((after <= self.skew.excused) | (after + self.skew.above <= least), load.bucket, True)
 
@@ -152,14 +152,14 @@ class FollowingState:
 
     loads: tuple[LoadState, ...]
 
-    def room(self, kind: int) -> Mask | None:
+    def room(self, class_: int) -> Mask | None:
         """(V,) where those are that it follows, and those that follow it; None: everywhere."""
         lead, follow = self.loads
         good: Mask | None = None
-        if follow.group[kind] != NONE:
-            good = lead.by_group[follow.group[kind]] > 0
-        if lead.group[kind] != NONE and bool(follow.by_group[lead.group[kind]].any()):
-            there = follow.by_group[lead.group[kind]] > 0
+        if follow.group[class_] != NONE:
+            good = lead.by_group[follow.group[class_]] > 0
+        if lead.group[class_] != NONE and bool(follow.by_group[lead.group[class_]].any()):
+            there = follow.by_group[lead.group[class_]] > 0
             good = there if good is None else good & there
         return good
 

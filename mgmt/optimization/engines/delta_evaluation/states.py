@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Indices, Limit, Load, LoadCost, Mask
 from mgmt.optimization.bucketwise import parts_of
 from mgmt.optimization.engines.model.cost_functions import Affine, Tabled, UnsuitableError, widest_shape
-from mgmt.optimization.engines.model.equivalence import Kinds
+from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 
 Reals = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -32,7 +32,7 @@ _MOST_PLACES = 200_000
 
 @dataclass(slots=True, eq=False)
 class LoadState:
-    """A load that changes with the choice; per row (or kind) and per value there is one more, for none."""
+    """A load that changes with the choice; per row (or class) and per value there is one more, for none."""
 
     group: Numbers
     weight: Amounts
@@ -131,9 +131,11 @@ class CostState:
     parts: list[CostState]
 
     @classmethod
-    def of(cls, kinds: Kinds, cost: LoadCost, loads: Sequence[LoadState], factor: int) -> CostState:
+    def of(
+        cls, classes: EquivalenceClasses, cost: LoadCost, loads: Sequence[LoadState], factor: int
+    ) -> CostState:
         """Raises UnsuitableError where costs of single places are not known."""
-        if one_place(kinds, cost.loads) is None:
+        if one_place(classes, cost.loads) is None:
             raise UnsuitableError(f"{cost.name} is over several places at once")
         group = np.maximum.reduce([load.group for load in loads])
         made = cls(cost, factor, tuple(loads), group, np.zeros(0, np.int64), None, [])
@@ -141,10 +143,10 @@ class CostState:
         if len(parts) > 1:
             for part in parts:
                 own = [loads[cost.loads.index(load)] for load in part.loads]
-                made.parts.append(cls.of(kinds, part, own, factor))
+                made.parts.append(cls.of(classes, part, own, factor))
         else:
             try:
-                made.shape = widest_shape(kinds, cost).padded(factor, LOW if cost.peak else 0)
+                made.shape = widest_shape(classes, cost).padded(factor, LOW if cost.peak else 0)
             except UnsuitableError:
                 if len(loads[0].total) > _MOST_PLACES:
                     raise
@@ -178,16 +180,16 @@ class CostState:
         ]
         return float(max(self.factor, int(np.gcd.reduce(np.array(steps, np.int64)))))
 
-    def of_group(self, kind: int) -> Amounts:
+    def of_group(self, class_: int) -> Amounts:
         """(buckets,) what the places of a row's group pay."""
         buckets = self.loads[0].buckets
-        return self.now[self.group[kind] * buckets :][:buckets]
+        return self.now[self.group[class_] * buckets :][:buckets]
 
-    def with_row(self, kind: int) -> Amounts:
+    def with_row(self, class_: int) -> Amounts:
         """(buckets,) the same with one row more of it there."""
         first = self.loads[0]
-        place = self.group[kind] * first.buckets + np.arange(first.buckets)
-        return self.at(place, [load.total[place] + load.weight[kind] for load in self.loads])
+        place = self.group[class_] * first.buckets + np.arange(first.buckets)
+        return self.at(place, [load.total[place] + load.weight[class_] for load in self.loads])
 
     def update(self, place: Numbers) -> None:
         """Loads have changed at these places."""
@@ -218,13 +220,13 @@ class CostState:
         return np.append(costs, LOW if self.cost.peak else 0).astype(np.int64)[place]
 
 
-def one_place(kinds: Kinds, loads: tuple[Load, ...]) -> Indices | None:
-    """(K,) the group each kind is of in all loads, if the loads agree on that and on the buckets."""
-    group = np.full(kinds.number, NONE, np.int32)
+def one_place(classes: EquivalenceClasses, loads: tuple[Load, ...]) -> Indices | None:
+    """(K,) the group each class is of in all loads, if the loads agree on that and on the buckets."""
+    group = np.full(classes.number, NONE, np.int32)
     for load in loads:
         if not np.array_equal(load.bucket, loads[0].bucket):
             return None
-        own = kinds.group(load)
+        own = classes.group(load)
         if bool(((own != NONE) & (group != NONE) & (own != group)).any()):
             return None
         group = np.where(own != NONE, own, group).astype(np.int32)

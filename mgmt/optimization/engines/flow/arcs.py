@@ -54,7 +54,7 @@ _MOST_PLACES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tally:
+class CountedArcs:
     """The arcs of one count."""
 
     count: Count

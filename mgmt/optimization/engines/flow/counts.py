@@ -4,7 +4,7 @@ A network moves units, so a load must count rows: all that add to it add alike. 
 limit is replaced by one on the number of rows that every choice within the limit keeps; the answer is then checked
 against the limit itself (a relaxation: what it proves impossible is impossible, what it bounds is bounded).
 
-Not here: which loads make a tree (``shape``) and the network (``flow_network``).
+What it is not: which loads make a tree is for ``structure`` to say.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Indices, Optima, Placement
 from mgmt.optimization.engines import flow
-from mgmt.optimization.engines.presolve.fixing import rest_of, telling
+from mgmt.optimization.engines.presolve.fixing import rest_of, without_implied
 
 _MOST_TRIED = 3
 """Numbers of first tiers that a flow is asked for."""
@@ -24,7 +24,9 @@ Rest = Callable[[Assignment, Indices, tuple[int, ...]], Placement]
 """Solves an assignment, given a choice to begin with and bounds of the first tiers."""
 
 
-def after_flow(assignment: Assignment, patience: flow.Patience, solve_rest: Rest) -> Placement | None:
+def solve_leading_tiers(
+    assignment: Assignment, patience: flow.Patience, solve_rest: Rest
+) -> Placement | None:
     """The best found, with bounds; None where not even the first tier is a network."""
     first = None if assignment.conditions else _first_tiers(assignment, patience)
     if first is None or first.choice is None or first.optima is None or not first.proven:
@@ -32,16 +34,16 @@ def after_flow(assignment: Assignment, patience: flow.Patience, solve_rest: Rest
     optima = first.optima()
     fixed = _settled(assignment, optima)
     free = fixed < 0
-    narrowed = replace(
+    restricted = replace(
         assignment,
         row_class=optima.row_class,
         allowed=optima.allowed,
-        limits=(*telling(assignment.limits), *optima.limits),
+        limits=(*without_implied(assignment.limits), *optima.limits),
     )
     note = (
         f"{len(first.bounds)} tiers by min-cost flow, which settles {int((~free).sum())} of {len(free)} rows"
     )
-    found = solve_rest(rest_of(narrowed, fixed), first.choice[free], first.bounds)
+    found = solve_rest(rest_of(restricted, fixed), first.choice[free], first.bounds)
     if found.choice is None:
         return None  # cannot be: the flow's choice is one
     choice = fixed.copy()

@@ -62,12 +62,12 @@ class Shape:
     bundle: Indices
     """(R,) of each row."""
     bundles: int
-    kind: Indices
-    """(bundles,) bundles of a kind may choose, pay and count alike."""
+    class_: Indices
+    """(bundles,) bundles of a class may choose, pay and count alike."""
     representative: Indices
-    """(kinds,) a row of each."""
+    """(classes,) a row of each."""
     allowed: Mask
-    """(kinds, V) the values that a row of the kind may come to; where it is today it may perhaps stay besides."""
+    """(classes, V) the values that a row of the class may come to; where it is today it may perhaps stay besides."""
     prices: tuple[Price, ...]
     cluster: Indices
     """(bundles,) of which several bundles may be counted together, whatever their values; or NONE."""
@@ -124,18 +124,18 @@ def shape_of(assignment: Assignment) -> Shape:
         bundle[loose] = number + numbers
         number += more
     first = firsts(bundle.astype(np.int64), number)
-    kind, kinds = ranks(sort[first])
-    representative = firsts(kind, kinds)
+    class_, classes = ranks(sort[first])
+    representative = firsts(class_, classes)
     if len(representative) * max(assignment.values, 1) > MOST_LEAVES:
         raise NotAFlowError(
-            f"{len(representative)} kinds of rows for {assignment.values} values are too many"
+            f"{len(representative)} classes of rows for {assignment.values} values are too many"
         )
     levels, each = _levels(inner, number, bundle)
     clusters = int(cluster_of_row.max(initial=NONE)) + 1
     return Shape(
         bundle,
         number,
-        kind.astype(np.int32),
+        class_.astype(np.int32),
         first[representative].astype(np.int32),
         allowed[row_class[first[representative]]],
         prices,

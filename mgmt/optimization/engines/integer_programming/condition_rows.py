@@ -61,16 +61,16 @@ def encode(
 
 
 def _following(condition: Following, cells: Cells) -> Encoded:
-    """At each value rows of a kind only where the one is that they follow; that one is a kind of its own."""
+    """At each value rows of a class only where the one is that they follow; that one is a class of its own."""
     found = Encoded()
-    kinds = cells.kinds
-    leader = condition.leader[kinds.row]
-    own = np.where(leader >= 0, kinds.of_row[leader], NONE)
-    width = kinds.assignment.values + 1
-    known = cells.kind.astype(np.int64) * width + cells.value + 1
+    classes = cells.classes
+    leader = condition.leader[classes.representative]
+    own = np.where(leader >= 0, classes.of_row[leader], NONE)
+    width = classes.assignment.values + 1
+    known = cells.class_.astype(np.int64) * width + cells.value + 1
     order = np.argsort(known, kind="stable")
-    follows = np.flatnonzero((own[cells.kind] != NONE) & (cells.value >= 0))
-    wanted = own[cells.kind[follows]].astype(np.int64) * width + cells.value[follows] + 1
+    follows = np.flatnonzero((own[cells.class_] != NONE) & (cells.value >= 0))
+    wanted = own[cells.class_[follows]].astype(np.int64) * width + cells.value[follows] + 1
     for cell, first, last in zip(
         follows.tolist(),
         np.searchsorted(known, wanted, "left", order).tolist(),
@@ -78,7 +78,7 @@ def _following(condition: Following, cells: Cells) -> Encoded:
         strict=True,
     ):
         there = order[first:last].tolist()
-        count = int(kinds.count[cells.kind[cell]])
+        count = int(classes.count[cells.class_[cell]])
         found.rows.append(([cell, *there], [1, *([-count] * len(there))], None, 0))
     return found
 
@@ -149,7 +149,7 @@ def _told(rows: Mask, bucket: Indices) -> bytes:
 
 def _always_whole(condition: Occupancy, cells: Cells, together: Collection[bytes]) -> Mask:
     """(groups,) whether all rows of a group are in buckets, or none of them is."""
-    load, assignment = condition.load, cells.kinds.assignment
+    load, assignment = condition.load, cells.classes.assignment
     counted = (load.group >= 0) & (load.weight > 0)
     outside: Mask = np.asarray(assignment.allowed[:, load.bucket < 0].any(axis=1))
     loose = counted & (outside[assignment.row_class] | ~assignment.required)
@@ -192,10 +192,10 @@ def _occupancy(
 def _move_limit(condition: MoveLimit, cells: Cells) -> Encoded:
     """At least what has a value today, less what may move, stays."""
     found = Encoded()
-    current = cells.kinds.assignment.current
+    current = cells.classes.assignment.current
     today = condition.group[(condition.group >= 0) & (current != NONE)]
     having = np.bincount(today, minlength=len(condition.upper))
-    group = condition.group[cells.kinds.row][cells.kind]
+    group = condition.group[cells.classes.representative][cells.class_]
     staying = np.flatnonzero(cells.stays & (cells.value >= 0) & (group >= 0))
     for number, (own, most) in enumerate(zip(having.tolist(), condition.upper.tolist(), strict=True)):
         if own > most:

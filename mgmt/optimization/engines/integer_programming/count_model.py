@@ -4,7 +4,7 @@ Its first variables are the cells.  Limits are linear rows.  A cost that is affi
 or, under a peak, into linear rows; a convex table becomes its tangents; any other table an element constraint over
 load variables, beside the tangents of its lower envelope for the linear relaxation.
 
-What it is not: it knows no solver; ``cp_sat``, ``mixed_integer`` and ``relaxation`` write it down for theirs.
+What it is not: it knows no solver; ``cp_sat``, ``highs`` and ``linear_relaxation`` write it down for theirs.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ class CountModel:
         cells = self.cells
         self.upper = cells.most.tolist()
         self.lower = [0] * len(self.upper)
-        starts = np.searchsorted(cells.kind, np.arange(cells.kinds.number + 1)).tolist()
-        for kind, count in enumerate(cells.kinds.count.tolist()):
-            variables = range(starts[kind], starts[kind + 1])
+        starts = np.searchsorted(cells.class_, np.arange(cells.classes.number + 1)).tolist()
+        for class_, count in enumerate(cells.classes.count.tolist()):
+            variables = range(starts[class_], starts[class_ + 1])
             self.rows.append(Row(variables, [1] * len(variables), count, count))
-        for limit in cells.kinds.assignment.limits:
+        for limit in cells.classes.assignment.limits:
             lower, upper = limit.bounds
             self._limit(cells.rows(limit.load, lower, upper))
-        together = rows_together(cells.kinds.assignment.conditions)
-        for condition in cells.kinds.assignment.conditions:
+        together = rows_together(cells.classes.assignment.conditions)
+        for condition in cells.classes.assignment.conditions:
             encoded = encode(condition, cells, self._variable, together)
             self.rows += [Row(*row) for row in encoded.rows]
             self._defined += encoded.values
@@ -129,7 +129,7 @@ class CountModel:
     # ---- objectives ---------------------------------------------------------------------------------
 
     def _objective(self, number: int) -> Sum:
-        tier = self.cells.kinds.assignment.tiers[number]
+        tier = self.cells.classes.assignment.tiers[number]
         constant = tier.constant
         factors = self.cells.costs[number].copy()
         others: list[tuple[int, int]] = []

@@ -28,14 +28,14 @@ def solve(
     cells: Cells,
     *,
     hint: Indices | None,
-    floors: Sequence[int | None],
+    known_bounds: Sequence[int | None],
     deadline: float,
     seed: int,
     workers: int,
 ) -> Placement:
     """The best counts, tier by tier; see ``minimize_tiers``."""
     return minimize_tiers(
-        _Solver(CountModel(cells), seed, workers), hint=hint, floors=floors, deadline=deadline
+        _Solver(CountModel(cells), seed, workers), hint=hint, known_bounds=known_bounds, deadline=deadline
     )
 
 

@@ -27,10 +27,12 @@ _ROUNDOFF = 1e-6
 
 
 def solve(
-    cells: Cells, *, hint: Indices | None, floors: Sequence[int | None], deadline: float, seed: int
+    cells: Cells, *, hint: Indices | None, known_bounds: Sequence[int | None], deadline: float, seed: int
 ) -> Placement:
     """The best counts, tier by tier; see ``minimize_tiers``."""
-    return minimize_tiers(_Solver(CountModel(cells), seed), hint=hint, floors=floors, deadline=deadline)
+    return minimize_tiers(
+        _Solver(CountModel(cells), seed), hint=hint, known_bounds=known_bounds, deadline=deadline
+    )
 
 
 class _Solver:
@@ -98,8 +100,8 @@ class _Solver:
         values = dense(result.solutions[0].primal_solution.variable_values, self.variables)
         cells = self.model.cells
         counts = np.rint(values[: len(cells)]).astype(np.int64)
-        given = np.bincount(cells.kind, counts, cells.kinds.number).astype(np.int64)
-        if not np.array_equal(given, cells.kinds.count):
+        given = np.bincount(cells.class_, counts, cells.classes.number).astype(np.int64)
+        if not np.array_equal(given, cells.classes.count):
             return None
         choice = cells.choice(counts)
-        return None if any(cells.kinds.assignment.broken(choice)) else choice
+        return None if any(cells.classes.assignment.broken(choice)) else choice

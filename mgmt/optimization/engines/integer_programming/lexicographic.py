@@ -37,22 +37,22 @@ class TierSolver(Protocol):
 
 
 def minimize_tiers(
-    solver: TierSolver, *, hint: Indices | None, floors: Sequence[int | None], deadline: float
+    solver: TierSolver, *, hint: Indices | None, known_bounds: Sequence[int | None], deadline: float
 ) -> Placement:
     """The best counts, tier by tier, until ``deadline`` (``time.monotonic``), with bounds for these candidates.
 
-    ``hint`` is a choice to begin with, one that keeps the limits; ``floors`` are known bounds per tier.  Raises
+    ``hint`` is a choice to begin with, one that keeps the limits; ``known_bounds`` are per tier.  Raises
     SolveTimeout when neither a choice nor a proof that there is none was found in time, UnsuitableError when a cost
     cannot be modelled.
     """
     model = solver.model
-    assignment = model.cells.kinds.assignment
+    assignment = model.cells.classes.assignment
     best, worth = hint, () if hint is None else assignment.worth(hint)
     bounds: list[int] = []
     tiers = len(assignment.tiers)
     for number in range(tiers or 1):
         objective = model.objective(number) if tiers else Sum(0, [], [])
-        floor = floors[number] if tiers else None
+        floor = known_bounds[number] if tiers else None
         left = deadline - time.monotonic()
         # Later tiers need time too, and usually less; the last one may use all that is left.
         seconds = left if number >= tiers - 1 else left / 2

@@ -4,7 +4,7 @@ GLOP solves it through OR-tools' MathOpt messages, with few columns at a time: t
 in until there is none.  The bound is computed from the dual values over all columns with roundoff on the safe side,
 never read off the solver's objective; so it holds however good or bad these values are.
 
-What it is not: it finds no choice; ``rounding`` makes one of the fractional counts.
+What it is not: it finds no choice; ``construction`` makes one of the fractional counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LARGEST = 2.0**50
 _SIFTED_ABOVE = 4_000
 _FIRST = 8
 _MORE = 8
-"""Columns per row of a kind that the first program has besides those of a choice, and that may come in at a time."""
+"""Columns per row of a class that the first program has besides those of a choice, and that may come in at a time."""
 _LEAST_SECONDS = 0.01
 _SLACK = 1e-6
 # Shares of the objective: gaps of the bound at which columns stop coming in, at once or when it moves no more.
@@ -50,9 +50,9 @@ class Relaxed:
     """What no solution costs less than, with the same dual values."""
 
     def most_promising(self, cells: Cells, per_row: int) -> Mask:
-        """(cells,) those with counts, and of each kind those of least reduced cost, so many for each row."""
+        """(cells,) those with counts, and of each class those of least reduced cost, so many for each row."""
         assert self.counts is not None
-        return _first_per_kind(cells.kind, self.reduced, per_row * cells.kinds.count) | (self.counts > 0)
+        return _first_per_class(cells.class_, self.reduced, per_row * cells.classes.count) | (self.counts > 0)
 
     def may_beat(self, worth: int) -> Mask:
         """(cells,) all that a solution of lower costs may have (reduced-cost fixing)."""
@@ -146,20 +146,22 @@ class Program:
         return bool((self._low > self._high).any())
 
     def cheapest(self, per_row: int) -> Mask:
-        """(cells,) of each kind the cheapest cells, so many for each of its rows."""
+        """(cells,) of each class the cheapest cells, so many for each of its rows."""
         cells = self._model.cells
-        wanted = per_row * cells.kinds.count
-        return _first_per_kind(cells.kind, self._cost[: len(cells)], wanted)
+        wanted = per_row * cells.classes.count
+        return _first_per_class(cells.class_, self._cost[: len(cells)], wanted)
 
     def coming(self, reduced: Reals, active: Mask) -> Mask:
-        """(columns,) columns that would lower the objective, the best of each kind."""
+        """(columns,) columns that would lower the objective, the best of each class."""
         cells = self._model.cells
         number = len(cells)
         scale = _ROUNDOFF * (1 + float(np.abs(self._cost).max(initial=0)))
         negative = (reduced < -scale) & ~active
         coming = np.zeros(self.columns, np.bool_)
         offered = np.where(negative[:number], reduced[:number], np.inf)
-        coming[:number] = _first_per_kind(cells.kind, offered, _MORE * cells.kinds.count) & negative[:number]
+        coming[:number] = (
+            _first_per_class(cells.class_, offered, _MORE * cells.classes.count) & negative[:number]
+        )
         return coming
 
     def reduced(self, duals: Reals) -> Reals:
@@ -308,12 +310,12 @@ def dense(sparse: Any, size: int) -> Reals:
     return values
 
 
-def _first_per_kind(kind: NDArray[np.int32], cost: Reals, wanted: Amounts) -> Mask:
-    """(cells,) so many cells of each kind, the cheapest."""
-    order = np.lexsort((cost, kind))
-    ordered = kind[order]
+def _first_per_class(class_: NDArray[np.int32], cost: Reals, wanted: Amounts) -> Mask:
+    """(cells,) so many cells of each class, the cheapest."""
+    order = np.lexsort((cost, class_))
+    ordered = class_[order]
     first = np.searchsorted(ordered, np.arange(len(wanted)))
     rank = np.arange(len(ordered)) - first[ordered]
-    taken = np.zeros(len(kind), np.bool_)
+    taken = np.zeros(len(class_), np.bool_)
     taken[order] = rank < wanted[ordered]
     return taken

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, Amounts, Indices
-from mgmt.optimization.engines.model.equivalence import Kinds
+from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 
 Numbers = NDArray[np.intp]
 
@@ -26,15 +26,15 @@ _MOST_FAILED = 6
 """Values that turn out not to do, in a row, before rows alike stay without one."""
 
 
-def make_room(kinds: Kinds, choice: Indices, *, deadline: float) -> Iterator[Indices]:
+def ejections(classes: EquivalenceClasses, choice: Indices, *, deadline: float) -> Iterator[Indices]:
     """Better and better choices, from one that keeps everything; ends when no row finds room."""
-    assignment = kinds.assignment
+    assignment = classes.assignment
     if bool(assignment.required.all()) or not assignment.tiers:
         return
     if assignment.rows * assignment.values * len(assignment.tiers) > _MOST_PRICES:
         return
     best, worth = choice.copy(), assignment.worth(choice)
-    room = _Room(kinds)
+    room = _Room(classes)
     progress = True
     while progress:
         progress = False
@@ -64,28 +64,28 @@ def make_room(kinds: Kinds, choice: Indices, *, deadline: float) -> Iterator[Ind
 
 @dataclass(slots=True, eq=False)
 class _Room:
-    kinds: Kinds
+    classes: EquivalenceClasses
     _upper: list[Amounts] = field(init=False)
     """Per limit, (groups, buckets)."""
     _prices: dict[tuple[int, int], Amounts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._upper = [limit.bounds[1] for limit in self.kinds.assignment.limits]
+        self._upper = [limit.bounds[1] for limit in self.classes.assignment.limits]
 
     def _gain(self, row: int) -> Amounts:
         """(T, V) what it costs to leave a row out instead of having it at a value."""
-        kind, current = int(self.kinds.of_row[row]), int(self.kinds.assignment.current[row])
-        if (kind, current) not in self._prices:
-            paid = self.kinds.coming(kind)
-            paid[:, 1 + current] -= self.kinds.moving[:, kind]
-            self._prices[kind, current] = paid[:, :1] - paid[:, 1:]
-        return self._prices[kind, current]
+        class_, current = int(self.classes.of_row[row]), int(self.classes.assignment.current[row])
+        if (class_, current) not in self._prices:
+            paid = self.classes.coming(class_)
+            paid[:, 1 + current] -= self.classes.moving[:, class_]
+            self._prices[class_, current] = paid[:, :1] - paid[:, 1:]
+        return self._prices[class_, current]
 
     def alike(self, rows: Numbers) -> list[list[int]]:
         """Rows that nothing tells apart together, the dearest to leave out first."""
         found: dict[tuple[int, int], list[int]] = {}
         for row in rows.tolist():
-            key = int(self.kinds.of_row[row]), int(self.kinds.assignment.current[row])
+            key = int(self.classes.of_row[row]), int(self.classes.assignment.current[row])
             found.setdefault(key, []).append(row)
 
         def worth(alike: list[int]) -> list[int]:
@@ -96,7 +96,7 @@ class _Room:
 
     def options(self, choice: Indices, row: int) -> list[tuple[int, list[int]]]:
         """Values for the row, each with those that must leave it for that, the cheapest first."""
-        assignment = self.kinds.assignment
+        assignment = self.classes.assignment
         loads = [limit.load.of(choice) for limit in assignment.limits]
         found: list[tuple[tuple[int, ...], int, list[int]]] = []
         for value in np.flatnonzero(assignment.allowed[assignment.row_class[row]]).tolist():
@@ -114,7 +114,7 @@ class _Room:
     def _leaving(self, choice: Indices, loads: list[Amounts], row: int, value: int) -> list[int] | None:
         """Who must leave a value for the row to have room there; None when that is not enough."""
         excess: list[tuple[int, int]] = []
-        for number, (limit, there) in enumerate(zip(self.kinds.assignment.limits, loads, strict=True)):
+        for number, (limit, there) in enumerate(zip(self.classes.assignment.limits, loads, strict=True)):
             group, bucket = limit.load.group[row], limit.load.bucket[value]
             if group >= 0 and bucket >= 0 and limit.load.weight[row] > 0:
                 upper = self._upper[number][group, bucket]
@@ -123,13 +123,13 @@ class _Room:
                     excess.append((number, over))
         if not excess:
             return []
-        holders = np.flatnonzero((choice == value) & ~self.kinds.assignment.required)
+        holders = np.flatnonzero((choice == value) & ~self.classes.assignment.required)
         leaving: list[int] = []
         left = dict(excess)
         for other in sorted(holders.tolist(), key=lambda one: tuple(self._gain(one)[:, value].tolist())):
             helps = False
             for number in list(left):
-                load = self.kinds.assignment.limits[number].load
+                load = self.classes.assignment.limits[number].load
                 if load.group[other] == load.group[row] and load.weight[other] > 0:
                     left[number] -= int(load.weight[other])
                     helps = True

@@ -39,7 +39,7 @@ from mgmt.optimization.assignment import (
 )
 from mgmt.optimization.engines.delta_evaluation.states import CostState, LimitState, LoadState, Numbers, Reals
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
-from mgmt.optimization.engines.model.equivalence import Kinds
+from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 
 _PATIENCE = 20
 """Steps without a smaller excess before some exchanges are made at random."""
@@ -48,7 +48,7 @@ _PATIENCE_OF_FEW = 6
 _GIVES_UP = 10_000
 """Steps without a better choice before the search ends."""
 _GIVES_UP_PER_CELL = 20
-"""The same where there are few cells, kind by value: all exchanges have been tried long before."""
+"""The same where there are few cells, class by value: all exchanges have been tried long before."""
 _GIVES_UP_PER_CELL_OF_SUMS = 3
 _SHAKES = 3
 _AIMS_ANEW = 0.1
@@ -220,22 +220,28 @@ def _improvable(assignment: Assignment, tier: int) -> bool:
 
 
 def exchanged(
-    kinds: Kinds, choice: Indices, tier: int, floors: Sequence[int], *, deadline: float, seed: int
+    classes: EquivalenceClasses,
+    choice: Indices,
+    tier: int,
+    known_bounds: Sequence[int],
+    *,
+    deadline: float,
+    seed: int,
 ) -> Iterator[Indices]:
     """Better and better choices for a tier, none worse in those before; ends when it finds no more.
 
-    ``floors`` bound each of its peaks.  Nothing comes where costs of single places are not known.
+    ``known_bounds`` are of each of its peaks.  Nothing comes where costs of single places are not known.
     """
-    if not _improvable(kinds.assignment, tier):
+    if not _improvable(classes.assignment, tier):
         return
     try:
-        search = Search(kinds, choice, tier, floors, seed)
+        search = Search(classes, choice, tier, known_bounds, seed)
     except UnsuitableError:
         return
     best, idle = search.total(), 0
-    is_sum = bool(kinds.assignment.tiers[tier].costs) and not floors
+    is_sum = bool(classes.assignment.tiers[tier].costs) and not known_bounds
     per_cell = _GIVES_UP_PER_CELL_OF_SUMS if is_sum else _GIVES_UP_PER_CELL
-    most_idle = min(_GIVES_UP, per_cell * kinds.number * kinds.assignment.values)
+    most_idle = min(_GIVES_UP, per_cell * classes.number * classes.assignment.values)
     while time.monotonic() < deadline and idle < most_idle:
         search.step()
         idle += 1
@@ -243,25 +249,25 @@ def exchanged(
             best, idle = search.total(), 0
             search.aim()
             yield search.choice.copy()
-            if search.at_floors():
+            if search.at_bounds():
                 return
         elif not idle % _RETURNS:
             search.go_back()
 
 
-def repaired(kinds: Kinds, *, deadline: float, seed: int) -> Indices | None:
+def repaired(classes: EquivalenceClasses, *, deadline: float, seed: int) -> Indices | None:
     """A choice that keeps everything, by exchanges from one that does not; None when it finds none.
 
     Rows keep today's values where they may, and begin anywhere else.
     """
-    assignment = kinds.assignment
+    assignment = classes.assignment
     allowed = assignment.allowed[assignment.row_class]
     drawn = (np.random.default_rng(seed).random(allowed.shape) * allowed).argmax(axis=1)
     stays = (assignment.current >= 0) & allowed[np.arange(assignment.rows), assignment.current]
     start = np.where(stays, assignment.current, np.where(assignment.required, drawn, NONE)).astype(np.int32)
     if not any(assignment.broken(start)):
         return start
-    plain = replace(kinds, assignment=replace(assignment, tiers=(Tier(0, ()),)))
+    plain = replace(classes, assignment=replace(assignment, tiers=(Tier(0, ()),)))
     for choice in exchanged(plain, start, 0, (), deadline=deadline, seed=seed):
         if not any(assignment.broken(choice)):
             return choice
@@ -271,13 +277,15 @@ def repaired(kinds: Kinds, *, deadline: float, seed: int) -> Indices | None:
 class Search:
     """A choice that is being changed, exchange by exchange; after each it breaks no more than before."""
 
-    def __init__(self, kinds: Kinds, choice: Indices, tier: int, floors: Sequence[int], seed: int) -> None:
-        assignment = kinds.assignment
+    def __init__(
+        self, classes: EquivalenceClasses, choice: Indices, tier: int, known_bounds: Sequence[int], seed: int
+    ) -> None:
+        assignment = classes.assignment
         self._chosen = np.append(choice, NONE)
         """(R + 1,) the last stands for no row."""
         self.choice = self._chosen[:-1]
         self._best_choice = choice.copy()
-        self._kinds, self._assignment = kinds, assignment
+        self._classes, self._assignment = classes, assignment
         self._random = np.random.default_rng(seed)
         self._move_limits = [one for one in assignment.conditions if isinstance(one, MoveLimit)]
         limited = np.zeros(assignment.rows, np.bool_)
@@ -304,16 +312,18 @@ class Search:
         )
         self._allowed: Mask = np.concatenate((allowed, np.ones((1, allowed.shape[1]), np.bool_)))
         self._leavable = np.append(~assignment.required, True)
-        self._of_row = np.append(kinds.of_row, kinds.number)
+        self._of_row = np.append(classes.of_row, classes.number)
         self._broken = self._how_broken()
         self._rising = not self._broken and all(peak.rising for peak in self._tiers[-1].peaks)
         self._sum = 0
         self._before = [0] * tier
         open_tier = self._tiers[-1]
         weights = [peak.cost.weight for peak in open_tier.peaks]
-        self._floors = np.array([w * floor for w, floor in zip(weights, floors, strict=True)], np.float64)
+        self._bounds = np.array(
+            [w * floor for w, floor in zip(weights, known_bounds, strict=True)], np.float64
+        )
         self._units = np.array([peak.unit() for peak in open_tier.peaks])
-        self._targets = self._floors.copy()
+        self._targets = self._bounds.copy()
         self._idle, self._least = 0, np.inf
         self._best = self._tops()
         self.retarget()
@@ -327,7 +337,7 @@ class Search:
         costs = [cost for cost in self._assignment.tiers[number].costs if cost.weight]
         current = self._assignment.current
         over_loads = [
-            CostState.of(self._kinds, cost, [self._of(load) for load in cost.loads], cost.weight)
+            CostState.of(self._classes, cost, [self._of(load) for load in cost.loads], cost.weight)
             for cost in costs
             if isinstance(cost, LoadCost)
         ]
@@ -350,8 +360,8 @@ class Search:
     def _how_broken(self) -> float:
         return sum(float(limit.broken().sum()) for limit in self._limits if not limit.slack())
 
-    def at_floors(self) -> bool:
-        return bool(self._tiers[-1].peaks) and bool((self._tops() <= self._floors).all())
+    def at_bounds(self) -> bool:
+        return bool(self._tiers[-1].peaks) and bool((self._tops() <= self._bounds).all())
 
     def aim(self) -> None:
         """What has been reached is the best so far."""
@@ -371,7 +381,7 @@ class Search:
         self._idle, self._least = 0, np.inf
         if not len(self._best):
             return
-        above = np.maximum(self._best - self._floors, 0)
+        above = np.maximum(self._best - self._bounds, 0)
         if self._move_limits:
             self._targets = self._best - self._random.uniform(0.5, 1.0) * above
             return
@@ -379,7 +389,7 @@ class Search:
         spare *= self._random.choice((1.0, 1.0, 0.5))
         shares = self._random.dirichlet(np.full(len(above), 0.5))
         keeps = np.floor(shares * max(0.0, spare) / self._units + _NEARLY) * self._units
-        self._targets = self._floors + np.minimum(keeps, above)
+        self._targets = self._bounds + np.minimum(keeps, above)
 
     def _tops(self) -> Reals:
         return np.array([peak.top for peak in self._tiers[-1].peaks], np.float64)
@@ -390,9 +400,9 @@ class Search:
         """One exchange: the best for one of the places that are off, or some at random where nothing helps."""
         loads, excess = self._off()
         total = float(excess.sum())
-        measure = total if self._tiers[-1].peaks else total + self._sum
-        if measure < self._least:
-            self._least, self._idle = measure, 0
+        criterion = total if self._tiers[-1].peaks else total + self._sum
+        if criterion < self._least:
+            self._least, self._idle = criterion, 0
         self._idle += 1
         patience = _PATIENCE_OF_FEW if self._move_limits else _PATIENCE
         if self._idle > patience or (not total and self._tiers[-1].peaks):

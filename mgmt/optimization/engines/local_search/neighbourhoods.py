@@ -53,7 +53,7 @@ def nearby(cells: Cells, best: Incumbent, *, deadline: float, seed: int, workers
             found = cp_sat.solve(
                 cells.only(some),
                 hint=best.choice,
-                floors=best.bounds,
+                known_bounds=best.bounds,
                 deadline=began + seconds,
                 seed=seed + number,
                 workers=workers,
@@ -98,19 +98,19 @@ class _Drawing:
         return np.asarray(self._free(choice, offered & (place < low)) | (counts > 0)) & (cells.most > 0)
 
     def _free(self, choice: Indices, values: Mask) -> Mask:
-        """(n,) cells of these values of the kinds that have rows there, and of some that have rows nowhere."""
+        """(n,) cells of these values of the classes that have rows there, and of some that have rows nowhere."""
         cells = self.cells
         inside = np.append(values, False)
-        free = np.zeros(cells.kinds.number, np.bool_)
-        free[cells.kinds.of_row[inside[choice]]] = True
-        outside = np.unique(cells.kinds.of_row[choice == NONE])
+        free = np.zeros(cells.classes.number, np.bool_)
+        free[cells.classes.of_row[inside[choice]]] = True
+        outside = np.unique(cells.classes.of_row[choice == NONE])
         if len(outside):
             free[outside[:_LEFT_OUT]] = True
-        return np.asarray(free[cells.kind] & (inside[cells.value] | (cells.value == NONE)))
+        return np.asarray(free[cells.class_] & (inside[cells.value] | (cells.value == NONE)))
 
     def _buckets(self, choice: Indices, tier: int) -> tuple[Indices, Reals]:
         """(V,) the bucket of each value in one of the loads that the tier is about, and how much they matter."""
-        assignment = self.cells.kinds.assignment
+        assignment = self.cells.classes.assignment
         costs = [
             cost
             for cost in assignment.tiers[tier].costs

@@ -20,7 +20,7 @@ _LOWEST = -(2**62)
 _MOST_THRESHOLDS = 200
 
 
-def opening_floor(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
+def opening_bound(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
     """What a sum of costs comes to at least, of places that cost something as soon as they are used.
 
     Very low where it says nothing: several loads or groups, or places that cost no more used than not.
@@ -32,16 +32,16 @@ def opening_floor(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
     place, _ = cells.places(load)
     usable = np.zeros(load.buckets, np.bool_)
     usable[place[(place != NONE) & (cells.most > 0)]] = True
-    kinds = cells.kinds
-    inside = kinds.group(load) != NONE
-    inside[cells.kind[(place == NONE) & (cells.most > 0)]] = False  # kinds that need not use any place
+    classes = cells.classes
+    inside = classes.group(load) != NONE
+    inside[cells.class_[(place == NONE) & (cells.most > 0)]] = False  # classes that need not use any place
     if not bool((opening[usable] > 0).any()) or not bool(inside.any()):
         return _LOWEST
     free = int(np.minimum(opening[usable], 0).sum())
     prices = np.maximum(opening, 0)[usable]
     unit = max(1, int(np.gcd.reduce(prices)))
     most = 0
-    for limit in kinds.assignment.limits:
+    for limit in classes.assignment.limits:
         if not np.array_equal(limit.load.bucket, load.bucket) or limit.load.groups > 1:
             continue
         room = np.maximum(limit.bounds[1][0][usable], 0)
@@ -54,9 +54,9 @@ def opening_floor(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
 
 def _weights(cells: Cells, limit: Limit, inside: Mask) -> tuple[Amounts, Amounts]:
     """What rows that must be in a place weigh under a limit, and how many there are of each weight."""
-    kinds = cells.kinds
-    counted = inside & (kinds.group(limit.load) != NONE)
-    return kinds.weight(limit.load)[counted], kinds.count[counted]
+    classes = cells.classes
+    counted = inside & (classes.group(limit.load) != NONE)
+    return classes.weight(limit.load)[counted], classes.count[counted]
 
 
 def _cover(prices: Amounts, room: Amounts, total: int) -> int:

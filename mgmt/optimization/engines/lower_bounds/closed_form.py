@@ -1,8 +1,8 @@
 """Closed-form lower bounds per tier; a choice that meets one is proven without a solver.
 
-What rows pay is bounded by the cheapest cells they fit into, each kind for itself.  A convex cost of loads is at least
+What rows pay is bounded by the cheapest cells they fit into, each class for itself.  A convex cost of loads is at least
 what each row costs alone, and what the total costs when it is split into steps that go where they cost least.  A cost
-of using places at all is at least that of enough places for all rows (see ``covering``).  A peak is bounded by the
+of using places at all is at least that of enough places for all rows (see ``bin_packing``).  A peak is bounded by the
 place that is highest already, by the row that is highest wherever it goes, and by the total: below a height there must
 be room for all rows that can be nowhere else, in whole steps of the weights' common divisor; and where more load means
 less height, enough of it to bring all places down.  The highest and the lowest of one load are bounded together: what
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, Amounts, Indices, Load, LoadCost, Mask
 from mgmt.optimization.bucketwise import parts_of
-from mgmt.optimization.engines.lower_bounds.bin_packing import opening_floor
+from mgmt.optimization.engines.lower_bounds.bin_packing import opening_bound
 from mgmt.optimization.engines.model.cells import Cells
 from mgmt.optimization.engines.model.cost_functions import (
     Affine,
@@ -29,7 +29,7 @@ from mgmt.optimization.engines.model.cost_functions import (
     shape_of,
     widest_shape,
 )
-from mgmt.optimization.engines.model.equivalence import Kinds
+from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 
 _MOST_STEPS = 2_000_000
 _MOST_SETS = 100
@@ -40,12 +40,12 @@ _DEAR = np.int64(2**61)
 _NOTHING = -(2**62)
 
 
-def floors_of(cells: Cells) -> list[int | None]:
+def bounds_of(cells: Cells) -> list[int | None]:
     """Per tier a bound that no choice among the cells goes below; None where there is none in closed form."""
-    return [_floor(cells, number) for number in range(len(cells.kinds.assignment.tiers))]
+    return [_floor(cells, number) for number in range(len(cells.classes.assignment.tiers))]
 
 
-def peak_floors(cells: Cells, peaks: list[LoadCost]) -> list[int]:
+def peak_bounds(cells: Cells, peaks: list[LoadCost]) -> list[int]:
     """What each peak comes to at least; raises UnsuitableError when one of them can not be bounded."""
     return [_highest_floor(cells, peak) for peak in peaks]
 
@@ -54,9 +54,9 @@ def _highest_floor(cells: Cells, peak: LoadCost) -> int:
     return max(_peak_floor(cells, part, shape_of(cells, part)) for part in parts_of(peak))
 
 
-def wide_floor(kinds: Kinds, number: int) -> int | None:
+def wide_bound(classes: EquivalenceClasses, number: int) -> int | None:
     """A bound of a tier without any cells: each row, and each place of a load, for itself; None where unknown."""
-    tier = kinds.assignment.tiers[number]
+    tier = classes.assignment.tiers[number]
     total = tier.constant
     for cost in tier.costs:
         if cost.weight < 0:
@@ -67,23 +67,23 @@ def wide_floor(kinds: Kinds, number: int) -> int | None:
             least = np.minimum(cost.cost.min(axis=1), cost.unplaced)
             total += cost.weight * int(least[cost.row_class].sum())
         elif cost.peak:
-            total += cost.weight * wide_peak_floors(kinds, [cost])[0]
+            total += cost.weight * wide_peak_bounds(classes, [cost])[0]
         else:
             try:
-                total += cost.weight * int(_lowest(widest_shape(kinds, cost)).sum())
+                total += cost.weight * int(_lowest(widest_shape(classes, cost)).sum())
             except UnsuitableError:
                 return None
     return total
 
 
-def wide_peak_floors(kinds: Kinds, peaks: list[LoadCost]) -> list[int]:
+def wide_peak_bounds(classes: EquivalenceClasses, peaks: list[LoadCost]) -> list[int]:
     """What each peak comes to at least, whatever the rows are but for what their classes may choose."""
-    return [max(_wide_peak_floor(kinds, part) for part in parts_of(peak)) for peak in peaks]
+    return [max(_wide_peak_floor(classes, part) for part in parts_of(peak)) for peak in peaks]
 
 
-def _wide_peak_floor(kinds: Kinds, cost: LoadCost) -> int:
+def _wide_peak_floor(classes: EquivalenceClasses, cost: LoadCost) -> int:
     try:
-        shape = widest_shape(kinds, cost)
+        shape = widest_shape(classes, cost)
     except UnsuitableError:
         return _NOTHING
     floor, load = int(_lowest(shape).max()), cost.loads[0]
@@ -91,7 +91,7 @@ def _wide_peak_floor(kinds: Kinds, cost: LoadCost) -> int:
         return floor
     step, most = shape.reaches[0].step, shape.reaches[0].most.reshape(-1)
     captives = []
-    assignment = kinds.assignment
+    assignment = classes.assignment
     allowed = assignment.allowed
     outside: Mask = np.asarray(~allowed.any(axis=1) | allowed[:, load.bucket < 0].any(axis=1))
     bound = assignment.required & (load.group >= 0) & ~outside[assignment.row_class]
@@ -104,7 +104,7 @@ def _wide_peak_floor(kinds: Kinds, cost: LoadCost) -> int:
 
 
 def _floor(cells: Cells, number: int) -> int | None:
-    tier = cells.kinds.assignment.tiers[number]
+    tier = cells.classes.assignment.tiers[number]
     total = tier.constant
     row_costs = cells.costs[number].copy()
     alone_costs = np.zeros(len(cells), np.int64)
@@ -133,7 +133,7 @@ def _floor(cells: Cells, number: int) -> int | None:
             alone_costs += cost.weight * _alone(cells, cost, shape)
         else:
             total += max(
-                int((cost.weight * shape.values).min(axis=0).sum()), opening_floor(cells, cost, shape)
+                int((cost.weight * shape.values).min(axis=0).sum()), opening_bound(cells, cost, shape)
             )
     total += _peaks_floor(cells, peaks)
     separately = cheapest(cells, row_costs) + sum(
@@ -142,10 +142,10 @@ def _floor(cells: Cells, number: int) -> int | None:
     if not convex:
         return total + separately
     nothing = sum(cost.weight * int(shape.values[0].sum()) for cost, shape in convex)
-    floors = [separately, cheapest(cells, row_costs + alone_costs) + nothing]
+    known_bounds = [separately, cheapest(cells, row_costs + alone_costs) + nothing]
     if len(convex) == 1:
-        floors.append(_by_steps(cells, row_costs, *convex[0]))
-    return total + max(floors)
+        known_bounds.append(_by_steps(cells, row_costs, *convex[0]))
+    return total + max(known_bounds)
 
 
 def _peaks_floor(cells: Cells, peaks: Sequence[LoadCost]) -> int:
@@ -153,17 +153,17 @@ def _peaks_floor(cells: Cells, peaks: Sequence[LoadCost]) -> int:
 
     Each height of the one that grows says what places may have at most, and so how low the other can be at best.
     """
-    floors = [cost.weight * _highest_floor(cells, cost) for cost in peaks]
+    known_bounds = [cost.weight * _highest_floor(cells, cost) for cost in peaks]
     shapes = [shape_of(cells, part) for cost in peaks for part in parts_of(cost)]
     loads = {id(load): load for cost in peaks for load in cost.loads}
     load = next(iter(loads.values()), None)
     several = len(loads) > 1 or any(len(cost.loads) > 1 for cost in peaks)
     if load is None or len(peaks) != 2 or len(shapes) != 2 or several or load.groups > 1:
-        return sum(floors)
-    pairs = list(zip(peaks, shapes, floors, strict=True))
+        return sum(known_bounds)
+    pairs = list(zip(peaks, shapes, known_bounds, strict=True))
     (high, rising, least), (low, falling, deepest) = pairs if shapes[1].falling() else pairs[::-1]
     if not rising.growing() or not falling.falling():
-        return sum(floors)
+        return sum(known_bounds)
     place, step = cells.places(load)[0], rising.reaches[0].step
     needed, offered = (int(_bringing(cells, load, place, must=must)[0]) // step for must in (True, False))
     most = np.minimum(rising.reaches[0].most, falling.reaches[0].most).reshape(-1)
@@ -228,15 +228,15 @@ def _level(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
 
 def _bringing(cells: Cells, load: Load, place: Amounts, *, must: bool) -> Amounts:
     """(groups,) the weight of all rows that can (or that must) add to some place of a load."""
-    kinds = cells.kinds
-    adds = np.zeros(kinds.number, np.bool_)
-    adds[cells.kind[(place != NONE) & (cells.most > 0)]] = True
+    classes = cells.classes
+    adds = np.zeros(classes.number, np.bool_)
+    adds[cells.class_[(place != NONE) & (cells.most > 0)]] = True
     if must:
-        adds[cells.kind[(place == NONE) & (cells.most > 0)]] = False
-    group = kinds.group(load)
+        adds[cells.class_[(place == NONE) & (cells.most > 0)]] = False
+    group = classes.group(load)
     adds &= group != NONE
     total = np.zeros(load.groups, np.int64)
-    np.add.at(total, group[adds], (kinds.weight(load) * kinds.count)[adds])
+    np.add.at(total, group[adds], (classes.weight(load) * classes.count)[adds])
     return total
 
 
@@ -258,7 +258,7 @@ def _by_steps(cells: Cells, row_costs: Amounts, cost: LoadCost, shape: Tabled) -
     steps = cost.weight * np.diff(shape.values[:, used], axis=0)
     offered = np.arange(len(steps))[:, None] < most[used][None, :]
     prices = (steps + cheapest_row[used][None, :])[offered]
-    rows = int(cells.kinds.count.sum())
+    rows = int(cells.classes.count.sum())
     beside = row_costs[~counted]
     if len(beside):
         prices = np.append(np.minimum(prices, beside.min()), np.full(rows, beside.min()))
@@ -269,27 +269,27 @@ def _by_steps(cells: Cells, row_costs: Amounts, cost: LoadCost, shape: Tabled) -
 
 
 def cheapest(cells: Cells, cost: Amounts) -> int:
-    """What the rows pay at least when every kind fills its cheapest cells."""
+    """What the rows pay at least when every class fills its cheapest cells."""
     alone = _in_one_cell_each(cells, cost)
     if alone is not None:
         return alone
-    order = np.lexsort((cost, cells.kind))
-    kind, most = cells.kind[order], cells.most[order]
+    order = np.lexsort((cost, cells.class_))
+    class_, most = cells.class_[order], cells.most[order]
     before = np.cumsum(most) - most
-    starts = np.searchsorted(kind, np.arange(cells.kinds.number))
-    before -= before[starts][kind] if len(kind) else 0
-    taken = np.clip(cells.kinds.count[kind] - before, 0, most)
+    starts = np.searchsorted(class_, np.arange(cells.classes.number))
+    before -= before[starts][class_] if len(class_) else 0
+    taken = np.clip(cells.classes.count[class_] - before, 0, most)
     return int((taken * cost[order]).sum())
 
 
 def _in_one_cell_each(cells: Cells, cost: Amounts) -> int | None:
-    """The same if every kind has room in one of its cheapest cells; None if not, or if a kind has no cell."""
-    count = cells.kinds.count
-    starts = np.searchsorted(cells.kind, np.arange(cells.kinds.number + 1))
+    """The same if every class has room in one of its cheapest cells; None if not, or if a class has no cell."""
+    count = cells.classes.count
+    starts = np.searchsorted(cells.class_, np.arange(cells.classes.number + 1))
     if not len(count) or bool((starts[1:] == starts[:-1]).any()):
         return None
     least = np.minimum.reduceat(cost, starts[:-1])
-    ample = np.minimum.reduceat(np.where(cells.most >= count[cells.kind], cost, _DEAR), starts[:-1])
+    ample = np.minimum.reduceat(np.where(cells.most >= count[cells.class_], cost, _DEAR), starts[:-1])
     return int((least * count).sum()) if bool((least == ample).all()) else None
 
 
@@ -317,10 +317,10 @@ def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
     place, weight = cells.places(load)
     captives = []
     most = shape.reaches[0].most.reshape(-1)
-    for kinds, needed in _captive(cells, place, weight):
+    for classes, needed in _captive(cells, place, weight):
         is_open = np.zeros(len(most), np.bool_)
-        is_open[place[kinds & (place != NONE)]] = True
-        captives.append((np.flatnonzero(is_open), needed, int(weight[kinds].max(initial=0))))
+        is_open[place[classes & (place != NONE)]] = True
+        captives.append((np.flatnonzero(is_open), needed, int(weight[classes].max(initial=0))))
     return _high_enough(shape, most, shape.reaches[0].step, captives, floor, ceiling)
 
 
@@ -359,10 +359,10 @@ def _sinking_floor(cells: Cells, load: Load, shape: Affine | Tabled, low: int, h
     """The same for a height that falls with the load: how low all places can be with the load that there is."""
     place, _ = cells.places(load)
     steps = _bringing(cells, load, place, must=False) // shape.reaches[0].step
-    kinds = cells.kinds
-    group = kinds.group(load)
+    classes = cells.classes
+    group = classes.group(load)
     rows = np.zeros(load.groups, np.int64)
-    np.add.at(rows, group[group != NONE], kinds.count[group != NONE])
+    np.add.at(rows, group[group != NONE], classes.count[group != NONE])
     while low < high:
         middle = (low + high) // 2
         wanted = _steps_below(shape, middle).reshape(load.groups, load.buckets)
@@ -375,28 +375,28 @@ def _sinking_floor(cells: Cells, load: Load, shape: Affine | Tabled, low: int, h
 
 def _captive(cells: Cells, place: Amounts, weight: Amounts) -> list[tuple[np.ndarray, int]]:
     """Cells of rows that must be in a set of places, with what these weigh together; for several such sets."""
-    kinds = cells.kinds
-    open_to = np.zeros(kinds.number, np.bool_)  # kinds that need not add to the load at all
-    open_to[cells.kind[(place == NONE) & (cells.most > 0)]] = True
+    classes = cells.classes
+    open_to = np.zeros(classes.number, np.bool_)  # classes that need not add to the load at all
+    open_to[cells.class_[(place == NONE) & (cells.most > 0)]] = True
     bound = ~open_to
     if not bool(bound.any()):
         return []
-    weights = np.zeros(kinds.number, np.int64)
-    weights[cells.kind] = weight
-    classes = kinds.assignment.row_class[kinds.row]
+    weights = np.zeros(classes.number, np.int64)
+    weights[cells.class_] = weight
+    domains = classes.assignment.row_class[classes.representative]
     found = []
-    allowed = kinds.assignment.allowed
-    for one in _widest_first(allowed, classes[bound]):
-        # All kinds that are allowed nothing but what this class is.
+    allowed = classes.assignment.allowed
+    for one in _widest_first(allowed, domains[bound]):
+        # All classes that are allowed nothing but what this class is.
         inside = ~(allowed & ~allowed[one]).any(axis=1)
-        captive = bound & inside[classes]
-        found.append((captive[cells.kind], int((weights * kinds.count)[captive].sum())))
+        captive = bound & inside[domains]
+        found.append((captive[cells.class_], int((weights * classes.count)[captive].sum())))
     return found
 
 
-def _widest_first(allowed: Mask, classes: Indices) -> list[int]:
+def _widest_first(allowed: Mask, domains: Indices) -> list[int]:
     """Some of the classes, those that may choose most first."""
-    own = np.unique(classes)
+    own = np.unique(domains)
     order = np.argsort(-allowed[own].sum(axis=1), kind="stable")
     return [int(one) for one in own[order][:_MOST_SETS]]
 

@@ -1,6 +1,6 @@
-"""Cells: how many rows of a kind take a value, for the kinds and values that come into question.
+"""Cells: how many rows of a class take a value, for the classes and values that come into question.
 
-All engines but the flow work on cells.  A kind and a value make one cell, or two where leaving today's value costs
+All engines but the flow work on cells.  A class and a value make one cell, or two where leaving today's value costs
 something: one for the rows that stay, one for those that come.  With the counts of the cells every load is a sum, so
 limits are linear rows over the cells.
 
@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Indices, Load, Mask
-from mgmt.optimization.engines.model.equivalence import Kinds
+from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,10 +34,10 @@ class LinearRows:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The cells of some candidates, ordered by kind."""
+    """The cells of some candidates, ordered by class."""
 
-    kinds: Kinds
-    kind: Indices
+    classes: EquivalenceClasses
+    class_: Indices
     value: Indices
     """NONE for staying or becoming without a value."""
     stays: Mask
@@ -48,20 +48,20 @@ class Cells:
     """(T, n) per tier what one row costs, apart from loads."""
 
     def __len__(self) -> int:
-        return len(self.kind)
+        return len(self.class_)
 
     @cached_property
     def enough(self) -> bool:
-        """Whether the rows of every kind fit into its cells, each cell for itself."""
-        room = np.zeros(self.kinds.number, np.int64)
-        np.add.at(room, self.kind, self.most)
-        return bool((room >= self.kinds.count).all())
+        """Whether the rows of every class fit into its cells, each cell for itself."""
+        room = np.zeros(self.classes.number, np.int64)
+        np.add.at(room, self.class_, self.most)
+        return bool((room >= self.classes.count).all())
 
     def only(self, kept: Mask) -> Cells:
         """Some of the cells."""
         return Cells(
-            self.kinds,
-            self.kind[kept],
+            self.classes,
+            self.class_[kept],
             self.value[kept],
             self.stays[kept],
             self.most[kept],
@@ -70,13 +70,13 @@ class Cells:
 
     def choice(self, count: Amounts) -> Indices:
         """(R,) the choice that cell counts stand for."""
-        return self.kinds.spread(self.kind, self.value, count)
+        return self.classes.expand(self.class_, self.value, count)
 
     def counts(self, choice: Indices) -> Amounts | None:
         """The counts that stand for a choice; None when it has a value that is not a candidate."""
-        places = self.kinds.assignment.values + 1
-        place = self.kind.astype(np.int64) * places + self.value + 1
-        chosen = self.kinds.of_row.astype(np.int64) * places + choice + 1
+        places = self.classes.assignment.values + 1
+        place = self.class_.astype(np.int64) * places + self.value + 1
+        chosen = self.classes.of_row.astype(np.int64) * places + choice + 1
         used, wanted = np.unique(chosen, return_counts=True)
         # Where there are two cells, the one of those that stay comes first and is filled first.
         order = np.lexsort((~self.stays, place))
@@ -97,10 +97,10 @@ class Cells:
 
     def places(self, load: Load) -> tuple[Amounts, Amounts]:
         """(n,) where each cell adds to a load, as group * buckets + bucket or NONE, and what a row of it adds."""
-        group = self.kinds.group(load)[self.kind].astype(np.int64)
+        group = self.classes.group(load)[self.class_].astype(np.int64)
         bucket = np.where(self.value >= 0, load.bucket[np.maximum(self.value, 0)], NONE)
         place = np.where((group >= 0) & (bucket >= 0), group * load.buckets + bucket, NONE)
-        return place, self.kinds.weight(load)[self.kind]
+        return place, self.classes.weight(load)[self.class_]
 
     def rows(self, load: Load, lower: Amounts, upper: Amounts) -> LinearRows:
         """A linear row for every place of a load that a cell adds to; bounds are (groups, buckets)."""
@@ -118,54 +118,54 @@ class Cells:
         )
 
 
-def cells_of(kinds: Kinds, kind: Indices, value: Indices) -> Cells:
-    """The cells of candidates: kinds with values they are allowed to have.
+def cells_of(classes: EquivalenceClasses, class_: Indices, value: Indices) -> Cells:
+    """The cells of candidates: classes with values they are allowed to have.
 
     Kinds that may stay without a value have that as a candidate besides.
     """
-    places = kinds.assignment.values + 1
-    free = np.flatnonzero(~kinds.required).astype(np.int32)
-    kind = np.concatenate((kind, free))
+    places = classes.assignment.values + 1
+    free = np.flatnonzero(~classes.required).astype(np.int32)
+    class_ = np.concatenate((class_, free))
     value = np.concatenate((value, np.full(len(free), NONE, np.int32)))
-    place = kind.astype(np.int64) * places + value + 1
+    place = class_.astype(np.int64) * places + value + 1
     order = np.argsort(place, kind="stable")
-    kind, value, place = kind[order], value[order], place[order]
-    most = np.minimum(kinds.count[kind], _room(kinds, kind, value))
-    stays = kinds.stays
-    today = stays.kind.astype(np.int64) * places + stays.value + 1
+    class_, value, place = class_[order], value[order], place[order]
+    most = np.minimum(classes.count[class_], _room(classes, class_, value))
+    stays = classes.stays
+    today = stays.class_.astype(np.int64) * places + stays.value + 1
     found = np.minimum(np.searchsorted(place, today), max(0, len(place) - 1))
     is_cell = place[found] == today if len(place) else np.zeros(len(today), np.bool_)
     staying = np.zeros(len(place), np.int64)
     staying[found[is_cell]] = stays.count[is_cell]
-    coming = (staying < kinds.count[kind]) & (most > 0)
+    coming = (staying < classes.count[class_]) & (most > 0)
     twice = (staying > 0) & (most > 0)
-    kind = np.concatenate((kind[twice], kind[coming]))
+    class_ = np.concatenate((class_[twice], class_[coming]))
     value = np.concatenate((value[twice], value[coming]))
     most = np.concatenate((np.minimum(most, staying)[twice], most[coming]))
-    is_stay = np.arange(len(kind)) < int(twice.sum())
-    order = np.lexsort((~is_stay, value, kind))
-    kind, value, most, is_stay = kind[order], value[order], most[order], is_stay[order]
-    return Cells(kinds, kind, value, is_stay, most, kinds.costs(kind, value, is_stay))
+    is_stay = np.arange(len(class_)) < int(twice.sum())
+    order = np.lexsort((~is_stay, value, class_))
+    class_, value, most, is_stay = class_[order], value[order], most[order], is_stay[order]
+    return Cells(classes, class_, value, is_stay, most, classes.costs(class_, value, is_stay))
 
 
-def all_candidates(kinds: Kinds) -> tuple[Indices, Indices]:
-    """Every value that each kind is allowed to have."""
-    allowed = kinds.assignment.allowed[kinds.assignment.row_class[kinds.row]]
-    kind, value = np.nonzero(allowed)
-    return kind.astype(np.int32), value.astype(np.int32)
+def all_candidates(classes: EquivalenceClasses) -> tuple[Indices, Indices]:
+    """Every value that each class is allowed to have."""
+    allowed = classes.assignment.allowed[classes.assignment.row_class[classes.representative]]
+    class_, value = np.nonzero(allowed)
+    return class_.astype(np.int32), value.astype(np.int32)
 
 
-def _room(kinds: Kinds, kind: Indices, value: Indices) -> Amounts:
-    """How many rows of a kind each value has room for when it has nothing else."""
-    room = kinds.count[kind].copy()
+def _room(classes: EquivalenceClasses, class_: Indices, value: Indices) -> Amounts:
+    """How many rows of a class each value has room for when it has nothing else."""
+    room = classes.count[class_].copy()
     placed = np.flatnonzero(value >= 0)
-    for limit in kinds.assignment.limits:
+    for limit in classes.assignment.limits:
         load = limit.load
-        group = kinds.group(load)[kind[placed]]
+        group = classes.group(load)[class_[placed]]
         bucket = load.bucket[value[placed]]
         counted = (group >= 0) & (bucket >= 0)
         _, upper = limit.bounds
         most = np.maximum(upper[group[counted], bucket[counted]], 0)
         cell = placed[counted]
-        room[cell] = np.minimum(room[cell], most // kinds.weight(load)[kind[cell]])
+        room[cell] = np.minimum(room[cell], most // classes.weight(load)[class_[cell]])
     return room

@@ -23,7 +23,7 @@ from mgmt.optimization.assignment import Amounts, Load, LoadCost
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
 from mgmt.optimization.engines.model.cells import Cells
 from mgmt.optimization.engines.model.distinct import firsts, joint_ranks
-from mgmt.optimization.engines.model.equivalence import Kinds
+from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 
 _EVERY = 64
 """So many combinations of loads are asked one by one before a function is called affine."""
@@ -130,33 +130,33 @@ def reach_of(cells: Cells, load: Load) -> Reach:
     place, weight = cells.places(load)
     counted = place >= 0
     most = np.zeros(load.groups * load.buckets, np.int64)
-    # The rows of a kind that come to a place are no more than the kind has.
-    key = cells.kind[counted].astype(np.int64) * len(most) + place[counted]
+    # The rows of a class that come to a place are no more than the class has.
+    key = cells.class_[counted].astype(np.int64) * len(most) + place[counted]
     used, inverse = np.unique(key, return_inverse=True)
     rows = np.zeros(len(used), np.int64)
     np.add.at(rows, inverse, cells.most[counted])
-    kind = (used // len(most)).astype(np.int32)
-    rows = np.minimum(rows, cells.kinds.count[kind])
-    np.add.at(most, used % len(most), rows * cells.kinds.weight(load)[kind])
+    class_ = (used // len(most)).astype(np.int32)
+    rows = np.minimum(rows, cells.classes.count[class_])
+    np.add.at(most, used % len(most), rows * cells.classes.weight(load)[class_])
     weights = weight[counted]
     step = int(np.gcd.reduce(weights)) if len(weights) else 1
-    return _capped(cells.kinds, load, step, most)
+    return _capped(cells.classes, load, step, most)
 
 
-def widest_reach(kinds: Kinds, load: Load) -> Reach:
+def widest_reach(classes: EquivalenceClasses, load: Load) -> Reach:
     """What a load can come to whatever the candidates are."""
-    group, weight = kinds.group(load), kinds.weight(load)
+    group, weight = classes.group(load), classes.weight(load)
     counted = group >= 0
     total = np.zeros(load.groups, np.int64)
-    np.add.at(total, group[counted], (weight * kinds.count)[counted])
+    np.add.at(total, group[counted], (weight * classes.count)[counted])
     most = np.repeat(total, load.buckets)
     step = int(np.gcd.reduce(weight[counted])) if bool(counted.any()) else 1
-    return _capped(kinds, load, step, most)
+    return _capped(classes, load, step, most)
 
 
-def _capped(kinds: Kinds, load: Load, step: int, most: Amounts) -> Reach:
+def _capped(classes: EquivalenceClasses, load: Load, step: int, most: Amounts) -> Reach:
     """With what the limits on the same load leave of it."""
-    for limit in kinds.assignment.limits:
+    for limit in classes.assignment.limits:
         if same_load(limit.load, load):
             most = np.minimum(most, np.maximum(limit.bounds[1].reshape(-1), 0))
     return Reach(step, (most // step).reshape(load.groups, load.buckets))
@@ -180,7 +180,7 @@ def shape_of(cells: Cells, cost: LoadCost) -> Affine | Tabled:
     """
     reaches = tuple(reach_of(cells, load) for load in cost.loads)
     try:
-        widest = widest_shape(cells.kinds, cost)
+        widest = widest_shape(cells.classes, cost)
     except UnsuitableError:
         return _shape_within(cost, reaches)
     same_steps = tuple(
@@ -190,30 +190,30 @@ def shape_of(cells: Cells, cost: LoadCost) -> Affine | Tabled:
     return replace(widest, reaches=same_steps)
 
 
-def widest_shape(kinds: Kinds, cost: LoadCost) -> Affine | Tabled:
-    """The same whatever the candidates are; found out once for the kinds."""
-    known = kinds.known.get(id(cost))
+def widest_shape(classes: EquivalenceClasses, cost: LoadCost) -> Affine | Tabled:
+    """The same whatever the candidates are; found out once for the classes."""
+    known = classes.known.get(id(cost))
     if known is None:
         try:
-            known = _shape_within(cost, tuple(widest_reach(kinds, load) for load in cost.loads))
+            known = _shape_within(cost, tuple(widest_reach(classes, load) for load in cost.loads))
         except UnsuitableError as error:
             known = error
-        kinds.known[id(cost)] = known
+        classes.known[id(cost)] = known
     if isinstance(known, UnsuitableError):
         raise known
     assert isinstance(known, Affine | Tabled)
     return known
 
 
-def sampled_shape(kinds: Kinds, cost: LoadCost) -> tuple[Affine | Tabled, Amounts]:
+def sampled_shape(classes: EquivalenceClasses, cost: LoadCost) -> tuple[Affine | Tabled, Amounts]:
     """The same over one bucket of each sort alone, and (buckets,) which of these stands for each.
 
     What is so of its slopes and steps is so everywhere.
     """
     load = cost.loads[0]
     if load.groups > _MOST_GROUPS:
-        return widest_shape(kinds, cost), np.arange(load.buckets)
-    reaches = [widest_reach(kinds, load) for load in cost.loads]
+        return widest_shape(classes, cost), np.arange(load.buckets)
+    reaches = [widest_reach(classes, load) for load in cost.loads]
     columns = [sorts_of(cost.cost, load.buckets), *(row for reach in reaches for row in reach.most)]
     of_bucket, number = joint_ranks(columns, load.buckets)
     example = firsts(of_bucket, number).astype(np.int32)

@@ -1,6 +1,6 @@
-"""Kinds: rows of an assignment that nothing tells apart, with their number.
+"""Equivalence classes: rows of an assignment that nothing tells apart, with their number.
 
-Rows of one kind may choose alike, weigh alike in every load, are of the same groups, and pay alike; so only how many
+Rows of one class may choose alike, weigh alike in every load, are of the same groups, and pay alike; so only how many
 of them take each value matters, and which of them is settled afterwards: those that have a value today keep it first.
 Where moving a row is rewarded instead of paid for, today's value tells rows apart too.
 
@@ -31,52 +31,54 @@ from mgmt.optimization.engines.model.distinct import firsts, joint_ranks
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stays:
-    """How many rows of a kind have a value today (or none), where leaving it costs something."""
+    """How many rows of a class have a value today (or none), where leaving it costs something."""
 
-    kind: Indices
+    class_: Indices
     value: Indices
     count: Amounts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kinds:
-    """The kinds of an assignment's rows, K of them."""
+class EquivalenceClasses:
+    """The classes of an assignment's rows, K of them."""
 
     assignment: Assignment
     of_row: Indices
-    """(R,) the kind of each row."""
-    row: Indices
-    """(K,) one row of each kind, to look things up by."""
+    """(R,) the class of each row."""
+    representative: Indices
+    """(K,) one row of each class, to look things up by."""
     count: Amounts
-    """(K,) how many rows are of the kind."""
+    """(K,) how many rows are of the class."""
     required: Mask
     """(K,) whether its rows must have a value."""
     moving: Amounts
-    """(T, K) per tier what a row of the kind pays for not having today's value."""
+    """(T, K) per tier what a row of the class pays for not having today's value."""
     stays: Stays
     known: dict[int, object] = field(default_factory=dict)
-    """What was found out about costs, by their identity (see ``load_costs``)."""
+    """What was found out about costs, by their identity (see ``cost_functions``)."""
 
     @property
     def number(self) -> int:
-        return len(self.row)
+        return len(self.representative)
 
-    def allowed(self, kind: int) -> Mask:
-        """(V,) what rows of a kind may choose."""
-        allowed: Mask = self.assignment.allowed[self.assignment.row_class[self.row[kind]]]
+    def allowed(self, class_: int) -> Mask:
+        """(V,) what rows of a class may choose."""
+        allowed: Mask = self.assignment.allowed[self.assignment.row_class[self.representative[class_]]]
         return allowed
 
     def group(self, load: Load) -> Indices:
-        """(K,) the group each kind is of in a load; NONE also where it adds nothing."""
-        return np.where(load.weight[self.row] > 0, load.group[self.row], NONE).astype(np.int32)
+        """(K,) the group each class is of in a load; NONE also where it adds nothing."""
+        return np.where(load.weight[self.representative] > 0, load.group[self.representative], NONE).astype(
+            np.int32
+        )
 
     def weight(self, load: Load) -> Amounts:
-        """(K,) what a row of each kind adds to a load."""
-        return load.weight[self.row]
+        """(K,) what a row of each class adds to a load."""
+        return load.weight[self.representative]
 
-    def coming(self, kind: int) -> Amounts:
-        """(T, 1 + V) per tier what a row of a kind pays that comes to no value (the first), or to each value."""
-        assignment, row = self.assignment, self.row[kind]
+    def coming(self, class_: int) -> Amounts:
+        """(T, 1 + V) per tier what a row of a class pays that comes to no value (the first), or to each value."""
+        assignment, row = self.assignment, self.representative[class_]
         total = np.zeros((len(assignment.tiers), 1 + assignment.values), np.int64)
         for number, tier in enumerate(assignment.tiers):
             for cost in tier.costs:
@@ -84,14 +86,14 @@ class Kinds:
                     pays = cost.row_class[row]
                     total[number, 0] += cost.weight * cost.unplaced[pays]
                     total[number, 1:] += cost.weight * cost.cost[pays]
-            total[number] += self.moving[number, kind]
+            total[number] += self.moving[number, class_]
         return total
 
-    def costs(self, kind: Indices, value: Indices, stays: Mask) -> Amounts:
-        """(T, n) per tier what a row of each kind pays for each value; NONE is no value."""
+    def costs(self, class_: Indices, value: Indices, stays: Mask) -> Amounts:
+        """(T, n) per tier what a row of each class pays for each value; NONE is no value."""
         assignment = self.assignment
-        total = np.zeros((len(assignment.tiers), len(kind)), np.int64)
-        row = self.row[kind]
+        total = np.zeros((len(assignment.tiers), len(class_)), np.int64)
+        row = self.representative[class_]
         placed = value >= 0
         for number, tier in enumerate(assignment.tiers):
             for cost in tier.costs:
@@ -99,17 +101,17 @@ class Kinds:
                     pays = cost.row_class[row]
                     paid = np.where(placed, cost.cost[pays, np.maximum(value, 0)], cost.unplaced[pays])
                     total[number] += cost.weight * paid
-            total[number] += np.where(stays, 0, self.moving[number, kind])
+            total[number] += np.where(stays, 0, self.moving[number, class_])
         return total
 
-    def spread(self, kind: Indices, value: Indices, count: Amounts) -> Indices:
-        """(R,) a choice that gives each value (NONE is no value) to so many rows of each kind, moving the fewest.
+    def expand(self, class_: Indices, value: Indices, count: Amounts) -> Indices:
+        """(R,) a choice that gives each value (NONE is no value) to so many rows of each class, moving the fewest.
 
-        The counts of a kind add up to its number of rows.
+        The counts of a class add up to its number of rows.
         """
         assignment = self.assignment
         places = assignment.values + 1  # the last one stands for no value
-        place = kind.astype(np.int64) * places + np.where(value < 0, places - 1, value)
+        place = class_.astype(np.int64) * places + np.where(value < 0, places - 1, value)
         used, inverse = np.unique(place, return_inverse=True)
         wanted = np.zeros(len(used) + 1, np.int64)  # one more, for what no row is to have
         np.add.at(wanted, inverse, count)
@@ -129,8 +131,8 @@ class Kinds:
         return np.where(choice == places - 1, NONE, choice).astype(np.int32)
 
 
-def kinds_of(assignment: Assignment) -> Kinds:
-    """The kinds of an assignment."""
+def equivalence_classes(assignment: Assignment) -> EquivalenceClasses:
+    """The classes of an assignment."""
     rows = assignment.rows
     moving = np.zeros((len(assignment.tiers), rows), np.int64)
     columns: list[NDArray[Any]] = [assignment.row_class, assignment.required]
@@ -149,7 +151,7 @@ def kinds_of(assignment: Assignment) -> Kinds:
             limited |= condition.group >= 0
             columns.append(condition.group)
         elif isinstance(condition, Following):
-            columns += [condition.leader, _followed(condition)]  # each that is followed is a kind of its own
+            columns += [condition.leader, _followed(condition)]  # each that is followed is a class of its own
     # A row that is better off moved must not take the place of one that is not: today's value tells them apart.
     rewarded = (moving < 0).any(axis=0) if len(moving) else np.zeros(rows, np.bool_)
     if bool(rewarded.any()):
@@ -165,7 +167,7 @@ def kinds_of(assignment: Assignment) -> Kinds:
     stays = Stays(
         (place // places).astype(np.int32), (place % places - 1).astype(np.int32), number_of.astype(np.int64)
     )
-    return Kinds(
+    return EquivalenceClasses(
         assignment,
         of_row.astype(np.int32),
         row.astype(np.int32),

@@ -1,6 +1,6 @@
-"""Candidates: the few values of each kind among which an optimum surely is.
+"""Candidates: the few values of each class among which an optimum surely is.
 
-With R rows, keep for each kind the R cheapest values that one of its rows fits on alone.  In any choice the other
+With R rows, keep for each class the R cheapest values that one of its rows fits on alone.  In any choice the other
 rows touch at most R - 1 values, so one of these is untouched, no dearer, and has room: the row moves there.  Each
 move leaves fewer rows elsewhere, so it ends.  That holds when
 
@@ -14,7 +14,7 @@ Of conditions besides limits, those on how many rows move are kept by such moves
 values.  Of rows that follow others, and of those that are followed, all values are candidates; with conditions of other
 kinds of all rows.
 
-"Cheaper" compares all tiers.  A peak is compared for itself, beside the sums: with several measures a value is dropped
+"Cheaper" compares all tiers.  A peak is compared for itself, beside the sums: with several criteria a value is dropped
 only when R others are at least as good in all of them (dominance).  Today's values are always kept.
 
 What it is not: it does not look for a choice.
@@ -44,7 +44,7 @@ from mgmt.optimization.bucketwise import sorts_of
 from mgmt.optimization.engines.delta_evaluation.states import LOW, one_place
 from mgmt.optimization.engines.model.cells import all_candidates
 from mgmt.optimization.engines.model.cost_functions import Affine, Tabled, UnsuitableError, sampled_shape
-from mgmt.optimization.engines.model.equivalence import Kinds
+from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 
 _BLOCK = 512
 _MOST_COMPARISONS = 20_000_000
@@ -52,68 +52,68 @@ _MOST_COMPARISONS = 20_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Kinds with values, ordered by kind."""
+    """Kinds with values, ordered by class."""
 
-    kind: Indices
+    class_: Indices
     value: Indices
     note: str
 
 
-def candidates_of(kinds: Kinds) -> Candidates:
+def candidates_of(classes: EquivalenceClasses) -> Candidates:
     """Candidates that are enough for an optimum, and in words why; all values where no rule says so."""
-    assignment = kinds.assignment
-    every = int(assignment.allowed.sum(axis=1)[assignment.row_class[kinds.row]].sum())
+    assignment = classes.assignment
+    every = int(assignment.allowed.sum(axis=1)[assignment.row_class[classes.representative]].sum())
     if assignment.rows >= assignment.values:
-        return _all(kinds, "every allowed value is a candidate: there are no more values than rows")
+        return _all(classes, "every allowed value is a candidate: there are no more values than rows")
     own = [load for load in assignment.loads if _of_single_values(load)]
     if not all(_kept_by_moves(condition, own) for condition in assignment.conditions):
         return _all(
-            kinds, "every allowed value is a candidate: there are conditions on loads of single values"
+            classes, "every allowed value is a candidate: there are conditions on loads of single values"
         )
     zones = _zones(assignment, own)
     if assignment.rows * (int(zones.max(initial=0)) + 1) >= assignment.values:
         return _all(
-            kinds, "every allowed value is a candidate: limits or costs are on buckets of many values"
+            classes, "every allowed value is a candidate: limits or costs are on buckets of many values"
         )
     try:
-        measures = Measures(kinds, own)
+        criteria = Criteria(classes, own)
     except UnsuitableError as error:
-        return _all(kinds, f"every allowed value is a candidate: {error}")
-    rooms = _Rooms(kinds, own)
+        return _all(classes, f"every allowed value is a candidate: {error}")
+    rooms = _Rooms(classes, own)
     always = _with_lower_limits(assignment, own)
-    today = np.split(kinds.stays.value, np.searchsorted(kinds.stays.kind, np.arange(1, kinds.number)))
+    today = np.split(classes.stays.value, np.searchsorted(classes.stays.class_, np.arange(1, classes.number)))
     values = []
-    tied = _tied(kinds)
-    for kind in range(kinds.number):
-        if tied[kind]:
-            values.append(np.flatnonzero(kinds.allowed(kind)))
+    tied = _tied(classes)
+    for class_ in range(classes.number):
+        if tied[class_]:
+            values.append(np.flatnonzero(classes.allowed(class_)))
             continue
-        fits = np.flatnonzero(kinds.allowed(kind) & rooms.fits(kind)).astype(np.int32)
-        keeps = always & kinds.allowed(kind)
+        fits = np.flatnonzero(classes.allowed(class_) & rooms.fits(class_)).astype(np.int32)
+        keeps = always & classes.allowed(class_)
         if len(fits):
-            kept = _cheapest(zones[fits], measures.of(kind, fits), assignment.rows)
+            kept = _cheapest(zones[fits], criteria.of(class_, fits), assignment.rows)
             keeps[fits[kept]] = True
-        stay = today[kind][today[kind] >= 0] if len(today) else np.zeros(0, np.int32)
-        keeps[stay] |= kinds.allowed(kind)[stay]
+        stay = today[class_][today[class_] >= 0] if len(today) else np.zeros(0, np.int32)
+        keeps[stay] |= classes.allowed(class_)[stay]
         values.append(np.flatnonzero(keeps))
-    kind_of = np.repeat(np.arange(kinds.number), [len(kept) for kept in values])
+    class_of = np.repeat(np.arange(classes.number), [len(kept) for kept in values])
     value = np.concatenate(values)
     return Candidates(
-        kind_of.astype(np.int32),
+        class_of.astype(np.int32),
         value.astype(np.int32),
-        f"{len(value)} of {every} values are candidates: for each kind the {assignment.rows} cheapest with room"
+        f"{len(value)} of {every} values are candidates: for each class the {assignment.rows} cheapest with room"
         + (" in each combination of buckets" if int(zones.max(initial=0)) else ""),
     )
 
 
-def _tied(kinds: Kinds) -> Mask:
-    """(K,) kinds of rows that follow others, or that others follow."""
-    tied = np.zeros(kinds.assignment.rows, np.bool_)
-    for condition in kinds.assignment.conditions:
+def _tied(classes: EquivalenceClasses) -> Mask:
+    """(K,) classes of rows that follow others, or that others follow."""
+    tied = np.zeros(classes.assignment.rows, np.bool_)
+    for condition in classes.assignment.conditions:
         if isinstance(condition, Following):
             tied |= condition.leader >= 0
             tied[condition.leader[condition.leader >= 0]] = True
-    return tied[kinds.row]
+    return tied[classes.representative]
 
 
 def _kept_by_moves(condition: Condition, own: list[Load]) -> bool:
@@ -125,8 +125,8 @@ def _kept_by_moves(condition: Condition, own: list[Load]) -> bool:
     return not any(load is single for load in condition.loads for single in own)
 
 
-def _all(kinds: Kinds, note: str) -> Candidates:
-    return Candidates(*all_candidates(kinds), note)
+def _all(classes: EquivalenceClasses, note: str) -> Candidates:
+    return Candidates(*all_candidates(classes), note)
 
 
 def _of_single_values(load: Load) -> bool:
@@ -161,16 +161,16 @@ def _with_lower_limits(assignment: Assignment, own: list[Load]) -> Mask:
 class _Rooms:
     """Where a row keeps the upper limits of single values when nothing else is there."""
 
-    def __init__(self, kinds: Kinds, own: list[Load]) -> None:
+    def __init__(self, classes: EquivalenceClasses, own: list[Load]) -> None:
         single = {id(load) for load in own}
-        self._kinds = kinds
-        self._limits = [limit for limit in kinds.assignment.limits if id(limit.load) in single]
+        self._classes = classes
+        self._limits = [limit for limit in classes.assignment.limits if id(limit.load) in single]
         self._upper: dict[tuple[int, int], Amounts] = {}
 
-    def fits(self, kind: int) -> Mask:
-        """(V,) where it does for a row of a kind."""
-        fits = np.ones(self._kinds.assignment.values, np.bool_)
-        row = self._kinds.row[kind]
+    def fits(self, class_: int) -> Mask:
+        """(V,) where it does for a row of a class."""
+        fits = np.ones(self._classes.assignment.values, np.bool_)
+        row = self._classes.representative[class_]
         for number, limit in enumerate(self._limits):
             group, weight = int(limit.load.group[row]), limit.load.weight[row]
             if group >= 0 and weight > 0:
@@ -188,12 +188,13 @@ class _Rooms:
         return known
 
 
-def _cheapest(zone: Indices, measures: list[Amounts], rows: int) -> Indices:
-    """Indices of values that fewer than ``rows`` others of their zone are at least as good as, in all measures."""
+def _cheapest(zone: Indices, criteria: list[Amounts], rows: int) -> Indices:
+    """Indices of values that fewer than ``rows`` others of their zone are at least as good as, in all criteria."""
     if len(zone) <= rows:
         return np.arange(len(zone), dtype=np.int32)
     kept = [
-        members[_undominated([measure[members] for measure in measures], rows)] for members in _members(zone)
+        members[_undominated([criterion[members] for criterion in criteria], rows)]
+        for members in _members(zone)
     ]
     return np.concatenate(kept).astype(np.int32)
 
@@ -205,38 +206,38 @@ def _members(zone: Indices) -> list[Indices]:
     return np.split(order, np.flatnonzero(np.diff(zone[order])) + 1)
 
 
-def _undominated(measures: list[Amounts], rows: int) -> Indices:
+def _undominated(criteria: list[Amounts], rows: int) -> Indices:
     """Indices that fewer than ``rows`` others are before in a fixed order and at least as good as, or a few more."""
-    number = len(measures[0])
-    if len(measures) == 1:
-        return _least(measures[0], rows)
-    order = np.lexsort(measures).astype(np.int32)
+    number = len(criteria[0])
+    if len(criteria) == 1:
+        return _least(criteria[0], rows)
+    order = np.lexsort(criteria).astype(np.int32)
     if number <= rows:
         return order
-    if len(measures) == 2:
-        return _by_two(measures[0][order], order, rows)
+    if len(criteria) == 2:
+        return _by_two(criteria[0][order], order, rows)
     pool = order[: max(rows, min(number, 4 * rows, _MOST_COMPARISONS // number))]
     kept = [pool]
     for block in np.array_split(order[len(pool) :], max(1, (number - len(pool)) // _BLOCK)):
         as_good = np.ones((len(block), len(pool)), np.bool_)
-        for measure in measures:
-            as_good &= measure[pool][None, :] <= measure[block][:, None]
+        for criterion in criteria:
+            as_good &= criterion[pool][None, :] <= criterion[block][:, None]
         kept.append(block[as_good.sum(axis=1) < rows])
     return np.concatenate(kept).astype(np.int32)
 
 
-def _least(measure: Amounts, rows: int) -> Indices:
+def _least(criterion: Amounts, rows: int) -> Indices:
     """Indices of the lowest, the first ones of equals."""
-    if len(measure) <= rows:
-        return np.arange(len(measure), dtype=np.int32)
-    highest = np.partition(measure, rows - 1)[rows - 1]
-    below = np.flatnonzero(measure < highest)
-    equal = np.flatnonzero(measure == highest)[: rows - len(below)]
+    if len(criterion) <= rows:
+        return np.arange(len(criterion), dtype=np.int32)
+    highest = np.partition(criterion, rows - 1)[rows - 1]
+    below = np.flatnonzero(criterion < highest)
+    equal = np.flatnonzero(criterion == highest)[: rows - len(below)]
     return np.concatenate((below, equal)).astype(np.int32)
 
 
 def _by_two(first: Amounts, order: Indices, rows: int) -> Indices:
-    """The order is by the second measure; ``first`` is the first one in that order."""
+    """The order is by the second criterion; ``first`` is the first one in that order."""
     kept = [order[:rows]]
     best = np.sort(first[:rows])
     for begin in range(rows, len(order), _BLOCK):
@@ -248,19 +249,19 @@ def _by_two(first: Amounts, order: Indices, rows: int) -> Indices:
 
 
 _MOST_PLACES = 20_000_000
-"""Of all kinds together, for their costs to be compared."""
+"""Of all classes together, for their costs to be compared."""
 
 
-class Measures:
+class Criteria:
     """What values are compared by: all sums as one rank, tier by tier, and each peak."""
 
-    def __init__(self, kinds: Kinds, own: list[Load]) -> None:
+    def __init__(self, classes: EquivalenceClasses, own: list[Load]) -> None:
         """Raises UnsuitableError when a cost is of no kind that the rule holds for."""
         single = {id(load) for load in own}
-        self._kinds = kinds
+        self._classes = classes
         self._sums: list[list[_Alone]] = []
         self._peaks: list[_Alone] = []
-        for tier in kinds.assignment.tiers:
+        for tier in classes.assignment.tiers:
             self._sums.append([])
             for cost in tier.costs:
                 if not isinstance(cost, LoadCost) or not cost.weight:
@@ -275,93 +276,100 @@ class Measures:
                 (self._peaks if cost.peak else self._sums[-1]).append(alone)
         self._load_costs = [*self._peaks, *(cost for costs in self._sums for cost in costs)]
         self._row_costs = [
-            cost for tier in kinds.assignment.tiers for cost in tier.costs if isinstance(cost, RowCost)
+            cost for tier in classes.assignment.tiers for cost in tier.costs if isinstance(cost, RowCost)
         ]
         self._known: tuple[Hashable, list[Amounts]] = (None, [])
-        """The measures of the kind asked for last: the next one mostly pays alike, and only weighs more or less."""
+        """The criteria of the class asked for last: the next one mostly pays alike, and only weighs more or less."""
 
     def _comparable(self, cost: LoadCost, single: set[int]) -> _Alone | None:
-        kinds, load = self._kinds, cost.loads[0]
-        group = one_place(kinds, cost.loads)
+        classes, load = self._classes, cost.loads[0]
+        group = one_place(classes, cost.loads)
         if group is None or any(id(load) not in single for load in cost.loads):
             return None
         sorts = len(np.unique(sorts_of(cost.cost, load.buckets)))
-        if kinds.number * load.groups * sorts > _MOST_PLACES:
+        if classes.number * load.groups * sorts > _MOST_PLACES:
             return None
-        shape, example = sampled_shape(kinds, cost)
+        shape, example = sampled_shape(classes, cost)
         comparable = shape.growing() if cost.peak else isinstance(shape, Affine) or shape.convex()
         if not comparable or (cost.weight < 0 and (cost.peak or not isinstance(shape, Affine))):
             return None
-        return _Alone(kinds, cost, group, shape, example)
+        return _Alone(classes, cost, group, shape, example)
 
-    def of(self, kind: int, values: Indices) -> list[Amounts]:
-        """The measures of each value for a row of a kind; lower is better."""
-        kinds = self._kinds
-        whole = np.flatnonzero((kinds.stays.kind == kind) & (kinds.stays.count == kinds.count[kind]))
-        today = tuple(np.unique(kinds.stays.value[whole]).tolist())
-        key = (today, kinds.moving[:, kind].tobytes(), self._paying(kind))
+    def of(self, class_: int, values: Indices) -> list[Amounts]:
+        """The criteria of each value for a row of a class; lower is better."""
+        classes = self._classes
+        whole = np.flatnonzero(
+            (classes.stays.class_ == class_) & (classes.stays.count == classes.count[class_])
+        )
+        today = tuple(np.unique(classes.stays.value[whole]).tolist())
+        key = (today, classes.moving[:, class_].tobytes(), self._paying(class_))
         if self._known[0] != key:
-            self._known = key, self._everywhere(kind, today)
-        return [measure[values] for measure in self._known[1]]
+            self._known = key, self._everywhere(class_, today)
+        return [criterion[values] for criterion in self._known[1]]
 
-    def _paying(self, kind: int) -> tuple[int, ...]:
-        """What a row of a kind pays by, besides its moves."""
-        row = self._kinds.row[kind]
+    def _paying(self, class_: int) -> tuple[int, ...]:
+        """What a row of a class pays by, besides its moves."""
+        row = self._classes.representative[class_]
         pays = [int(cost.row_class[row]) for cost in self._row_costs]
-        adds = [int(part) for cost in self._load_costs for part in cost.adds(kind)]
+        adds = [int(part) for cost in self._load_costs for part in cost.adds(class_)]
         return (*pays, *adds)
 
-    def _everywhere(self, kind: int, today: tuple[int, ...]) -> list[Amounts]:
-        """The measures of all values."""
-        kinds = self._kinds
-        sums = kinds.coming(kind)[:, 1:]
+    def _everywhere(self, class_: int, today: tuple[int, ...]) -> list[Amounts]:
+        """The criteria of all values."""
+        classes = self._classes
+        sums = classes.coming(class_)[:, 1:]
         for value in today:
             if value >= 0:
-                sums[:, value] -= kinds.moving[:, kind]
+                sums[:, value] -= classes.moving[:, class_]
         for number, costs in enumerate(self._sums):
             for cost in costs:
-                sums[number] += cost.weight * cost.more(kind)
+                sums[number] += cost.weight * cost.more(class_)
         varying = [tier for tier in sums if bool((tier != tier[0]).any())]
-        measures = [cost.height(kind) for cost in self._peaks]
+        criteria = [cost.height(class_) for cost in self._peaks]
         if len(varying) > 1:
-            measures.append(_rank(varying))
-        elif varying or not measures:
-            measures.append(varying[0] if varying else np.zeros(kinds.assignment.values, np.int64))
-        return measures
+            criteria.append(_rank(varying))
+        elif varying or not criteria:
+            criteria.append(varying[0] if varying else np.zeros(classes.assignment.values, np.int64))
+        return criteria
 
 
 class _Alone:
-    """The cost of each value with one row of a kind there, or none, and nothing else."""
+    """The cost of each value with one row of a class there, or none, and nothing else."""
 
     def __init__(
-        self, kinds: Kinds, cost: LoadCost, group: Indices, shape: Affine | Tabled, example: Amounts
+        self,
+        classes: EquivalenceClasses,
+        cost: LoadCost,
+        group: Indices,
+        shape: Affine | Tabled,
+        example: Amounts,
     ) -> None:
         self.weight = cost.weight
         self._group, self._shape = group, shape
-        self._adds = [np.where(kinds.group(load) != NONE, kinds.weight(load), 0) for load in cost.loads]
+        self._adds = [np.where(classes.group(load) != NONE, classes.weight(load), 0) for load in cost.loads]
         self._inside = cost.loads[0].bucket >= 0
         self._of_value = example[cost.loads[0].bucket]  # of any bucket where a value is in none
         self._examples = int(example.max(initial=-1)) + 1
 
-    def adds(self, kind: int) -> tuple[int, ...]:
-        """The group a row of a kind adds to, and how much to each load."""
-        return (int(self._group[kind]), *(int(weight[kind]) for weight in self._adds))
+    def adds(self, class_: int) -> tuple[int, ...]:
+        """The group a row of a class adds to, and how much to each load."""
+        return (int(self._group[class_]), *(int(weight[class_]) for weight in self._adds))
 
-    def more(self, kind: int) -> Amounts:
-        """(V,) what a row of a kind adds to the cost of each value."""
-        if self._group[kind] == NONE:
+    def more(self, class_: int) -> Amounts:
+        """(V,) what a row of a class adds to the cost of each value."""
+        if self._group[class_] == NONE:
             return np.zeros(len(self._inside), np.int64)
-        return np.where(self._inside, (self._at(kind, 1) - self._at(kind, 0))[self._of_value], 0)
+        return np.where(self._inside, (self._at(class_, 1) - self._at(class_, 0))[self._of_value], 0)
 
-    def height(self, kind: int) -> Amounts:
-        """(V,) what each value comes to with a row of a kind; very little where it adds to no load."""
-        if self._group[kind] == NONE:
+    def height(self, class_: int) -> Amounts:
+        """(V,) what each value comes to with a row of a class; very little where it adds to no load."""
+        if self._group[class_] == NONE:
             return np.full(len(self._inside), LOW)
-        return np.where(self._inside, self._at(kind, 1)[self._of_value], LOW)
+        return np.where(self._inside, self._at(class_, 1)[self._of_value], LOW)
 
-    def _at(self, kind: int, rows: int) -> Amounts:
-        place = self._group[kind] * self._examples + np.arange(self._examples)
-        return self._shape.at(place, [np.full(len(place), rows * adds[kind]) for adds in self._adds])
+    def _at(self, class_: int, rows: int) -> Amounts:
+        place = self._group[class_] * self._examples + np.arange(self._examples)
+        return self._shape.at(place, [np.full(len(place), rows * adds[class_]) for adds in self._adds])
 
 
 def _rank(tiers: list[Amounts]) -> Amounts:

@@ -36,7 +36,7 @@ def rest_of(places: Assignment, fixed: Indices) -> Assignment:
         return replace(load, group=load.group[rest], weight=load.weight[rest])
 
     limits = []
-    for limit in telling(places.limits):
+    for limit in without_implied(places.limits):
         limit = _of_groups(limit, rest, fixed)
         taken = limit.load.of(fixed)
         upper = np.where(limit.upper >= UNLIMITED, UNLIMITED, limit.upper - taken)
@@ -66,7 +66,7 @@ def rest_of(places: Assignment, fixed: Indices) -> Assignment:
     )
 
 
-def telling(limits: Sequence[Limit]) -> list[Limit]:
+def without_implied(limits: Sequence[Limit]) -> list[Limit]:
     """The limits without those that another one implies: copies in distinct racks are on distinct hosts."""
     return [limit for limit in limits if not any(_implies(other, limit) for other in limits)]
 

@@ -26,28 +26,28 @@ from mgmt.optimization.assignment import (
     Tier,
 )
 from mgmt.optimization.bucketwise import of_buckets
-from mgmt.optimization.engines.model.equivalence import Kinds, Stays
+from mgmt.optimization.engines.model.equivalence import EquivalenceClasses, Stays
 
 
-def narrowed(kinds: Kinds, values: Indices) -> Kinds:
-    """The kinds over these values alone, in order; today's values have to be among them.
+def restricted(classes: EquivalenceClasses, values: Indices) -> EquivalenceClasses:
+    """The classes over these values alone, in order; today's values have to be among them.
 
     A choice of place i is one of ``values[i]``, and is worth the same.
     """
-    assignment = kinds.assignment
+    assignment = classes.assignment
     place = np.full(assignment.values + 1, NONE, np.int32)
     place[values] = np.arange(len(values), dtype=np.int32)
-    narrow = _Narrowing(assignment, values, place).assignment()
-    stays = kinds.stays
+    narrow = _Restriction(assignment, values, place).assignment()
+    stays = classes.stays
     return replace(
-        kinds,
+        classes,
         assignment=narrow,
-        stays=Stays(stays.kind, place[stays.value], stays.count),
+        stays=Stays(stays.class_, place[stays.value], stays.count),
         known={},
     )
 
 
-class _Narrowing:
+class _Restriction:
     """Which buckets of each load stay, and everything over those."""
 
     def __init__(self, assignment: Assignment, values: Indices, place: Indices) -> None:

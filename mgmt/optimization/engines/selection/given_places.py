@@ -1,4 +1,4 @@
-"""The marks when the places are decided: which rows to mark, each where it is."""
+"""The selection when the places are decided: which rows to select, each where it is."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from mgmt.optimization.engines.model.cost_functions import UnsuitableError
 _MOST_PLACES = 1 << 22
 
 
-def marks_among(marks: Assignment, choice: Indices) -> Assignment:
-    """The marks when the places are decided: a single value, to be marked where one is."""
+def selection_among(selection: Assignment, choice: Indices) -> Assignment:
+    """The selection when the places are decided: a single value, to be selected where one is."""
     there = np.maximum(choice, 0)
-    possible = (choice >= 0) & marks.allowed[marks.row_class, there]
+    possible = (choice >= 0) & selection.allowed[selection.row_class, there]
     limits = []
-    for limit in marks.limits:
+    for limit in selection.limits:
         shape = (limit.load.groups, limit.load.buckets)
         if shape[0] * shape[1] > _MOST_PLACES:
             raise UnsuitableError(f"{limit.name} limits too many places")
         lower, upper = (np.broadcast_to(side, shape).reshape(-1, 1) for side in (limit.lower, limit.upper))
         limits.append(Limit(limit.name, _among(limit.load, choice, possible), lower, upper))
     tiers = []
-    for tier in marks.tiers:
+    for tier in selection.tiers:
         costs: list[Cost] = []
         for cost in tier.costs:
             if isinstance(cost, RowCost):
-                costs.append(_row_cost_among(cost, marks, choice))
+                costs.append(_row_cost_among(cost, selection, choice))
             else:
                 loads = tuple(_among(load, choice, possible) for load in cost.loads)
                 shape = (cost.loads[0].groups, cost.loads[0].buckets)
@@ -50,8 +50,8 @@ def marks_among(marks: Assignment, choice: Indices) -> Assignment:
         1,
         possible.astype(np.int32),
         np.array([[False], [True]]),
-        marks.required,
-        np.full(marks.rows, NONE, np.int32),
+        selection.required,
+        np.full(selection.rows, NONE, np.int32),
         tuple(limits),
         tuple(tiers),
     )
@@ -65,17 +65,19 @@ def _among(load: Load, choice: Indices, possible: Mask) -> Load:
     return Load(group.astype(np.int32), load.groups * load.buckets, np.zeros(1, np.int32), 1, load.weight)
 
 
-def _row_cost_among(cost: RowCost, marks: Assignment, choice: Indices) -> RowCost:
-    paid = cost.cost[cost.row_class, np.maximum(choice, 0)] + np.where(choice != marks.current, cost.moved, 0)
-    unpaid = cost.unplaced[cost.row_class] + np.where(marks.current >= 0, cost.moved, 0)
-    kinds, row_class = np.unique(np.stack([paid, unpaid]), axis=1, return_inverse=True)
+def _row_cost_among(cost: RowCost, selection: Assignment, choice: Indices) -> RowCost:
+    paid = cost.cost[cost.row_class, np.maximum(choice, 0)] + np.where(
+        choice != selection.current, cost.moved, 0
+    )
+    unpaid = cost.unplaced[cost.row_class] + np.where(selection.current >= 0, cost.moved, 0)
+    classes, row_class = np.unique(np.stack([paid, unpaid]), axis=1, return_inverse=True)
     return RowCost(
         cost.name,
         cost.weight,
         np.reshape(row_class, -1).astype(np.int32),
-        kinds[0][:, None],
-        kinds[1],
-        np.zeros(marks.rows, np.int64),
+        classes[0][:, None],
+        classes[1],
+        np.zeros(selection.rows, np.int64),
     )
 
 

@@ -1,8 +1,9 @@
-"""Places and marks as one assignment: every value twice, once for rows that are marked there and once for the others.
+"""Places and selection as one assignment: every value twice, for rows that are selected there and for the others.
 
-No network any more, so it is for an integer program; but rows that have one place only in the best places, and one
-mark, are settled, and what is left is small where few rows move.  Where limits say what the best places have in common
-(``Optima``) and their costs are no part of it, it is nearly a network, and its linear relaxation nearly always whole.
+No network any more, so it is for an integer program.  But rows that have one place only in the best places, and are
+selected or not in all of them, are settled, and what is left is small where few rows move.  Where limits say what the
+best places have in common (``Optima``) and their costs are no part of it, it is nearly a network, and its linear
+relaxation nearly always whole.
 """
 
 from __future__ import annotations
@@ -31,20 +32,22 @@ from mgmt.optimization.engines.integer_programming import cp_sat, highs
 from mgmt.optimization.engines.model.cells import all_candidates, cells_of
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
 from mgmt.optimization.engines.model.distinct import alike_rows, firsts
-from mgmt.optimization.engines.model.equivalence import kinds_of
+from mgmt.optimization.engines.model.equivalence import equivalence_classes
 from mgmt.optimization.engines.presolve.normal_form import with_one_load_each
 
 
-def joint_assignment(places: Assignment, marks: Assignment, place: Mask, mark: Mask) -> Assignment:
-    """Value v is v unmarked, value V + v is v marked; ``place`` and ``mark`` (R, V) narrow what rows may have.
+def joint_assignment(places: Assignment, selection: Assignment, place: Mask, selected_at: Mask) -> Assignment:
+    """Value v is v and not selected, V + v is v and selected; the masks (R, V) say what rows may have.
 
-    All tiers of the places come before those of the marks.  Only limits, no conditions.
+    All tiers of the places come before those of the selection.  Only limits, no conditions.
     """
     row_class, allowed = patterns(
-        np.concatenate([place & ~marks.required[:, None], place & mark], axis=1, dtype=np.bool_)
+        np.concatenate([place & ~selection.required[:, None], place & selected_at], axis=1, dtype=np.bool_)
     )
     limits = [Limit(limit.name, _anyhow(limit.load), limit.lower, limit.upper) for limit in places.limits]
-    limits += [Limit(limit.name, _if_marked(limit.load), limit.lower, limit.upper) for limit in marks.limits]
+    limits += [
+        Limit(limit.name, _if_selected(limit.load), limit.lower, limit.upper) for limit in selection.limits
+    ]
     return Assignment(
         2 * places.values,
         row_class,
@@ -53,19 +56,19 @@ def joint_assignment(places: Assignment, marks: Assignment, place: Mask, mark: M
         np.full(places.rows, NONE, np.int32),
         tuple(limits),
         (
-            *(_tier(tier, places, marked=False) for tier in places.tiers),
-            *(_tier(tier, marks, marked=True) for tier in marks.tiers),
+            *(_tier(tier, places, selected=False) for tier in places.tiers),
+            *(_tier(tier, selection, selected=True) for tier in selection.tiers),
         ),
     )
 
 
-def joint_choice(place: Indices, mark: Indices, values: int) -> Indices:
-    """The joint choice of places and of marks."""
-    return np.where(mark >= 0, place + values, place).astype(np.int32)
+def joint_choice(place: Indices, selected_at: Indices, values: int) -> Indices:
+    """The joint choice of places and of selection."""
+    return np.where(selected_at >= 0, place + values, place).astype(np.int32)
 
 
 def apart(choice: Indices, values: int) -> tuple[Indices, Indices]:
-    """The places and the marks of a joint choice."""
+    """The places and the selection of a joint choice."""
     place = np.where(choice >= 0, choice % values, NONE).astype(np.int32)
     return place, np.where(choice >= values, place, NONE).astype(np.int32)
 
@@ -80,21 +83,21 @@ def _anyhow(load: Load) -> Load:
     return replace(load, bucket=np.concatenate([load.bucket, load.bucket]))
 
 
-def _if_marked(load: Load) -> Load:
+def _if_selected(load: Load) -> Load:
     return replace(load, bucket=np.concatenate([np.full(len(load.bucket), NONE, np.int32), load.bucket]))
 
 
-def _tier(tier: Tier, assignment: Assignment, *, marked: bool) -> Tier:
+def _tier(tier: Tier, assignment: Assignment, *, selected: bool) -> Tier:
     costs: list[Cost] = []
     for cost in tier.costs:
         if isinstance(cost, LoadCost):
-            costs.append(replace(cost, loads=tuple(map(_if_marked if marked else _anyhow, cost.loads))))
+            costs.append(replace(cost, loads=tuple(map(_if_selected if selected else _anyhow, cost.loads))))
         else:
-            costs.append(_row_cost(cost, assignment, marked=marked))
+            costs.append(_row_cost(cost, assignment, selected=selected))
     return replace(tier, costs=tuple(costs))
 
 
-def _row_cost(cost: RowCost, assignment: Assignment, *, marked: bool) -> RowCost:
+def _row_cost(cost: RowCost, assignment: Assignment, *, selected: bool) -> RowCost:
     """With what a move costs in the price of each value: staying is no longer one value alone."""
     current = np.where(cost.moved != 0, assignment.current, NONE).astype(np.int64)
     keys = np.stack([cost.row_class.astype(np.int64), current, cost.moved])
@@ -102,7 +105,7 @@ def _row_cost(cost: RowCost, assignment: Assignment, *, marked: bool) -> RowCost
     away = np.arange(assignment.values)[None] != home[:, None]
     price: Amounts = cost.cost[classes] + np.where(away, moved[:, None], 0)
     unplaced = cost.unplaced[classes] + np.where(home >= 0, moved, 0)
-    plain = np.broadcast_to(unplaced[:, None], price.shape) if marked else price
+    plain = np.broadcast_to(unplaced[:, None], price.shape) if selected else price
     return RowCost(
         cost.name,
         cost.weight,
@@ -113,13 +116,13 @@ def _row_cost(cost: RowCost, assignment: Assignment, *, marked: bool) -> RowCost
     )
 
 
-def at_once(
+def solve_jointly(
     places: Assignment,
-    marks: Assignment,
+    selection: Assignment,
     optima: Optima,
     *,
     hint: tuple[Indices, Indices] | None,
-    floors: tuple[int, ...],
+    known_bounds: tuple[int, ...],
     deadline: float,
     seed: int,
 ) -> Placement | None:
@@ -127,18 +130,20 @@ def at_once(
 
     None if it is not found in time.
 
-    ``hint``: places and marks to begin with, if any are known; ``floors``: known bounds for all tiers.
+    ``hint``: places and selection to begin with, if any are known; ``known_bounds`` are for all tiers.
     """
-    open_to, markable = optima.allowed[optima.row_class], marks.allowed[marks.row_class]
-    joint = with_one_load_each(joint_assignment(places, marks, open_to, markable))
-    kinds = kinds_of(joint)
-    cells = cells_of(kinds, *all_candidates(kinds))
+    open_to, selectable = optima.allowed[optima.row_class], selection.allowed[selection.row_class]
+    joint = with_one_load_each(joint_assignment(places, selection, open_to, selectable))
+    classes = equivalence_classes(joint)
+    cells = cells_of(classes, *all_candidates(classes))
     begun = None if hint is None else joint_choice(*hint, places.values)
     try:
         try:
-            found = highs.solve(cells, hint=begun, floors=floors, deadline=deadline, seed=seed)
+            found = highs.solve(cells, hint=begun, known_bounds=known_bounds, deadline=deadline, seed=seed)
         except UnsuitableError:
-            found = cp_sat.solve(cells, hint=begun, floors=floors, deadline=deadline, seed=seed, workers=1)
+            found = cp_sat.solve(
+                cells, hint=begun, known_bounds=known_bounds, deadline=deadline, seed=seed, workers=1
+            )
     except (SolveTimeout, UnsuitableError):
         return None
     return None if found.choice is None else found

@@ -30,7 +30,7 @@ def group_of(places: Assignment) -> tuple[Indices, int]:
     return np.where(finest.group >= 0, finest.group, finest.groups).astype(np.int32), finest.groups
 
 
-def near_moves(places: Assignment, choice: Indices) -> Pairs:
+def neighbouring_moves(places: Assignment, choice: Indices) -> Pairs:
     """The rows that this choice moves with where to, and those of their groups with where one of it moves to."""
     moved = np.flatnonzero((choice != places.current) & (choice >= 0))
     near = beside(places, choice != places.current)

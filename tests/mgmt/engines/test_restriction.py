@@ -11,8 +11,8 @@ import pytest
 from mgmt.optimization.assignment import NONE, Assignment, Load, LoadCost, Tier
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
 from mgmt.optimization.engines.decision_table import by_cells
-from mgmt.optimization.engines.model.equivalence import kinds_of
-from mgmt.optimization.engines.presolve.restriction import narrowed
+from mgmt.optimization.engines.model.equivalence import equivalence_classes
+from mgmt.optimization.engines.presolve.restriction import restricted
 from tests.mgmt.engines.random_assignments import Maker
 from tests.mgmt.engines.test_candidates import pods
 from tests.mgmt.engines.test_conditions import ConditionMaker
@@ -32,7 +32,7 @@ def test_every_choice_keeps_and_costs_what_it_did(conditions: bool) -> None:
         values = np.unique(np.concatenate((today, drawn))).astype(np.int32)
         if not len(values):
             continue
-        few = narrowed(kinds_of(assignment), values).assignment
+        few = restricted(equivalence_classes(assignment), values).assignment
         for places in product(range(-1, len(values)), repeat=assignment.rows):
             choice = np.array(places, np.int32)
             whole = np.append(values, NONE)[choice].astype(np.int32)

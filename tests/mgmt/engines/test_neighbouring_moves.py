@@ -9,7 +9,7 @@ import numpy as np
 
 from mgmt.optimization.assignment import Assignment, Indices, LoadCost
 from mgmt.optimization.engines.decision_table import solve
-from mgmt.optimization.engines.selection.neighbouring_moves import near_moves
+from mgmt.optimization.engines.selection.neighbouring_moves import neighbouring_moves
 from tests.mgmt.engines.test_flow import Cluster
 
 
@@ -31,7 +31,7 @@ def test_a_row_may_move_in_place_of_one_of_its_group() -> None:
         places = cluster.assignment(before)
         choice = solve(places, seconds=20, seed=0).choice
         assert choice is not None
-        near = near_moves(places, choice)
+        near = neighbouring_moves(places, choice)
         pairs = set(zip(near.row.tolist(), near.value.tolist(), strict=True))
         moved = np.flatnonzero(choice != before).tolist()
         assert {(row, int(choice[row])) for row in moved} <= pairs

@@ -9,8 +9,8 @@ from random import Random
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Either, Limit, Load, RowCost, Tier
-from mgmt.optimization.engines.local_search.ejection import make_room
-from mgmt.optimization.engines.model.equivalence import kinds_of
+from mgmt.optimization.engines.local_search.ejection import ejections
+from mgmt.optimization.engines.model.equivalence import equivalence_classes
 from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
 
 
@@ -18,7 +18,7 @@ def pods(current: list[int], worth: list[int], room: int, nodes: int) -> Assignm
     """Rows of weight 1, what each costs to leave out, and how many a node takes; moves are the second tier."""
     rows = len(current)
     everyone = np.zeros(rows, np.int32)
-    kind = np.arange(rows, dtype=np.int32)
+    class_ = np.arange(rows, dtype=np.int32)
     load = Load(everyone, 1, np.arange(nodes, dtype=np.int32), nodes, np.ones(rows, np.int64))
     nothing = np.zeros((rows, nodes), np.int64)
     none = np.zeros(rows, np.int64)
@@ -31,15 +31,17 @@ def pods(current: list[int], worth: list[int], room: int, nodes: int) -> Assignm
         indices(current),
         (Limit("room", load, zero, zero + room),),
         (
-            Tier(1, (RowCost("left out", 1, kind, nothing, np.array(worth, np.int64), none),)),
-            Tier(2, (RowCost("moves", 1, kind, nothing, none, np.ones(rows, np.int64)),)),
+            Tier(1, (RowCost("left out", 1, class_, nothing, np.array(worth, np.int64), none),)),
+            Tier(2, (RowCost("moves", 1, class_, nothing, none, np.ones(rows, np.int64)),)),
         ),
     )
 
 
 def last(assignment: Assignment) -> np.ndarray:
     found = assignment.current
-    for choice in make_room(kinds_of(assignment), assignment.current, deadline=time.monotonic() + 60):
+    for choice in ejections(
+        equivalence_classes(assignment), assignment.current, deadline=time.monotonic() + 60
+    ):
         assert list(assignment.broken(choice)) == []
         assert assignment.worth(choice) < assignment.worth(found)
         found = choice
@@ -55,7 +57,10 @@ def test_the_cheapest_give_way_and_no_more_of_them_than_needed() -> None:
 
 def test_what_is_worth_less_waits() -> None:
     assignment = pods([0, 0, NONE], [5, 6, 4], 2, 1)
-    assert list(make_room(kinds_of(assignment), assignment.current, deadline=time.monotonic() + 60)) == []
+    assert (
+        list(ejections(equivalence_classes(assignment), assignment.current, deadline=time.monotonic() + 60))
+        == []
+    )
 
 
 def test_a_condition_that_forbids_the_cheapest_way_is_heeded() -> None:
@@ -78,6 +83,6 @@ def test_it_never_goes_below_what_enumeration_finds() -> None:
         start = np.full(assignment.rows, NONE, np.int32)
         if best is None or any(assignment.broken(start)):
             continue
-        for choice in make_room(kinds_of(assignment), start, deadline=time.monotonic() + 60):
+        for choice in ejections(equivalence_classes(assignment), start, deadline=time.monotonic() + 60):
             assert list(assignment.broken(choice)) == []
             assert assignment.worth(choice) >= best
