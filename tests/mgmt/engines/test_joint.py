@@ -14,7 +14,7 @@ from mgmt.optimization.engines.selection.joint import apart, joint_assignment, j
 from tests.mgmt.engines.random_assignments import Maker
 from tests.mgmt.engines.random_replicas import replicas
 from tests.mgmt.engines.test_flow import Cluster
-from tests.mgmt.engines.test_marks import primaries
+from tests.mgmt.engines.test_selection import primaries
 
 
 def random_choice(random: Random, assignment: Assignment) -> Indices:
