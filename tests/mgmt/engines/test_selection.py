@@ -106,21 +106,21 @@ def outcome_of(seed: int, **sizes: int) -> str:
     return "at once" if found.selection.engine.startswith("HiGHS") else "proven"
 
 
-def test_the_best_marks_among_the_best_places_are_proven() -> None:
+def test_the_best_selection_among_the_best_places_is_proven() -> None:
     outcomes = Counter(outcome_of(seed) for seed in range(60))
     assert outcomes["proven"] + outcomes["at once"] >= 15, outcomes
     assert outcomes["unsuitable"] <= 3, "no marks fit the best places"
     assert outcomes["infeasible"] >= 3, outcomes
 
 
-def test_they_are_by_both_at_once_where_nothing_else_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection_search._Search, "_have", lambda search, selected: None)
+def test_they_are_by_the_joint_program_where_nothing_else_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection_search._Search, "_with_places_of", lambda search, selected: None)
     outcomes = Counter(outcome_of(seed) for seed in range(1000, 1240))
     assert outcomes["at once"] >= 15, outcomes
     assert outcomes["unsuitable"] <= 6, "no marks fit the best places"
 
 
-def test_marks_go_rather_where_that_costs_no_more() -> None:
+def test_preferred_pairs_are_taken_where_that_costs_no_more() -> None:
     """As good as any, and where marks of these rows and values alone are as good, it is these."""
     seen: Counter[str] = Counter()
     for seed in range(150):
@@ -170,8 +170,8 @@ def datastore(segments: int, racks: list[int]) -> tuple[Cluster, Indices, np.nda
     return cluster, found.places.choice, found.selection.choice >= 0
 
 
-@pytest.selected_at.parametrize("racks", [[4, 4, 4], [4, 4, 4, 4], [6, 5, 3, 2]], ids=str)
-@pytest.selected_at.parametrize("event", ["host", "rack", "hosts"])
+@pytest.mark.parametrize("racks", [[4, 4, 4], [4, 4, 4, 4], [6, 5, 3, 2]], ids=str)
+@pytest.mark.parametrize("event", ["host", "rack", "hosts"])
 def test_primaries_are_proven_at_a_hundred_segments(event: str, racks: list[int]) -> None:
     cluster, before, was = datastore(100, racks)
     segment = np.repeat(np.arange(100, dtype=np.int32), 3)
@@ -214,14 +214,14 @@ def test_where_much_moves_what_the_best_places_leave_open_is_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A rack of unequal ones is lost: it is told what cannot be better, and no other rows have to change."""
-    ways = selection_search._Search._ways_to_turn
+    fixings = selection_search._Search._fixings
 
     def within_optima(
         search: selection_search._Search, choice: Indices, placed: Indices
     ) -> Iterator[Indices]:
-        return iter(()) if search._optimal is None else ways(search, choice, placed)
+        return iter(()) if search._optimal is None else fixings(search, choice, placed)
 
-    monkeypatch.setattr(selection_search._Search, "_ways_to_turn", within_optima)
+    monkeypatch.setattr(selection_search._Search, "_fixings", within_optima)
     monkeypatch.setattr(selection_search, "_MOST_PAIRS", 50_000)
     cluster, before, was = datastore(600, [15, 12, 9, 8, 6, 5, 5])
     cluster.usable[15:27] = False

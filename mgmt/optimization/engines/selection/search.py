@@ -40,7 +40,6 @@ from mgmt.optimization.engines.decision_table import solve
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
 from mgmt.optimization.engines.model.distinct import firsts, joint_ranks
 from mgmt.optimization.engines.presolve.fixing import rest_of, without_implied
-from mgmt.optimization.engines.selection.given_places import selection_among
 from mgmt.optimization.engines.selection.joint import apart, solve_jointly
 from mgmt.optimization.engines.selection.neighbouring_moves import beside, group_of, neighbouring_moves
 
@@ -214,9 +213,12 @@ class _Search:
                     break
 
     def _among_placed(self) -> None:
-        """The best selection in the best places found."""
-        assert self._placed.choice is not None
-        self._offer(self._placed, self._solve(selection_among(self._selection, self._placed.choice)))
+        """The best selection in the best places found: no row has another value then."""
+        placed, values = self._placed.choice, self._places.values
+        assert placed is not None
+        only = np.eye(values + 1, values, dtype=np.bool_)  # the last is for rows without a value
+        there = np.where(placed >= 0, placed, values).astype(np.int32)
+        self._offer(self._placed, self._solve(_where_allowed(self._selection, there, only)))
 
     def _among_optima(self) -> None:
         """A selection where rows can be in the best places, and places that have the selected rows there."""
