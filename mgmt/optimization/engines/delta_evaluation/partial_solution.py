@@ -3,8 +3,6 @@
 It answers, for one row of a class and all values at once, where there is room and what each tier would cost more.
 Costs that a row adds to in several places at once are left out of these prices (a choice's worth never comes from
 here); everything else is exact.
-
-What it is not: it decides nothing; constructive heuristics do.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Greedy and local search both change a choice a row at a time and ask, for many rows or many values at once, what each
 change would do (delta evaluation).  A place is a group and a bucket of a load; there is one more, the last, for none.
-
-What it is not: it decides nothing, and knows no conditions besides limits.
 """
 
 from __future__ import annotations

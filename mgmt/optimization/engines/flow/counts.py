@@ -3,8 +3,6 @@
 A network moves units, so a load must count rows: all that add to it add alike.  Where they do not, an upper or lower
 limit is replaced by one on the number of rows that every choice within the limit keeps; the answer is then checked
 against the limit itself (a relaxation: what it proves impossible is impossible, what it bounds is bounded).
-
-What it is not: which loads make a tree is for ``structure`` to say.
 """
 
 from __future__ import annotations

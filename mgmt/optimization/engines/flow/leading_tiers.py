@@ -2,8 +2,6 @@
 
 A flow proves the first tiers, and says which values rows have in all choices that are as good.  Most often nearly all
 rows have one: fewest moves leaves only those a choice that have to move.  What is left to the other engines is small.
-
-What it is not: it does not look for anything but the flow itself.
 """
 
 from __future__ import annotations

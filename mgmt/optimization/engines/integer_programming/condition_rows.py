@@ -1,7 +1,4 @@
-"""Conditions as linear rows over cell counts and further variables of 0 or 1.
-
-What it is not: limits on single loads are linear rows as they are (see ``count_model``).
-"""
+"""Conditions as linear rows over cell counts and further variables of 0 or 1."""
 
 from __future__ import annotations
 
@@ -112,7 +109,7 @@ def _either(condition: Either, cells: Cells, new_variable: Callable[[int, int], 
     def values(counts: Amounts) -> Sequence[int]:
         held = []
         for limit, (lower, upper) in zip(condition.limits, bounds, strict=True):
-            load = _load(cells, limit.load, counts)
+            load = cells.load(limit.load, counts).reshape(-1)
             held.append((lower <= load) & (load <= upper))
         return [int(one[place]) for place in places for one in held]
 
@@ -185,7 +182,9 @@ def _occupancy(
         lower, upper = int(condition.lower[group]), int(condition.upper[group])
         if lower > 0 or upper < len(variables):
             found.rows.append((variables, [1] * len(variables), max(lower, 0), upper))
-    found.values.append(lambda counts: [int(_load(cells, load, counts)[place] > 0) for place in used])
+    found.values.append(
+        lambda counts: [int(cells.load(load, counts).reshape(-1)[place] > 0) for place in used]
+    )
     return found
 
 
@@ -236,7 +235,7 @@ def _skew(condition: Skew, cells: Cells, new_variable: Callable[[int, int], int]
         found.rows.append(([*own, least, variable], [*factors, -1, more], None, free + more))
 
     def values(counts: Amounts) -> Sequence[int]:
-        load = _load(cells, condition.load, counts)
+        load = cells.load(condition.load, counts)[0]
         reached = int((load + condition.base).min()) - lowest
         return [reached, *(int(load[place] > condition.excused[place]) for place in asked)]
 
@@ -246,13 +245,8 @@ def _skew(condition: Skew, cells: Cells, new_variable: Callable[[int, int], int]
 
 def _terms(cells: Cells, load: Load) -> dict[int, Term]:
     """Per place that cells add to, these with what a row of each adds."""
-    shape = (load.groups, load.buckets)
-    rows = cells.rows(load, np.zeros(shape, np.int64), np.full(shape, UNLIMITED))
-    own, factors, starts = rows.cell.tolist(), rows.factor.tolist(), rows.start.tolist()
-    return {
-        place: (own[begin:end], factors[begin:end])
-        for place, begin, end in zip(rows.place.tolist(), starts[:-1], starts[1:], strict=True)
-    }
+    rows = cells.rows(load)
+    return {place: (own, factors) for place, own, factors in rows.by_place(rows.factor)}
 
 
 def _most(cells: Cells, term: Term | None) -> int:
@@ -260,11 +254,3 @@ def _most(cells: Cells, term: Term | None) -> int:
     if term is None:
         return 0
     return int((cells.most[term[0]] * np.array(term[1], np.int64)).sum())
-
-
-def _load(cells: Cells, load: Load, counts: Amounts) -> Amounts:
-    """A load, place by place."""
-    place, weight = cells.places(load)
-    total = np.zeros(load.groups * load.buckets, np.int64)
-    np.add.at(total, place[place >= 0], (weight * counts)[place >= 0])
-    return total

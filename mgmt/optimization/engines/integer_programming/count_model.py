@@ -9,17 +9,17 @@ What it is not: it knows no solver; ``cp_sat``, ``highs`` and ``linear_relaxatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import gcd
 
 import numpy as np
 
-from mgmt.optimization.assignment import UNLIMITED, Amounts, Load, LoadCost
+from mgmt.optimization.assignment import UNLIMITED, Amounts, Limit, Load, LoadCost
 from mgmt.optimization.bucketwise import parts_of
 from mgmt.optimization.engines.integer_programming.condition_rows import encode, rows_together
-from mgmt.optimization.engines.model.cells import Cells, LinearRows
+from mgmt.optimization.engines.model.cells import Cells
 from mgmt.optimization.engines.model.cost_functions import Affine, Reach, Tabled, shape_of
 
 
@@ -86,8 +86,7 @@ class CountModel:
             variables = range(starts[class_], starts[class_ + 1])
             self.rows.append(Row(variables, [1] * len(variables), count, count))
         for limit in cells.classes.assignment.limits:
-            lower, upper = limit.bounds
-            self._limit(cells.rows(limit.load, lower, upper))
+            self._limit(limit)
         together = rows_together(cells.classes.assignment.conditions)
         for condition in cells.classes.assignment.conditions:
             encoded = encode(condition, cells, self._variable, together)
@@ -203,7 +202,7 @@ class CountModel:
                 )
 
         def define(counts: Amounts) -> Sequence[int]:
-            loads = tuple(self._load_of(load, counts) for load in cost.loads)
+            loads = tuple(self.cells.load(load, counts) for load in cost.loads)
             return [int(np.broadcast_to(cost.cost(loads), loads[0].shape).max())]
 
         self._defined.append(define)
@@ -214,9 +213,9 @@ class CountModel:
         terms: dict[int, Sum] = {}
         constant = shape.constant.reshape(-1)
         for load, reach, slope in zip(cost.loads, shape.reaches, shape.slopes, strict=True):
-            rows = self._unbounded(load)
+            rows = self.cells.rows(load)
             factor = rows.factor // reach.step * np.repeat(slope.reshape(-1)[rows.place], np.diff(rows.start))
-            for place, cells, factors in _by_place(rows, factor):
+            for place, cells, factors in rows.by_place(factor):
                 term = terms.get(place)
                 if term is None:
                     terms[place] = Sum(int(constant[place]), cells, factors)
@@ -252,7 +251,7 @@ class CountModel:
         if places:
 
             def define(counts: Amounts) -> Sequence[int]:
-                loads = tuple(self._load_of(load, counts) for load in cost.loads)
+                loads = tuple(self.cells.load(load, counts) for load in cost.loads)
                 costs = np.broadcast_to(cost.cost(loads), loads[0].shape)
                 return [int(cost) for cost in costs.reshape(-1)[places]]
 
@@ -264,54 +263,38 @@ class CountModel:
         known = self._load_variables.get((id(load), reach.step))
         if known is not None:
             return known
-        rows = self._unbounded(load)
+        rows = self.cells.rows(load)
         most = reach.most.reshape(-1)
         variables: dict[int, int] = {}
-        for place, cells, factors in _by_place(rows, rows.factor // reach.step):
+        for place, cells, factors in rows.by_place(rows.factor // reach.step):
             variables[place] = self._variable(0, int(most[place]))
             self.rows.append(Row([*cells, variables[place]], [*factors, -1], 0, 0))
 
         def define(counts: Amounts) -> Sequence[int]:
-            steps = self._load_of(load, counts).reshape(-1)[rows.place] // reach.step
+            steps = self.cells.load(load, counts).reshape(-1)[rows.place] // reach.step
             return [int(number) for number in steps]
 
         self._defined.append(define)
         self._load_variables[id(load), reach.step] = variables
         return variables
 
-    def _load_of(self, load: Load, counts: Amounts) -> Amounts:
-        place, weight = self.cells.places(load)
-        total = np.zeros(load.groups * load.buckets, np.int64)
-        np.add.at(total, place[place >= 0], (weight * counts)[place >= 0])
-        return total.reshape(load.groups, load.buckets)
-
-    def _unbounded(self, load: Load) -> LinearRows:
-        shape = (load.groups, load.buckets)
-        return self.cells.rows(load, np.zeros(shape, np.int64), np.full(shape, UNLIMITED))
-
-    def _limit(self, rows: LinearRows) -> None:
+    def _limit(self, limit: Limit) -> None:
         """The rows of a limit that can bind."""
+        rows = self.cells.rows(limit.load)
         if not len(rows.place):
             return
+        lower, upper = (bound.reshape(-1)[rows.place] for bound in limit.bounds)
         highest = np.add.reduceat(rows.factor * self.cells.most[rows.cell], rows.start[:-1])
-        binds = ((rows.lower > 0) | (rows.upper < highest)).tolist()
-        lower, upper = rows.lower.tolist(), rows.upper.tolist()
-        for number, (_, cells, factors) in enumerate(_by_place(rows, rows.factor)):
-            if binds[number]:
-                above = None if upper[number] >= UNLIMITED else upper[number]
-                self.rows.append(Row(cells, factors, max(0, lower[number]), above))
+        binds = ((lower > 0) | (upper < highest)).tolist()
+        terms = zip(binds, lower.tolist(), upper.tolist(), rows.by_place(rows.factor), strict=True)
+        for bind, least, most, (_, cells, factors) in terms:
+            if bind:
+                self.rows.append(Row(cells, factors, max(0, least), None if most >= UNLIMITED else most))
 
     def _variable(self, lower: int, upper: int) -> int:
         self.lower.append(lower)
         self.upper.append(upper)
         return len(self.lower) - 1
-
-
-def _by_place(rows: LinearRows, factor: Amounts) -> Iterable[tuple[int, list[int], list[int]]]:
-    """Each place with its cells and their factors."""
-    cells, factors, starts = rows.cell.tolist(), factor.tolist(), rows.start.tolist()
-    for place, begin, end in zip(rows.place.tolist(), starts[:-1], starts[1:], strict=True):
-        yield place, cells[begin:end], factors[begin:end]
 
 
 def _column(shape: Tabled, place: int) -> Amounts:

@@ -1,8 +1,6 @@
 """The CP-SAT engine: the count model, tier by tier.
 
 The model is written through ``CpModel.proto`` with lists, a fraction of what the modelling calls cost.
-
-What it is not: it neither chooses candidates nor proves that the others are not needed.
 """
 
 from __future__ import annotations

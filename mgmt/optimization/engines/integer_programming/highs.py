@@ -2,8 +2,6 @@
 
 Where the model is nearly a network its linear relaxation is nearly whole, and HiGHS, which begins with that, is done
 where CP-SAT has only begun to search.  HiGHS is the one inside OR-tools, asked through MathOpt's messages.
-
-What it is not: it neither chooses candidates nor proves that the others are not needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A count model minimised tier by tier, whichever solver is asked.
-
-What it is not: it neither chooses candidates nor proves that the others are not needed.
-"""
+"""A count model minimised tier by tier, whichever solver is asked."""
 
 from __future__ import annotations
 

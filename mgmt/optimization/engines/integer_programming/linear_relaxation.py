@@ -3,8 +3,6 @@
 GLOP solves it through OR-tools' MathOpt messages, with few columns at a time: those whose reduced cost is negative come
 in until there is none.  The bound is computed from the dual values over all columns with roundoff on the safe side,
 never read off the solver's objective; so it holds however good or bad these values are.
-
-What it is not: it finds no choice; ``construction`` makes one of the fractional counts.
 """
 
 from __future__ import annotations

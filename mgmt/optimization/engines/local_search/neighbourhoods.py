@@ -3,8 +3,6 @@
 The first is the highest place where a peak is to come down, or one drawn by what it costs; the others are drawn.  Of
 places that are empty a few are offered.  How much is decided anew grows while a neighbourhood is searched to its end
 soon, and shrinks when its time ends first.  (Shaw, CP 1998.)
-
-What it is not: it proves nothing about the whole.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Per limit on the same buckets, the places that are used must together have room 
 such cover, by their cost for the room they have.  And where no two of the larger rows fit into the largest place
 together, as many places as there are of these, and room for the others (Martello and Toth, Knapsack Problems, 1990,
 section 8.3, bound L2).
-
-What it is not: it finds no packing.
 """
 
 from __future__ import annotations

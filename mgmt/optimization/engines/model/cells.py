@@ -3,12 +3,11 @@
 All engines but the flow work on cells.  A class and a value make one cell, or two where leaving today's value costs
 something: one for the rows that stay, one for those that come.  With the counts of the cells every load is a sum, so
 limits are linear rows over the cells.
-
-What it is not: which values come into question is for ``candidates`` to say.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,8 +18,8 @@ from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LinearRows:
-    """``lower <= sum of factor * cell <= upper`` per row; the terms of row i are at ``start[i]:start[i + 1]``."""
+class PlaceSums:
+    """Sums of ``factor * cell``; the terms of row i are at ``start[i]:start[i + 1]``."""
 
     place: Amounts
     """(N,) of each row, group * buckets + bucket of the load it is about."""
@@ -28,8 +27,12 @@ class LinearRows:
     """(N + 1,)"""
     cell: Indices
     factor: Amounts
-    lower: Amounts
-    upper: Amounts
+
+    def by_place(self, factor: Amounts) -> Iterator[tuple[int, list[int], list[int]]]:
+        """Each place with its cells and factors for them."""
+        cells, factors, starts = self.cell.tolist(), factor.tolist(), self.start.tolist()
+        for place, begin, end in zip(self.place.tolist(), starts[:-1], starts[1:], strict=True):
+            yield place, cells[begin:end], factors[begin:end]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,19 +105,24 @@ class Cells:
         place = np.where((group >= 0) & (bucket >= 0), group * load.buckets + bucket, NONE)
         return place, self.classes.weight(load)[self.class_]
 
-    def rows(self, load: Load, lower: Amounts, upper: Amounts) -> LinearRows:
-        """A linear row for every place of a load that a cell adds to; bounds are (groups, buckets)."""
+    def load(self, load: Load, counts: Amounts) -> Amounts:
+        """(groups, buckets) what a load comes to with these counts."""
+        place, weight = self.places(load)
+        total = np.zeros(load.groups * load.buckets, np.int64)
+        np.add.at(total, place[place >= 0], (weight * counts)[place >= 0])
+        return total.reshape(load.groups, load.buckets)
+
+    def rows(self, load: Load) -> PlaceSums:
+        """A sum for every place of a load that a cell adds to."""
         place, weight = self.places(load)
         cell = np.flatnonzero(place >= 0)
         cell = cell[np.argsort(place[cell], kind="stable")]
         used, start = np.unique(place[cell], return_index=True)
-        return LinearRows(
+        return PlaceSums(
             used,
             np.append(start, len(cell)).astype(np.int64),
             cell.astype(np.int32),
             weight[cell],
-            lower.reshape(-1)[used],
-            upper.reshape(-1)[used],
         )
 
 

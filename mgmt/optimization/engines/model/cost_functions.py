@@ -5,8 +5,6 @@ the grid of the weights' common divisor where that is few; else it is taken for 
 through its first points at all corners of what can be reached and at many loads between.  No answer depends on that
 alone: the cost of every choice is computed by the function itself, and an engine whose model promised less than that
 refuses the assignment.
-
-What it is not: it knows no solver.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Rows of one class may choose alike, weigh alike in every load, are of the same groups, and pay alike; so only how many
 of them take each value matters, and which of them is settled afterwards: those that have a value today keep it first.
 Where moving a row is rewarded instead of paid for, today's value tells rows apart too.
-
-What it is not: it chooses nothing; the engines find the counts.
 """
 
 from __future__ import annotations

@@ -16,8 +16,6 @@ kinds of all rows.
 
 "Cheaper" compares all tiers.  A peak is compared for itself, beside the sums: with several criteria a value is dropped
 only when R others are at least as good in all of them (dominance).  Today's values are always kept.
-
-What it is not: it does not look for a choice.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Buckets that none of these values is in have no load whatever is chosen.  They are left out where that makes no
 difference: what they cost is a constant then, of those of a peak the highest stays, and so do those that break a limit.
-
-What it is not: which values are enough is for ``candidates`` to say.
 """
 
 from __future__ import annotations
