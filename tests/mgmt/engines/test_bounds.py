@@ -31,6 +31,7 @@ FUNCTIONS: dict[str, tuple[tuple[CostFunction, bool], ...]] = {
         (lambda x: x[0] * 20 // (5 + 3 * np.arange(x[0].shape[-1])), True),
         (lambda x: -(x[0] * 20 // (5 + 3 * np.arange(x[0].shape[-1]))), True),
     ),
+    "distance from a load": ((lambda x: np.abs(x[0] - 3), True),),
     "range of shares": ((lambda x: x[0] * 10 // 7, True), (lambda x: -(x[0] * 10 // 7), True)),
 }
 

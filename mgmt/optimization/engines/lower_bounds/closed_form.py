@@ -4,9 +4,9 @@ What rows pay is bounded by the cheapest cells they fit into, each class for its
 what each row costs alone, and what the total costs when it is split into steps that go where they cost least.  A cost
 of using places at all is at least that of enough places for all rows (see ``bin_packing``).  A peak is bounded by the
 place that is highest already, by the row that is highest wherever it goes, and by the total: below a height there must
-be room for all rows that can be nowhere else, in whole steps of the weights' common divisor; and where more load means
-less height, enough of it to bring all places down.  The highest and the lowest of one load are bounded together: what
-one allows the places to have is all that the other finds there.
+be room for all rows that can be nowhere else, in whole steps of the weights' common divisor; and where some load means
+less height than none, enough of it to bring all places down.  The highest and the lowest of one load are bounded
+together: what one allows the places to have is all that the other finds there.
 
 What it is not: lower tiers are bounded for themselves, not among the choices that are best in the tiers before them.
 """
@@ -87,9 +87,8 @@ def _wide_peak_floor(classes: EquivalenceClasses, cost: LoadCost) -> int:
     except UnsuitableError:
         return _NOTHING
     floor, load = int(_lowest(shape).max()), cost.loads[0]
-    if len(cost.loads) > 1 or load.groups > 1 or not shape.growing():
+    if len(cost.loads) > 1 or load.groups > 1:
         return floor
-    step, most = shape.reaches[0].step, shape.reaches[0].most.reshape(-1)
     captives = []
     assignment = classes.assignment
     allowed = assignment.allowed
@@ -100,7 +99,8 @@ def _wide_peak_floor(classes: EquivalenceClasses, cost: LoadCost) -> int:
         weight = load.weight[bound & inside[assignment.row_class]]
         places = np.unique(load.bucket[allowed[one]])
         captives.append((places, int(weight.sum()), int(weight.max(initial=0))))
-    return _high_enough(shape, most, step, captives, floor, max(floor, _ceiling(shape)))
+    adds = load.weight[load.group >= 0]
+    return _height_needed(shape, captives, np.array([adds.sum()]), np.array([(adds > 0).sum()]), floor)
 
 
 def _floor(cells: Cells, number: int) -> int | None:
@@ -167,11 +167,11 @@ def _peaks_floor(cells: Cells, peaks: Sequence[LoadCost]) -> int:
     place, step = cells.places(load)[0], rising.reaches[0].step
     needed, offered = (int(_bringing(cells, load, place, must=must)[0]) // step for must in (True, False))
     most = np.minimum(rising.reaches[0].most, falling.reaches[0].most).reshape(-1)
-    every, best, height = np.arange(len(most)), -_NOTHING, least // high.weight
+    best, height = -_NOTHING, least // high.weight
     for _ in range(_MOST_HEIGHTS):
         if high.weight * height + deepest >= best:
             return best
-        room = np.minimum(_room_below(rising, height, every), most)
+        room = np.minimum(_room_below(rising, height), most)
         if int(room.sum()) >= needed:
             down = _deepest(falling, room, offered, deepest // low.weight)
             best = min(best, high.weight * height + low.weight * down)
@@ -308,20 +308,16 @@ def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
     floor = int(_lowest(shape).max())
     if len(cost.loads) > 1:
         return floor
-    ceiling = _ceiling(shape)
-    if shape.falling():
-        return _sinking_floor(cells, cost.loads[0], shape, floor, ceiling)
-    if not shape.growing():
-        return floor
     (load,) = cost.loads
     place, weight = cells.places(load)
     captives = []
-    most = shape.reaches[0].most.reshape(-1)
-    for classes, needed in _captive(cells, place, weight):
-        is_open = np.zeros(len(most), np.bool_)
-        is_open[place[classes & (place != NONE)]] = True
-        captives.append((np.flatnonzero(is_open), needed, int(weight[classes].max(initial=0))))
-    return _high_enough(shape, most, shape.reaches[0].step, captives, floor, ceiling)
+    for some, needed in [] if shape.falling() else _captive(cells, place, weight):
+        open_places = np.unique(place[some & (place != NONE)])
+        captives.append((open_places, needed, int(weight[some].max(initial=0))))
+    classes = cells.classes
+    group = classes.group(load)
+    rows = np.bincount(group[group != NONE], classes.count[group != NONE], load.groups).astype(np.int64)
+    return _height_needed(shape, captives, _bringing(cells, load, place, must=False), rows, floor)
 
 
 def _lowest(shape: Affine | Tabled) -> Amounts:
@@ -334,39 +330,37 @@ def _lowest(shape: Affine | Tabled) -> Amounts:
     return lowest
 
 
-def _high_enough(
+def _height_needed(
     shape: Affine | Tabled,
-    most: Amounts,
-    step: int,
     captives: list[tuple[NDArray[np.intp], int, int]],
+    offered: Amounts,
+    rows: Amounts,
     low: int,
-    highest: int,
 ) -> int:
-    """The least height below which places have room for rows that must be in them: their weight, and the largest."""
-    for open_places, needed, largest in captives:
-        high = highest
-        while low < high:
-            middle = (low + high) // 2
-            room = np.minimum(_room_below(shape, middle, open_places), most[open_places])
-            if int(room.sum()) * step >= needed and int(room.max(initial=0)) * step >= largest:
-                high = middle
-            else:
-                low = middle + 1
-    return low
+    """The least height at which all places can be.
 
+    Below it there must be room for rows that must be in some of the places: for their weight, and for the largest.  And
+    what places need to come down to it must be there: for each group, the weight ``offered``, and the ``rows``.
+    """
+    (reach,) = shape.reaches
+    most = reach.most.reshape(-1)
 
-def _sinking_floor(cells: Cells, load: Load, shape: Affine | Tabled, low: int, high: int) -> int:
-    """The same for a height that falls with the load: how low all places can be with the load that there is."""
-    place, _ = cells.places(load)
-    steps = _bringing(cells, load, place, must=False) // shape.reaches[0].step
-    classes = cells.classes
-    group = classes.group(load)
-    rows = np.zeros(load.groups, np.int64)
-    np.add.at(rows, group[group != NONE], classes.count[group != NONE])
+    def possible(height: int) -> bool:
+        if not shape.growing():
+            wanted = _steps_below(shape, height).reshape(reach.most.shape)
+            enough = (wanted.sum(axis=1) * reach.step <= offered) & ((wanted > 0).sum(axis=1) <= rows)
+            if not bool(enough.all()):
+                return False
+        room = np.minimum(_room_below(shape, height), most) * reach.step if captives else most
+        return all(
+            int(room[places].sum()) >= needed and int(room[places].max(initial=0)) >= largest
+            for places, needed, largest in captives
+        )
+
+    high = max(low, _ceiling(shape))
     while low < high:
         middle = (low + high) // 2
-        wanted = _steps_below(shape, middle).reshape(load.groups, load.buckets)
-        if bool((wanted.sum(axis=1) <= steps).all()) and bool(((wanted > 0).sum(axis=1) <= rows).all()):
+        if possible(middle):
             high = middle
         else:
             low = middle + 1
@@ -402,18 +396,17 @@ def _widest_first(allowed: Mask, domains: Indices) -> list[int]:
 
 
 def _steps_below(shape: Affine | Tabled, height: int) -> Amounts:
-    """How many steps of load each place needs to come down to a height, where any number is enough."""
+    """How many steps of load each place needs at least to come down to a height, where any number is enough."""
     if isinstance(shape, Tabled):
-        return np.asarray((shape.values > height).sum(axis=0))
+        return np.asarray((shape.values <= height).argmax(axis=0))
     constant, slope = shape.constant.reshape(-1), shape.slopes[0].reshape(-1)
     return np.asarray(np.where(slope < 0, np.maximum(-((height - constant) // -np.minimum(slope, -1)), 0), 0))
 
 
-def _room_below(shape: Affine | Tabled, height: int, places: NDArray[np.intp]) -> Amounts:
-    """How many steps of load each place can have without coming above a height; 0 also where it is above already."""
+def _room_below(shape: Affine | Tabled, height: int) -> Amounts:
+    """How many steps of load each place can have at most without being above a height."""
     if isinstance(shape, Tabled):
-        below: Amounts = (shape.values[:, places] <= height).sum(axis=0)
-        return np.maximum(below - 1, 0)
-    constant, slope = shape.constant.reshape(-1)[places], shape.slopes[0].reshape(-1)[places]
-    room = np.where(slope > 0, (height - constant) // np.maximum(slope, 1), 2**40)
-    return np.asarray(np.where(constant > height, 0, room))
+        return len(shape.values) - 1 - np.asarray((shape.values[::-1] <= height).argmax(axis=0))
+    constant, slope = shape.constant.reshape(-1), shape.slopes[0].reshape(-1)
+    room = np.maximum(height - constant, 0) // np.maximum(slope, 1)
+    return np.asarray(np.where(slope > 0, room, 2**40))
