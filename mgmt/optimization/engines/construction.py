@@ -148,10 +148,10 @@ def rounded(cells: Cells, counts: Reals) -> Indices | None:
     return complete(cells.classes, cells.class_[keeps], cells.value[keeps], whole[keeps])
 
 
-def first_fit(classes: EquivalenceClasses) -> Iterator[Indices]:
+def first_fit(classes: EquivalenceClasses, prices: Amounts) -> Iterator[Indices]:
     """Choices that keep upper limits, one for each way to say what is large, and what is roomy.
 
-    Roomy is what has much of everything, or for many rows in what it has least of.
+    Roomy is what has much of everything, or for many rows in what it has least of; or much of that for its price (V,).
     """
     rows, rooms, numbers = [], [], []
     for limit in classes.assignment.limits:
@@ -166,8 +166,11 @@ def first_fit(classes: EquivalenceClasses) -> Iterator[Indices]:
             numbers.append(room / max(1.0, mean))
     if not rows:
         return
+    roomy = [np.add.reduce(rooms), np.minimum.reduce(numbers)]
+    if bool((prices != prices[0]).any()):
+        roomy += [room / np.maximum(prices, 0.5) for room in roomy]
     for size in (*rows, np.maximum.reduce(rows), np.add.reduce(rows)):
-        for room in (np.add.reduce(rooms), np.minimum.reduce(numbers)):
+        for room in roomy:
             values = np.argsort(-room, kind="stable").astype(np.int32)
             found = _placed(classes, np.argsort(-size, kind="stable").tolist(), values)
             if found is not None:

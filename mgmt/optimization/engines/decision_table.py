@@ -45,8 +45,10 @@ from mgmt.optimization.engines.integer_programming.linear_relaxation import Rela
 from mgmt.optimization.engines.local_search.ejection import ejections
 from mgmt.optimization.engines.local_search.exchanges import exchanged, peaks_of, repaired
 from mgmt.optimization.engines.local_search.neighbourhoods import nearby
+from mgmt.optimization.engines.lower_bounds.bin_packing import opening_prices
 from mgmt.optimization.engines.lower_bounds.closed_form import (
     bounds_of,
+    limits_below,
     peak_bounds,
     wide_bound,
     wide_peak_bounds,
@@ -69,6 +71,10 @@ _MOST_WRITTEN = 2_000_000
 """Cells that are written down at all."""
 _MOST_PACKED = 5_000
 """Rows that are packed one by one."""
+_PACKING_SHARE = 0.1
+"""Of the time, for packing under limits on a peak."""
+_HEIGHTS = 8
+"""So many of these."""
 _LEAST_SECONDS = 0.02
 _ROOM_SHARE = 0.4
 """Of the time, for finding places for rows that may stay without one."""
@@ -368,13 +374,38 @@ class _Search:
             best.offer_all(ejections(self.classes, start, deadline=until), "making room")
 
     def pack(self) -> None:
-        """Use few values, if the first tier that is not proven is a sum over loads that is not convex."""
-        classes, tier = self.classes, self.best.open_tier
+        """Use few values, if the first tier that is not proven is a sum over loads that is not convex.
+
+        Where it has a peak as well, under several limits on that (the epsilon-constraint method).
+        """
+        classes, best, tier = self.classes, self.best, self.best.open_tier
         if tier is None or classes.assignment.rows > _MOST_PACKED:
             return
-        costs = classes.assignment.tiers[tier].costs
-        if any(isinstance(cost, LoadCost) and not cost.peak and _opens(classes, cost) for cost in costs):
-            self.best.offer_all(first_fit(classes), "first fit decreasing")
+        costs = [cost for cost in classes.assignment.tiers[tier].costs if isinstance(cost, LoadCost)]
+        prices = [
+            price for cost in costs if not cost.peak and (price := _opening_prices(classes, cost)) is not None
+        ]
+        if not prices:
+            return
+        total = np.add.reduce(prices)
+        best.offer_all(first_fit(classes, total), "first fit decreasing")
+        with suppress(UnsuitableError):
+            for peak in (cost for cost in costs if cost.peak and cost.weight > 0):
+                best.offer_all(self._packed_below(peak, total), "first fit decreasing")
+
+    def _packed_below(self, peak: LoadCost, prices: Amounts) -> Iterator[Indices]:
+        """What first fit finds where a peak is no higher than several heights up to that of the best choice."""
+        classes, until = self.classes, self.until(_PACKING_SHARE)
+        assert self.best.choice is not None
+        highest = int(np.max(peak.cost(tuple(load.of(self.best.choice) for load in peak.loads))))
+        heights = np.linspace(peak_bounds(self.cells, [peak])[0], highest, _HEIGHTS).astype(np.int64)
+        for height in np.unique(heights).tolist():
+            limits = (*classes.assignment.limits, *limits_below(self.cells, peak, height))
+            below = replace(classes, assignment=replace(classes.assignment, limits=limits))
+            for choice in first_fit(below, prices):
+                yield choice
+                if time.monotonic() > until:
+                    return
 
     def repair(self, deadline: float) -> None:
         """Find a choice where nothing else has; raises SolveTimeout when there is none."""
@@ -489,10 +520,14 @@ class _Search:
             self._cells = self.cells.only(kept | (known > 0))
 
 
-def _opens(classes: EquivalenceClasses, cost: LoadCost) -> bool:
-    """Whether the first of a load costs more than what comes after it."""
+def _opening_prices(classes: EquivalenceClasses, cost: LoadCost) -> Amounts | None:
+    """(V,) what using each value costs, where the first of a load costs more than what comes after it."""
     try:
         shape = widest_shape(classes, cost)
     except UnsuitableError:
-        return False
-    return isinstance(shape, Tabled) and shape.single and cost.weight > 0 and not shape.convex()
+        return None
+    opens = isinstance(shape, Tabled) and shape.single and cost.weight > 0 and not shape.convex()
+    if not opens or cost.loads[0].groups > 1:
+        return None
+    assert isinstance(shape, Tabled)
+    return cost.weight * np.append(opening_prices(shape), 0)[cost.loads[0].bucket]

@@ -31,6 +31,7 @@ FUNCTIONS: dict[str, tuple[tuple[CostFunction, bool], ...]] = {
         (lambda x: x[0] * 20 // (5 + 3 * np.arange(x[0].shape[-1])), True),
         (lambda x: -(x[0] * 20 // (5 + 3 * np.arange(x[0].shape[-1]))), True),
     ),
+    "highest, and places in use": ((lambda x: x[0], True), (lambda x: np.minimum(x[0], 1), False)),
     "distance from a load": ((lambda x: np.abs(x[0] - 3), True),),
     "range of shares": ((lambda x: x[0] * 10 // 7, True), (lambda x: -(x[0] * 10 // 7), True)),
 }
@@ -152,7 +153,8 @@ def test_the_fewest_places_are_found_by_first_fit_and_proven() -> None:
         (Limit("room", load, none, room),),
         (Tier(1, (used,)),),
     )
-    assert min(assignment.worth(choice) for choice in first_fit(equivalence_classes(assignment))) == (4,)
+    found = first_fit(equivalence_classes(assignment), np.ones(values, np.int64))
+    assert min(assignment.worth(choice) for choice in found) == (4,)
     found = solve(assignment, seconds=3600, seed=0)
     assert found.worth == found.bounds == (4,)
     assert found.solver_variables == 0

@@ -8,25 +8,39 @@ section 8.3, bound L2).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Limit, LoadCost, Mask
 from mgmt.optimization.engines.model.cells import Cells
-from mgmt.optimization.engines.model.cost_functions import Tabled
+from mgmt.optimization.engines.model.cost_functions import Affine, Tabled
 
 _LOWEST = -(2**62)
 _MOST_THRESHOLDS = 200
 
 
-def opening_bound(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
+def opening_prices(shape: Tabled) -> Amounts:
+    """(places,) what each place costs more at least when it is used than when it is not."""
+    return np.asarray((shape.values[1:] - shape.values[0]).min(axis=0))
+
+
+def opening_bound(cells: Cells, cost: LoadCost, shape: Affine | Tabled, further: Sequence[Limit] = ()) -> int:
     """What a sum of costs comes to at least, of places that cost something as soon as they are used.
 
-    Very low where it says nothing: several loads or groups, or places that cost no more used than not.
+    ``further`` are limits besides those there are.  Very low where it says nothing: several loads or groups, or places
+    that cost no more used than not.
     """
     load = cost.loads[0]
-    if not shape.single or load.groups > 1 or cost.weight < 0 or len(shape.values) < 2:
+    if (
+        not isinstance(shape, Tabled)
+        or not shape.single
+        or load.groups > 1
+        or cost.weight < 0
+        or len(shape.values) < 2
+    ):
         return _LOWEST
-    opening = (shape.values[1:] - shape.values[0]).min(axis=0)
+    opening = opening_prices(shape)
     place, _ = cells.places(load)
     usable = np.zeros(load.buckets, np.bool_)
     usable[place[(place != NONE) & (cells.most > 0)]] = True
@@ -39,7 +53,7 @@ def opening_bound(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
     prices = np.maximum(opening, 0)[usable]
     unit = max(1, int(np.gcd.reduce(prices)))
     most = 0
-    for limit in classes.assignment.limits:
+    for limit in (*classes.assignment.limits, *further):
         if not np.array_equal(limit.load.bucket, load.bucket) or limit.load.groups > 1:
             continue
         room = np.maximum(limit.bounds[1][0][usable], 0)

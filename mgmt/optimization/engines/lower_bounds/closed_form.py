@@ -14,11 +14,12 @@ What it is not: lower tiers are bounded for themselves, not among the choices th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.optimization.assignment import NONE, Amounts, Indices, Load, LoadCost, Mask
+from mgmt.optimization.assignment import NONE, Amounts, Indices, Limit, Load, LoadCost, Mask
 from mgmt.optimization.bucketwise import parts_of
 from mgmt.optimization.engines.lower_bounds.bin_packing import opening_bound
 from mgmt.optimization.engines.model.cells import Cells
@@ -52,6 +53,18 @@ def peak_bounds(cells: Cells, peaks: list[LoadCost]) -> list[int]:
 
 def _highest_floor(cells: Cells, peak: LoadCost) -> int:
     return max(_peak_floor(cells, part, shape_of(cells, part)) for part in parts_of(peak))
+
+
+def limits_below(cells: Cells, peak: LoadCost, height: int) -> list[Limit]:
+    """Limits that keep a peak from being higher, where a load alone says that."""
+    limits = []
+    for part in parts_of(peak):
+        shape = shape_of(cells, part)
+        if len(part.loads) == 1 and shape.growing():
+            load, (reach,) = part.loads[0], shape.reaches
+            room = np.minimum(_room_below(shape, height), reach.most.reshape(-1)) * reach.step
+            limits.append(Limit(peak.name, load, np.zeros((1, 1), np.int64), room.reshape(reach.most.shape)))
+    return limits
 
 
 def wide_bound(classes: EquivalenceClasses, number: int) -> int | None:
@@ -109,6 +122,7 @@ def _floor(cells: Cells, number: int) -> int | None:
     row_costs = cells.costs[number].copy()
     alone_costs = np.zeros(len(cells), np.int64)
     convex: list[tuple[LoadCost, Tabled]] = []
+    opening: list[tuple[LoadCost, Tabled, int]] = []
     peaks = [cost for cost in tier.costs if isinstance(cost, LoadCost) and cost.peak and cost.weight > 0]
     for cost in tier.costs:
         if not isinstance(cost, LoadCost) or not cost.weight:
@@ -132,10 +146,9 @@ def _floor(cells: Cells, number: int) -> int | None:
             convex.append((cost, shape))
             alone_costs += cost.weight * _alone(cells, cost, shape)
         else:
-            total += max(
-                int((cost.weight * shape.values).min(axis=0).sum()), opening_bound(cells, cost, shape)
-            )
-    total += _peaks_floor(cells, peaks)
+            least = int((cost.weight * shape.values).min(axis=0).sum())
+            opening.append((cost, shape, max(least, opening_bound(cells, cost, shape))))
+    total += _peaks_floor(cells, peaks, opening)
     separately = cheapest(cells, row_costs) + sum(
         cost.weight * _level(cells, cost, shape) for cost, shape in convex
     )
@@ -148,7 +161,31 @@ def _floor(cells: Cells, number: int) -> int | None:
     return total + max(known_bounds)
 
 
-def _peaks_floor(cells: Cells, peaks: Sequence[LoadCost]) -> int:
+def _peaks_floor(
+    cells: Cells, peaks: Sequence[LoadCost], opening: Sequence[tuple[LoadCost, Tabled, int]]
+) -> int:
+    """What peaks, and costs of using places with bounds of their own, come to at least together."""
+    beside = sum(bound for _, _, bound in opening)
+    apart = _peaks_alone(cells, peaks) + beside
+    if len(peaks) != 1 or not opening:
+        return apart
+    # The lower the peak, the less room each place has, and the more of them are used.
+    (peak,) = peaks
+    low = _highest_floor(cells, peak)
+    high = max(low, *(_ceiling(shape_of(cells, part)) for part in parts_of(peak)))
+    best = peak.weight * high + beside
+    for least, beyond in pairwise(
+        np.unique(np.linspace(low, high + 1, _MOST_HEIGHTS).astype(np.int64)).tolist()
+    ):
+        if peak.weight * least + beside >= best:
+            break
+        limits = limits_below(cells, peak, beyond - 1)
+        opened = sum(max(own, opening_bound(cells, cost, shape, limits)) for cost, shape, own in opening)
+        best = min(best, peak.weight * least + opened)
+    return max(apart, best)
+
+
+def _peaks_alone(cells: Cells, peaks: Sequence[LoadCost]) -> int:
     """What peaks come to at least together: each for itself, or two of one load of which one falls with it.
 
     Each height of the one that grows says what places may have at most, and so how low the other can be at best.
