@@ -75,7 +75,9 @@ class Compilation:
         self.catalog = catalog
         self.results = results
         self.steps: tuple[Step, ...] = tuple(
-            self._known.splits.of(result, split) if isinstance(result, BoundQuery) else result
+            self._known.splits.of(result, lambda bound: split(bound, catalog, engine))
+            if isinstance(result, BoundQuery)
+            else result
             for result in results
         )
         self.oracle = Oracle(results, catalog, kept=self._known.questions)

@@ -23,7 +23,7 @@ from mgmt.compiler.columnar_clash import ColumnarClash, columnar_clash, queries_
 from mgmt.compiler.compilation import Compilation, deep_nesting_refused
 from mgmt.compiler.decided import Assignments, Decided, Impossible, no_assignments
 from mgmt.compiler.deletion import clashing_constraints
-from mgmt.compiler.encoder import Encoder
+from mgmt.compiler.encoding.encoder import Encoder
 from mgmt.compiler.general import GeneralPart
 from mgmt.compiler.marked import MarkedPart
 from mgmt.compiler.oracle import Verdict

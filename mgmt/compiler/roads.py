@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from mgmt.compiler.encoding.quantities import quantities_of
 from mgmt.compiler.kept import Kept
-from mgmt.compiler.quantities import quantities_of
 from mgmt.compiler.reads import below_views
 from mgmt.compiler.shapes.common_gate import with_common_gate
 from mgmt.compiler.shapes.hoisting import hoisted
