@@ -203,15 +203,17 @@ class Evaluator:
 
     def _same_choice(self, left: Choices, right: Choices) -> Integers:
         """A literal that holds exactly when two choices have the same value."""
-        (one, other), number = pairs_of(left.index, right.index)
         problem = self.problem
+        indexes = left.index, right.index
+        if left.options is right.options:
+            indexes = np.minimum(*indexes), np.maximum(*indexes)
+        (one, other), number = pairs_of(*indexes)
         same = filled(len(one), FALSE)
         rows = np.arange(len(one))
         if left.options is right.options:
             alike = one == other
             same[alike] = left.options.null[one[alike]] ^ 1
             rows = rows[~alike]
-            one, other = np.minimum(one, other), np.maximum(one, other)
         mine, theirs = left.options.take(one[rows]), right.options.take(other[rows])
         # Exactly one value of each holds, so that none of them has to be joined with the other's.
         owners = mine.codes.owners
