@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from mgmt.errors import PolicyError
-from mgmt.language.binder import ExpressionBinder
-from mgmt.language.bound import BoundQuery, Output, Predicate, Subquery
-from mgmt.language.catalog import Catalog
-from mgmt.language.engine_types import EngineTypes
-from mgmt.language.expressions import Cell, Comparison, DatabasePart, Expression, has_variable
-from mgmt.language.scopes import Scope, Source
-from mgmt.source import Position, SourceText
+from mgmt.language.bound_queries.expressions import Cell, Comparison, DatabasePart, Expression, has_variable
+from mgmt.language.bound_queries.queries import BoundQuery, Output, Predicate, Subquery
+from mgmt.language.expression_binding.expression_binder import ExpressionBinder
+from mgmt.language.names.catalog import Catalog
+from mgmt.language.names.scopes import Scope, Source
+from mgmt.language.pushdown.column_types import EngineTypes
+from mgmt.source_text import Position, SourceText
 
 _FEWEST = 2
 """Lookups in one query with its subqueries."""

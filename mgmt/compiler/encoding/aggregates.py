@@ -13,7 +13,7 @@ import numpy as np
 from mgmt.compiler.encoding.columns import Choices, Column, Constants, Numbers, Truths, take
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows, known
 from mgmt.errors import UnsupportedConstructError
-from mgmt.language.expressions import Aggregate, AggregateFunction
+from mgmt.language.bound_queries.expressions import Aggregate, AggregateFunction
 from mgmt.optimization.columns import (
     FALSE,
     TRUE,

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.errors import TypeMismatchError
-from mgmt.language.expressions import Expression
+from mgmt.language.bound_queries.expressions import Expression
 from mgmt.optimization.columns import (
     FALSE,
     LIMIT,

@@ -33,9 +33,7 @@ from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn, check_si
 from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.split import SplitQuery
 from mgmt.errors import OverflowError, PolicyError, SolveTimeout  # noqa: A004 - the published name
-from mgmt.language.bound import PushedView, UnionView
-from mgmt.language.catalog import Catalog, Relation
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Comparison,
@@ -45,8 +43,10 @@ from mgmt.language.expressions import (
     Fetched,
     MembershipQuery,
 )
-from mgmt.language.refusals import refusals_at
-from mgmt.language.sql_text import to_sql
+from mgmt.language.bound_queries.queries import PushedView, UnionView
+from mgmt.language.names.catalog import Catalog, Relation
+from mgmt.language.pushdown.engine_errors import refusals_at
+from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.optimization.columns import (
     FALSE,
     TRUE,

@@ -29,8 +29,7 @@ from mgmt.compiler.encoding.columns import (
     take,
 )
 from mgmt.errors import TypeMismatchError
-from mgmt.language.bound import Subquery
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     Arithmetic,
     Case,
@@ -46,6 +45,7 @@ from mgmt.language.expressions import (
     Negation,
     NullTest,
 )
+from mgmt.language.bound_queries.queries import Subquery
 from mgmt.optimization.columns import (
     FALSE,
     TRUE,

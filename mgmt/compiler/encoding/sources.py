@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from mgmt.compiler.encoding.columns import Choices, Column, Constants, Options, RelationData, take
 from mgmt.compiler.encoding.evaluate import Evaluator
 from mgmt.compiler.lookups import Lookup
-from mgmt.language.expressions import Aggregate
-from mgmt.language.scopes import Source
+from mgmt.language.bound_queries.expressions import Aggregate
+from mgmt.language.names.scopes import Source
 from mgmt.optimization.columns import FALSE, TRUE, Integers, Lists, group_numbers
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import quote
