@@ -606,7 +606,8 @@ def least(linear: Linear, bounds: tuple[Integers, Integers]) -> int:
     pairs = zip(
         linear.coefficients, bounds[0][variables].tolist(), bounds[1][variables].tolist(), strict=True
     )
-    return linear.constant + sum(factor * (low if factor > 0 else high) for factor, low, high in pairs)
+    terms: list[int] = [factor * (low if factor > 0 else high) for factor, low, high in pairs]
+    return linear.constant + sum(terms)
 
 
 def scale(linear: Linear, factor: int) -> Linear:

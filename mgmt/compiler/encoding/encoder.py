@@ -30,8 +30,8 @@ from mgmt.compiler.encoding.quantities import quantities_of
 from mgmt.compiler.encoding.sources import Sources, no_aggregate
 from mgmt.compiler.encoding.subqueries import SubqueryEncoder
 from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn, check_size, choices_of
-from mgmt.compiler.pushed import pushed_sql
-from mgmt.compiler.split import SplitQuery
+from mgmt.compiler.relational.pushdown import pushed_sql
+from mgmt.compiler.relational.split import SplitQuery
 from mgmt.errors import OverflowError, PolicyError, SolveTimeout  # noqa: A004 - the published name
 from mgmt.language.bound_queries.expressions import (
     Aggregate,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mgmt.compiler.encoding.columns import Choices, Column, Constants, Options, RelationData, take
 from mgmt.compiler.encoding.evaluate import Evaluator
-from mgmt.compiler.lookups import Lookup
+from mgmt.compiler.relational.lookups import Lookup
 from mgmt.language.bound_queries.expressions import Aggregate
 from mgmt.language.names.scopes import Source
 from mgmt.optimization.columns import FALSE, TRUE, Integers, Lists, group_numbers

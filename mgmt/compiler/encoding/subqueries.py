@@ -20,7 +20,7 @@ from mgmt.compiler.encoding.aggregates import group_rows, rows_at
 from mgmt.compiler.encoding.columns import Column, Constants, Truths, take
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows, known
 from mgmt.compiler.encoding.sources import Sources, no_aggregate
-from mgmt.compiler.split import SplitSubquery
+from mgmt.compiler.relational.split import SplitSubquery
 from mgmt.errors import UnsupportedConstructError
 from mgmt.language.bound_queries.expressions import Comparison, Expression, MembershipQuery, SubqueryKind
 from mgmt.optimization.columns import FALSE, TRUE, Integers, Lists, filled, group_numbers

@@ -15,9 +15,9 @@ from sqlglot import exp
 
 from mgmt.compiler.encoding.encoder import Encoder, Encoding
 from mgmt.compiler.model import Model
-from mgmt.compiler.phases import phase
-from mgmt.compiler.pushed import pushed_sql
-from mgmt.compiler.split import SplitQuery
+from mgmt.compiler.relational.pushdown import pushed_sql
+from mgmt.compiler.relational.split import SplitQuery
+from mgmt.compiler.time_limits import phase
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
 from mgmt.explaining.policies.slow_policies import Slow, slow_parts
 from mgmt.language.bound_queries.expressions import DatabasePart, has_variable

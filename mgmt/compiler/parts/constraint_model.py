@@ -9,11 +9,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mgmt.compiler.decided import Assignments, Decided, Impossible, delta_of
+from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
 from mgmt.compiler.encoding.encoder import Encoder, Encoding
 from mgmt.compiler.encoding.tables import choices_of
-from mgmt.compiler.oracle import Verdict
-from mgmt.compiler.roads import ColumnName, Step
+from mgmt.compiler.partition import ColumnName, Step
+from mgmt.compiler.verification.oracle import Verdict
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.checking import value_of

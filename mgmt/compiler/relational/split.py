@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from mgmt.compiler.lookups import Lookup, SubqueryWithLookups, with_lookups
-from mgmt.compiler.pushed import standing_at
+from mgmt.compiler.relational.lookups import Lookup, SubqueryWithLookups, with_lookups
+from mgmt.compiler.relational.pushdown import standing_at
 from mgmt.language.bound_queries.expressions import DatabasePart, Expression, Fetched
 from mgmt.language.bound_queries.queries import BoundQuery, Output, Subquery
 from mgmt.language.names.catalog import Catalog
