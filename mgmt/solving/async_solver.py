@@ -2,7 +2,7 @@
 
 A solve is a pure, blocking call (``mgmt.solving.placement_solver``).  Whoever embeds the plane runs it in a thread; an
 agent runs it in a process of its own, which costs the agent no memory and can be ended in the middle
-(``mgmt.solving.solver_worker`` is that process, ``rota.solver_process`` starts and watches it).
+(``mgmt.solving.solver_worker`` is that process, ``rota.agent.solver_process`` starts and watches it).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The solver process: reads requests on standard input, solves them one by one, answers on standard output.
 
 ``python -P -m mgmt.solving.solver_worker [BYTES]``, which are the memory that it may take; started by an agent
-(``rota.solver_process``), useless to anybody else.  It holds what an agent need not hold: the policy compiler, the
-embedded database and the solver.  It ends when its standard input does, in the middle of a solve too, so it never
+(``rota.agent.solver_process``), useless to anybody else.  It holds what an agent need not hold: the policy compiler,
+the embedded database and the solver.  It ends when its standard input does, in the middle of a solve too, so it never
 outlives its agent.
 """
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import mgmt
-from bench import workloads
+from bench.policies import workloads
 from mgmt.compiler.model import Model
 from mgmt.language.policy_packs import load_pack
 from mgmt.solution import SolveStatus, Value

@@ -16,11 +16,11 @@ import pytest
 
 import chaos
 from membership import Address
-from rota.cluster_file import ClusterFile, Place
-from rota.command_line import main, rota
-from rota.demo import DemoOptions, check_options
+from rota.commands.command_line import main, rota
 from rota.errors import UsageProblem
-from rota.output import printable
+from rota.local.cluster_file import ClusterFile, Place
+from rota.local.demo import DemoOptions, check_options
+from rota.terminal.output import printable
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -9,8 +9,8 @@ import pytest
 
 from membership import Address
 from mgmt.control.settings import ControlSettings
+from rota.agent.settings import CONTROL_KEYS, AgentSettings, EngineUrl, load, parse_size, parse_tag
 from rota.errors import SettingsError
-from rota.settings import CONTROL_KEYS, AgentSettings, EngineUrl, load, parse_size, parse_tag
 
 
 def write(path: Path, text: str) -> Path:

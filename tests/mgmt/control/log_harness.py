@@ -15,7 +15,7 @@ from typing import TypeVar
 import trio
 
 from chaos.store.adapter import BridgedAdapter
-from chaos.store.guest import Guest
+from chaos.store.guest_run import Guest
 from datastore_adapter import LogAdapter, LogClient, LogSettings, SimulatedCluster, SimulatedRuntime
 from datastore_adapter.log.messages import Request, WriteChunk
 from mgmt.control.controller import Controller
