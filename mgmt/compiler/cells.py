@@ -28,7 +28,7 @@ from mgmt.optimization.checking import holds, value_of
 from mgmt.optimization.problem import FALSE, TRUE, Linear, Problem, Tag
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
-from mgmt.state.memory import BYTES_PER_CELL
+from mgmt.state.memory_limits import BYTES_PER_CELL
 from mgmt.state.schema import Column as SchemaColumn
 from mgmt.state.schema import SqlType, Table, quote, unique_name
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from mgmt.errors import PolicyError
-from mgmt.language.parsing.settings import MOVE_BUDGET, Settings, move_budget_sql
+from mgmt.language.parsing.set_statements import MOVE_BUDGET, Settings, move_budget_sql
 from mgmt.language.parsing.statements import Statement, parse_statements
 from mgmt.language.parsing.trailing_clauses import Tail, TailKind
 from mgmt.language.statement_binder import QueryBinder

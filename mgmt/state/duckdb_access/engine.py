@@ -30,7 +30,7 @@ from mgmt.errors import (
 )
 from mgmt.state.dates import text_of
 from mgmt.state.duckdb_access.watchdog import Watchdog
-from mgmt.state.memory import MEMORY
+from mgmt.state.memory_limits import MEMORY
 from mgmt.state.schema import SqlType, quote
 
 if TYPE_CHECKING:
