@@ -9,8 +9,8 @@ from mgmt.compiler.model import Model
 from mgmt.errors import DataError, UnknownColumnError, UnknownTableError
 from mgmt.solution import PrimaryKey, Value
 from mgmt.source_text import SourceText
-from mgmt.state.row_copies import literal, row_condition
-from mgmt.state.schema import Column, Schema, SqlType, Table, quote
+from mgmt.state.row_copies import row_condition
+from mgmt.state.schema import Column, Schema, SqlType, Table, literal, quote
 
 ASKED = "what was asked for"
 """The name of the constraint that a question adds; no policy has it, it would need quotes."""
