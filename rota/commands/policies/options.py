@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from mgmt.state.memory import MEMORY
+from mgmt.state.memory_limits import MEMORY
 from rota.agent.settings import memory_size
 from rota.commands.policies.workbench import Workbench, open_workbench
 from rota.errors import UsageProblem

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from mgmt.state.memory import MEMORY
+from mgmt.state.memory_limits import MEMORY
 from rota.errors import AgentError, UsageProblem
 
 if TYPE_CHECKING:
