@@ -1,9 +1,9 @@
 """Slots change hands under traffic: by rota, and by ``redis-cli --cluster reshard``, in turns on the same servers.
 
-What it is: three shards of two servers each, one of them with some keys in its first slots, which go to the second
-shard and back; the adapter moves them as the control loop has it do, fenced by the layout servers of three real
-agents, while foreign clients in a process of their own read and write these very keys.
-What it is not: the plan before (policies, solver) and the pause between two looks of the control loop, 50 ms.
+Three shards of two servers each, one of them with some keys in its first slots, which go to the second shard and
+back; the adapter moves them as the control loop has it do, fenced by the layout servers of three real agents, while
+foreign clients in a process of their own read and write these very keys. The plan before (policies, solver) and the
+pause between two looks of the control loop, 50 ms, are not in it.
 """
 
 from __future__ import annotations

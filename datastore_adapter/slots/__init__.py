@@ -6,5 +6,6 @@ at most one copy of one shard; a host runs one or more of them.
 
 Where to begin reading: `slots_adapter` (what the plane calls), `state.cluster_state` (what the servers said, put
 together), `state.shards` (which shard is which), `state.evidence` (who may be promoted), `lowering` (the steps of a
-plan), and how they are carried out: `steps`.  What is agreed (intent, plans, the fence) is kept by another adapter, the *layout adapter*: these servers have no compare-and-set of their own.
+plan), and how they are carried out: `steps`.  What is agreed (intent, plans, the fence) is kept by
+another adapter, the *layout adapter*: these servers have no compare-and-set of their own.
 """

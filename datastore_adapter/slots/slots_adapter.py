@@ -77,7 +77,7 @@ class SlotsAdapter:
         access: EngineAccess,
         settings: SlotsSettings = DEFAULTS,
     ) -> None:
-        """``layout_adapter``: agrees on the epoch document; ``servers``: ``host:port`` of each on a host of the view."""
+        """``layout_adapter``: agrees on the epoch document; ``servers``: ``host:port`` of each, by host of the view."""
         self._layout_adapter = layout_adapter
         self._settings = settings
         self._connections = Servers(access, settings)
