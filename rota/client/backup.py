@@ -82,7 +82,9 @@ def back_up(
         unfinished.rename(final)
         _sync_directory(final.parent)
     except OSError as error:
-        raise AgentError(f"{unfinished}: {error.strerror}; the backup was not finished") from error
+        raise AgentError(
+            f"{unfinished}: {error.strerror}; the backup was not finished: give a FILE or DIR that can be written"
+        ) from error
     finally:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
@@ -169,8 +171,8 @@ def restore(
     tail = agent.cut()["address"]
     if tail != end.address:
         raise ApiError(
-            f"the log ends at {tail}, the backup at {end.address}: somebody else wrote to it; restore into a new "
-            "cluster that nobody uses yet",
+            f"the log ends at {tail}, the backup at {end.address}: somebody else wrote to it; restore into agents "
+            "with empty data directories, and let nobody write before this is done",
             code="not_copied",
         )
     is_paused = bool(end.intent.get("paused", False) if request["intent"] else begun["was_paused"])
