@@ -15,6 +15,7 @@ import numpy as np
 from mgmt.optimization.assignment import Amounts, Mask
 from mgmt.optimization.engines.flow.arc_pricing import (
     LARGEST_COST,
+    LIGHT,
     cheapest_on_few,
     potentials,
     residual,
@@ -146,6 +147,7 @@ class Network:
             if flow is not None:
                 return flow
         cost = self._combined(costs[first:last], ranges[: last - first])
+        light = self._combined(costs[first:last], [min(reach, LIGHT) for reach in ranges[: last - first]])
         flow = cheapest_on_few(
             tails,
             heads,
@@ -157,6 +159,7 @@ class Network:
             time_limit=self._time_limit,
             trial=trial,
             sparing=self.sparing,
+            light=light,
         )
         if flow is None:
             return None
