@@ -29,7 +29,7 @@ from rota.http.requests import (
 
 LARGEST_CHANGE = 1 << 20
 """Bytes of a request about one key of a map: two values in base64."""
-LARGEST_WISHES = 16 << 20
+LARGEST_INTENT = 16 << 20
 """Bytes of what operators wish, with whole policies in it."""
 LARGEST_PART = 32 << 20
 """Bytes of a part of a backup: one record of the largest, or many."""
@@ -199,7 +199,7 @@ class Endpoints:
         return Response(await self._backend.store().part(start, end), media_type="application/octet-stream")
 
     async def restore(self, request: Request) -> Response:
-        asked = await json_object(request, LARGEST_WISHES)
+        asked = await json_object(request, LARGEST_INTENT)
         store = self._backend.store()
         if asked.get("resume") is not True:
             await store.check_empty()
