@@ -1,7 +1,4 @@
-"""What the ``rota policy`` commands answer with ``--json``: documents of plain values.
-
-What it is not: it computes nothing, and shows nothing to people (see ``rota.commands.policies.report``).
-"""
+"""What the ``rota policy`` commands answer with ``--json``: documents of plain values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the commands ``rota policy ...`` are given, as objects: what to work on, and how much work.
-
-What it is not: it knows no single command (see ``rota.commands.policies.policy``).
-"""
+"""What the commands ``rota policy ...`` are given, as objects: what to work on, and how much work."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Policy authoring, with or without a cluster: the commands ``rota policy list``, ``lint``, ``explain``, ``test`` and
 ``solve``.
-
-What it is not: what is asked of a placement is ``rota.commands.policies.questions``.
 """
 
 from __future__ import annotations

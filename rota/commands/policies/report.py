@@ -1,7 +1,4 @@
-"""What the ``rota policy`` commands print for people: tables and sentences.
-
-What it is not: it computes nothing; the JSON documents are in ``rota.commands.policies.documents``.
-"""
+"""What the ``rota policy`` commands print for people: tables and sentences."""
 
 from __future__ import annotations
 

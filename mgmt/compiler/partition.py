@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from mgmt.compiler.kept import Kept
-from mgmt.compiler.quantities import quantities_of
-from mgmt.compiler.reads import below_views
+from mgmt.compiler.encoding.quantities import quantities_of
+from mgmt.compiler.relational.dependencies import below_views
+from mgmt.compiler.relational.memo import Kept
+from mgmt.compiler.relational.split import SplitQuery
 from mgmt.compiler.shapes.common_gate import with_common_gate
 from mgmt.compiler.shapes.hoisting import hoisted
 from mgmt.compiler.shapes.inline import Views, joins_of
@@ -25,7 +26,6 @@ from mgmt.compiler.shapes.pairing import Pairing, pairing_of
 from mgmt.compiler.shapes.recognise import Shape, candidates_sql, shape_of, variables_of
 from mgmt.compiler.shapes.unnesting import unnested, unnested_objective
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.compiler.split import SplitQuery
 from mgmt.language.bound_queries.expressions import Cell
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery
 from mgmt.language.names.catalog import Catalog

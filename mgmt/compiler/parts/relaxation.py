@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from mgmt.compiler.columnar import ColumnarPart
-from mgmt.compiler.decided import Assignments, Decided, Impossible, no_assignments
-from mgmt.compiler.general import GeneralPart
-from mgmt.compiler.oracle import Oracle, Verdict
-from mgmt.compiler.roads import Part
+from mgmt.compiler.decisions import Assignments, Decided, Impossible, no_assignments
+from mgmt.compiler.partition import Part
+from mgmt.compiler.parts.assignment import ColumnarPart
+from mgmt.compiler.parts.constraint_model import GeneralPart
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape
+from mgmt.compiler.verification.oracle import Oracle, Verdict
 from mgmt.errors import PolicyError, SolveTimeout
 from mgmt.language.bound_queries.queries import Demand
 from mgmt.language.names.catalog import Catalog

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgmt.compiler.decided import Assignments, Decided, Impossible, delta_of
-from mgmt.compiler.roads import Part, Road
+from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
+from mgmt.compiler.partition import Part, Road
 from mgmt.compiler.shapes.build import Builder, Built
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape

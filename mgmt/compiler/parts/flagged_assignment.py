@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mgmt.compiler.columnar import ColumnarPart, claims_of
-from mgmt.compiler.decided import Assignments, Decided, Impossible, delta_of
-from mgmt.compiler.roads import Part
+from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
+from mgmt.compiler.partition import Part
+from mgmt.compiler.parts.assignment import ColumnarPart, claims_of
 from mgmt.compiler.shapes.build import Builder, Built
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape
