@@ -1,7 +1,7 @@
 """A cluster of real agents that run servers of Valkey or Redis, foreign clients that use these, and the judgement.
 
-What it is: the servers die, stand still and leave with their agents, as hosts do.
-What it isn't: deterministic. What the observer knows is as old as its last question.
+The servers die, stand still and leave with their agents, as hosts do. It is not deterministic, and what the observer
+knows is as old as its last question.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chaos.slots.checker import judge
 from chaos.slots.clients import SlotsWorkload
 from chaos.slots.inspection import inspect
 from chaos.slots.outcome import SlotsOutcome
-from chaos.store.agents import AgentStoreWorld
+from chaos.store.agents import AgentStoreCluster
 
 _SERVERS: Final = "engine"
 """The agents' own tag: ``host:port`` of each of a host's servers, with commas between."""
@@ -31,7 +31,7 @@ _LAST_CALLS: Final = 30.0
 """Seconds within which every client's request has ended."""
 
 
-class AgentSlotsWorld(AgentStoreWorld):
+class AgentSlotsCluster(AgentStoreCluster):
     """`engine`: valkey or redis."""
 
     segments, copies = 3, 2

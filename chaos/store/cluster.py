@@ -1,8 +1,7 @@
 """A simulated cluster with a store: membership, log, control loops and clients in one virtual time.
 
-What it is: `Cluster` with a `SimulatedStore` on its hosts. It lets the three of them take turns: the simulator of the
-members, the loop of the log's procedures, and the control loops, whichever has something to do first.
-What it isn't: another simulator; each keeps its own.
+`Cluster` with a `SimulatedStore` on its hosts. It lets the three of them take turns: the simulator of the members,
+the loop of the log's procedures, and the control loops, whichever has something to do first.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ class StoreCluster(Cluster):
                 return True
             log_at = min(loop.next_at, guest.wake_at)
             if simulator.next_at <= min(log_at, until):
-                super().run(_whole_ticks(min(log_at, until)), stop=lambda: guest.stirred)
+                super().run(_whole_ticks(min(log_at, until)), stop=lambda: guest.has_work)
             elif log_at > until:
                 super().run(until)
                 loop.now = max(loop.now, until)
@@ -148,7 +147,7 @@ class StoreCluster(Cluster):
         else:
             loop.run_before(
                 min(limit, guest.wake_at),
-                lambda: guest.stirred or bool(trouble) or (stop is not None and stop()),
+                lambda: guest.has_work or bool(trouble) or (stop is not None and stop()),
             )
 
     def _catch_up(self) -> None:

@@ -1,7 +1,7 @@
 """A cluster of real agents with the replicated log: its clients, its disks, and the judgement.
 
-What it is: clients in a thread with a trio of their own, and faults of disks.
-What it isn't: deterministic. What the observer knows is as old as its last question.
+Clients in a thread with a trio of their own, and faults of disks. It is not deterministic, and what the observer
+knows is as old as its last question.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chaos.checkers.store_outcome import LogOutcome, judge
 from chaos.faults import DiskLoss, Fault
 from chaos.processes.agent_disks import AgentDisks
 from chaos.processes.links import Links
-from chaos.store.agents import AgentStoreWorld
+from chaos.store.agents import AgentStoreCluster
 from chaos.store.application import Application
 
 _LAST_CALLS = 70.0
@@ -24,7 +24,7 @@ _LAST_CALLS = 70.0
 _SETTLING, _READING = 120.0, 120.0
 
 
-class AgentLogWorld(AgentStoreWorld):
+class AgentLogCluster(AgentStoreCluster):
     """`pause`: seconds between two calls of one client, on average."""
 
     segments, copies = 6, 3
