@@ -11,8 +11,8 @@ from typing import Any
 from mgmt.compiler.columns import Choice
 from mgmt.compiler.encoder import Encoding
 from mgmt.errors import CoreMember, InfeasibleError, Relaxation
-from mgmt.language.bound import BoundQuery, PushedView
-from mgmt.language.tails import Tail
+from mgmt.language.bound_queries.queries import BoundQuery, PushedView
+from mgmt.language.parsing.trailing_clauses import Tail
 from mgmt.optimization.infeasible import Core, restricted, shortfall
 
 MOST_ROWS = 20

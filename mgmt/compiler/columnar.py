@@ -16,7 +16,7 @@ from mgmt.compiler.roads import Part, Road
 from mgmt.compiler.shapes.build import Builder, Built
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.language.catalog import Catalog
+from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE, Assignment, Cost, Indices, Placement, RowCost
 from mgmt.optimization.engines import UnsuitableError, solve
 from mgmt.optimization.optimize import TierResult

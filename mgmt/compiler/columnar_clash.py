@@ -21,8 +21,8 @@ from mgmt.compiler.shapes.pairs import Lookup
 from mgmt.compiler.shapes.recognise import Shape
 from mgmt.compiler.shapes.slots import RowSlot, ValueSlot
 from mgmt.errors import CoreMember
-from mgmt.language.bound import BoundQuery
-from mgmt.language.expressions import Comparison, has_aggregate
+from mgmt.language.bound_queries.expressions import Comparison, has_aggregate
+from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.optimization import elastic
 from mgmt.optimization.assignment import Mask, Skew
 from mgmt.optimization.assignment_clash import Clashing, find_clash, least_gives

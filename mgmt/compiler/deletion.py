@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from mgmt.errors import PolicyError
-from mgmt.language.bound import BoundQuery
+from mgmt.language.bound_queries.queries import BoundQuery
 
 
 class Revisable(Protocol):

@@ -17,7 +17,7 @@ from mgmt.compiler.roads import Part
 from mgmt.compiler.shapes.build import Builder, Built
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.language.catalog import Catalog
+from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE
 from mgmt.optimization.engines import UnsuitableError
 from mgmt.optimization.engines.marks import MarkedPlacement, solve_marked

@@ -22,7 +22,7 @@ from mgmt.compiler.additions import Additions
 from mgmt.compiler.limits import Adjustable, Limits
 from mgmt.compiler.waivers import condition_without, joined_waivers, with_waiver
 from mgmt.errors import InfeasibleError, PolicyError, Relaxation, Waiver
-from mgmt.language.bound import BoundQuery, PushedView
+from mgmt.language.bound_queries.queries import BoundQuery, PushedView
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.elastic import Give, Placement, Slack, by_amount, by_rows
 from mgmt.optimization.problem import Problem

@@ -21,8 +21,8 @@ from mgmt.compiler.roads import Part
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.errors import PolicyError, SolveTimeout
-from mgmt.language.bound import Demand
-from mgmt.language.catalog import Catalog
+from mgmt.language.bound_queries.queries import Demand
+from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.optimize import TierResult
 from mgmt.state.database import Snapshot
 

@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from bench.__main__ import bench
-from bench.cut_sensitivity import HIGH, LOW, RINGS, closed_form, conflicts, estimate
+from bench.members.cut_sensitivity import HIGH, LOW, RINGS, closed_form, conflicts, estimate
 from membership.address import Address
 from membership.protocol.cut_detection.alert_table import AlertTable
 from membership.protocol.cut_detection.cut_detector import CutDetector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.branches import some_branch_goes_on
+from chaos.checkers.branches import some_branch_goes_on
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.cut import Cut
 from membership.protocol.view.member import Member

@@ -12,8 +12,8 @@ import pytest
 
 import chaos
 from chaos import BadArgumentError, InvariantViolation, NetworkSettings, faults
-from chaos.centralised import CentralisedCluster
-from chaos.host import Host
+from chaos.simulated_cluster.centralised import CentralisedCluster
+from chaos.simulation.host import Host
 from membership.address import Address
 from membership.ensemble import Client
 from membership.protocol.context.effects import Evicted, JoinRefused

@@ -11,9 +11,9 @@ import pytest
 
 import chaos
 from chaos import NetworkSettings, SimulationError, faults
-from chaos.cluster import Cluster
-from chaos.fast_forward import FastForward
 from chaos.faults import At
+from chaos.simulated_cluster.cluster import Cluster
+from chaos.simulated_cluster.fast_forward import FastForward
 from membership.protocol.context.effects import EdgeFailed
 from membership.protocol.core import Core
 from membership.protocol.monitoring.edge import Edge

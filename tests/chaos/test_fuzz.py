@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import chaos
-from chaos.cluster import Cluster
+from chaos.checkers.store_outcome import LogOutcome
 from chaos.faults import At, Crash, Heal, LoseFile, Recover, RestoreDisk, WipeDisk
-from chaos.fuzz import shrink
-from chaos.generator import random_script
+from chaos.fuzzing.fuzz import shrink
+from chaos.fuzzing.generator import random_script
+from chaos.simulated_cluster.cluster import Cluster
 from chaos.store.cluster import StoreCluster
-from chaos.store.outcome import LogOutcome
 from datastore_adapter.log.storage.disk_identity import DiskIdentity, open_identity
 from membership.protocol.view.configuration import RECOVERY_STRIDE
 from membership.settings import Settings

@@ -6,11 +6,11 @@ from typing import NoReturn
 
 import pytest
 
-from chaos.invariants import ViewInvariants
+from chaos.checkers.invariants import ViewInvariants
+from membership.protocol.context.effects import ViewChanged
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.cut import Cut, Removal
 from membership.protocol.view.member import Member
-from membership.protocol.view.view_difference import ViewChanged
 
 
 class BrokenError(Exception):

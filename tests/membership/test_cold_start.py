@@ -11,11 +11,11 @@ import random
 import pytest
 
 from chaos import NetworkSettings
-from chaos.message_faults import MessageFaults
+from chaos.simulated_cluster.message_faults import MessageFaults
 from membership.address import Address
 from membership.protocol import messages as wire
 from membership.protocol.context.effects import JoinWaiting
-from membership.protocol.core import Core
+from membership.protocol.core.core import Core
 from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 

@@ -11,8 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from chaos.packet_fuzz import PacketFuzzer, fuzz_packets
-from chaos.packets import Samples, spoil_bytes, spoil_value
+from chaos.fuzzing.packet_fuzz import PacketFuzzer, fuzz_packets
+from chaos.fuzzing.packets import Samples, spoil_bytes, spoil_value
 from membership import Key, KeyRing
 from membership.address import Address
 from membership.protocol.messages import MESSAGE_TYPES, DecodeError, decode, encode

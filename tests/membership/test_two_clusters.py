@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from chaos.message_faults import MessageFaults
+from chaos.simulated_cluster.message_faults import MessageFaults
 from consensus import classic_quorum
 from membership.protocol.context.effects import AcceptedToSave
 from membership.protocol.view.configuration import RESTART_STRIDE, Configuration

@@ -13,7 +13,7 @@ from mgmt.compiler.model import Model
 from mgmt.compiler.relaxations import relaxed
 from mgmt.compiler.waivers import condition_without
 from mgmt.errors import InfeasibleError
-from mgmt.language.bound import BoundQuery
+from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.solution import Value
 from tests.budget import budgeted
 from tests.mgmt.support import UNHURRIED, database

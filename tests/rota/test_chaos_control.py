@@ -15,10 +15,10 @@ import pytest
 import trio
 import trio.testing
 
-from chaos import control
+from chaos.processes import control_messages as control
 from membership import Cluster
-from rota.api_client import ApiClient
-from rota.chaos_control import ChaosControl
+from rota.agent.chaos_control import ChaosControl
+from rota.client.api_client import ApiClient
 
 pytestmark = pytest.mark.socket
 
@@ -110,7 +110,7 @@ def test_it_leaves_when_told(run: Run) -> None:
 
 async def test_its_clock_jumps_when_told_or_as_soon_as_it_is_a_member() -> None:
     jumps: list[float] = []
-    cluster = SimpleNamespace(_shell=SimpleNamespace(jump_clock=jumps.append))
+    cluster = SimpleNamespace(_driver=SimpleNamespace(jump_clock=jumps.append))
     ours, _ = trio.testing.memory_stream_pair()
     chaos_control = ChaosControl(cast(trio.SocketStream, ours), "n0")
     chaos_control._obey(control.JumpClock(60.0), lambda: None)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from mgmt.language.expressions import Cell, DatabasePart, Expression
+from mgmt.language.bound_queries.expressions import Cell, DatabasePart, Expression
 
 
 def aliases_of(tree: exp.Expr) -> set[str]:

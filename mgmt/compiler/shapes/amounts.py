@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mgmt.compiler.shapes.frames import Classes, Frame, Grid, Places, classes_of, each_once
 from mgmt.compiler.shapes.slots import Chosen, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector, evaluate
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Arithmetic,

@@ -23,7 +23,7 @@ from mgmt.compiler.shapes.pairing import Pairing, paired
 from mgmt.compiler.shapes.recognise import Shape
 from mgmt.compiler.shapes.vectors import OtherShape, Vector
 from mgmt.compiler.split import SplitQuery
-from mgmt.language.catalog import Catalog, domain_sql
+from mgmt.language.names.catalog import Catalog, domain_sql
 from mgmt.optimization.assignment import (
     NONE,
     Amounts,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mgmt.compiler.shapes.frames import Choosers, Frame, Grid, at_places, classes_of
 from mgmt.compiler.shapes.vectors import MOST_CELLS, Mask, OtherShape
-from mgmt.language.expressions import has_aggregate
+from mgmt.language.bound_queries.expressions import has_aggregate
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from mgmt.compiler.shapes.flat_query import FlatQuery
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Case,
@@ -27,7 +27,7 @@ from mgmt.language.expressions import (
     Expression,
     has_aggregate,
 )
-from mgmt.language.sql_text import to_sql
+from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.state.schema import SqlType
 
 _SKIPS_NULL = (

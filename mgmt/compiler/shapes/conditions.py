@@ -28,7 +28,13 @@ from mgmt.compiler.shapes.amounts import (
 from mgmt.compiler.shapes.frames import Classes, Frame, Places
 from mgmt.compiler.shapes.slots import Chosen, RowSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import Integers, Mask, OtherShape
-from mgmt.language.expressions import TURNED, Aggregate, AggregateFunction, Comparison, Expression
+from mgmt.language.bound_queries.expressions import (
+    TURNED,
+    Aggregate,
+    AggregateFunction,
+    Comparison,
+    Expression,
+)
 from mgmt.optimization.assignment import NONE, UNLIMITED, Either, Indices, Limit, Load, MoveLimit, Occupancy
 
 _MOST_KINDS = 100

@@ -30,7 +30,7 @@ from mgmt.compiler.shapes.conditions import moving_rows
 from mgmt.compiler.shapes.frames import Frame, at_places, classes
 from mgmt.compiler.shapes.slots import Chosen, Constant, ValueSlot
 from mgmt.compiler.shapes.vectors import LARGEST, MOST_CELLS, Integers, OtherShape, Vector, evaluate
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Case,

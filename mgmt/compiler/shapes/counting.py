@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from mgmt.compiler.shapes.slots import Constant
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     TURNED,
     Aggregate,
     AggregateFunction,

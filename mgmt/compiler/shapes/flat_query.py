@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mgmt.compiler.shapes.statements import Item
-from mgmt.language.expressions import DatabasePart, Expression
+from mgmt.language.bound_queries.expressions import DatabasePart, Expression
 
 
 @dataclass(frozen=True, slots=True)

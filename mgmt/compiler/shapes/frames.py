@@ -21,8 +21,8 @@ from mgmt.compiler.shapes.lookups import looked_up
 from mgmt.compiler.shapes.recognise import Shape
 from mgmt.compiler.shapes.slots import Chosen, Constant, PairSlot, RowSlot, ScalarSlot, Unknown, ValueSlot
 from mgmt.compiler.shapes.vectors import MOST_CELLS, Integers, Leaves, Mask, OtherShape, Vector, evaluate
-from mgmt.language.expressions import Aggregate, Comparison, Expression, MembershipQuery
-from mgmt.language.sql_text import to_sql
+from mgmt.language.bound_queries.expressions import Aggregate, Comparison, Expression, MembershipQuery
+from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.state.database import Snapshot
 
 Places = NDArray[np.intp]

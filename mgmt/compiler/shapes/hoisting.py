@@ -19,8 +19,7 @@ from sqlglot import exp
 
 from mgmt.compiler.shapes.aliases import realiased
 from mgmt.compiler.shapes.least import Least, equal_columns
-from mgmt.language.bound import BoundQuery, Subquery
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     DatabasePart,
@@ -29,6 +28,7 @@ from mgmt.language.expressions import (
     SubqueryKind,
     signature,
 )
+from mgmt.language.bound_queries.queries import BoundQuery, Subquery
 from mgmt.state.schema import SqlType
 
 

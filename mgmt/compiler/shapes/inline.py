@@ -22,8 +22,7 @@ from mgmt.compiler.shapes.slots import Constant
 from mgmt.compiler.shapes.statements import Item, Statement
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.split import SplitQuery
-from mgmt.language.bound import BoundQuery, PushedView, Subquery, UnionView
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Cell,
@@ -34,7 +33,8 @@ from mgmt.language.expressions import (
     has_aggregate,
     has_variable,
 )
-from mgmt.source import Position
+from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery, UnionView
+from mgmt.source_text import Position
 from mgmt.state.schema import SqlType
 
 _NOWHERE = Position("", 1, 1)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from mgmt.language.bound import BoundQuery
-from mgmt.language.expressions import Aggregate, AggregateFunction, DatabasePart, Expression
+from mgmt.language.bound_queries.expressions import Aggregate, AggregateFunction, DatabasePart, Expression
+from mgmt.language.bound_queries.queries import BoundQuery
 
 
 @dataclass(frozen=True, slots=True, eq=False)

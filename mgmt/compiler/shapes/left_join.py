@@ -4,7 +4,7 @@
     CHECK coalesce(sum(pod.cpu), 0) <= host.cpu
 
 A LEFT JOIN in which the solver has a say is a union of the pairs and of rows with NULL in place of a partner
-(``mgmt.language.outer_joins``).  The latter add nothing to an aggregate of a column that is NULL in them.
+(``mgmt.language.normalization.outer_joins``).  The latter add nothing to an aggregate of a column that is NULL in them.
 
 What it is not: ``count(*)`` counts a row without a partner, so that goes cell by cell.
 """
@@ -16,8 +16,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.language.bound import BoundQuery, Output
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     Arithmetic,
     Cell,
@@ -25,6 +24,7 @@ from mgmt.language.expressions import (
     DatabasePart,
     Expression,
 )
+from mgmt.language.bound_queries.queries import BoundQuery, Output
 
 _NOT_STRICT = (
     exp.Coalesce,

@@ -28,7 +28,7 @@ from mgmt.compiler.shapes.counting import clauses, counted, gated
 from mgmt.compiler.shapes.frames import Frame, Grid, classes_of
 from mgmt.compiler.shapes.skews import compares_with_least, skews_of
 from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector, compared
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     TURNED,
     Aggregate,
     AggregateFunction,

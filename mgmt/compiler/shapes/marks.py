@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from mgmt.compiler.shapes.flat_query import FlatQuery
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     Cell,
     Conjunction,

@@ -23,8 +23,7 @@ from mgmt.compiler.shapes.flat_query import FlatQuery
 from mgmt.compiler.shapes.slots import Constant
 from mgmt.compiler.shapes.statements import Item, may_be_null
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.language.catalog import Catalog
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Arithmetic,
@@ -36,6 +35,7 @@ from mgmt.language.expressions import (
     Expression,
     signature,
 )
+from mgmt.language.names.catalog import Catalog
 from mgmt.state.schema import SqlType
 
 _VALUE = "value of the row"

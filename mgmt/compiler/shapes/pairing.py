@@ -30,10 +30,7 @@ from mgmt.compiler.shapes.recognise import seen_inside
 from mgmt.compiler.shapes.slots import Constant, RowSlot
 from mgmt.compiler.shapes.statements import Item, Statement
 from mgmt.compiler.shapes.vectors import Leaves, Mask, OtherShape, Vector, evaluate
-from mgmt.language.bound import BoundQuery
-from mgmt.language.catalog import Catalog
-from mgmt.language.engine_types import EngineTypes
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Arithmetic,
@@ -49,7 +46,10 @@ from mgmt.language.expressions import (
     Negation,
     NullTest,
 )
-from mgmt.language.sql_text import to_sql
+from mgmt.language.bound_queries.queries import BoundQuery
+from mgmt.language.names.catalog import Catalog
+from mgmt.language.pushdown.column_types import EngineTypes
+from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.optimization.assignment import (
     NONE,
     Amounts,

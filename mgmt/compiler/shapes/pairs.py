@@ -19,8 +19,7 @@ from mgmt.compiler.shapes.slots import PairSlot, RowSlot, ValueSlot
 from mgmt.compiler.shapes.statements import Item, Statement
 from mgmt.compiler.shapes.unnesting import Found
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.language.bound import BoundQuery
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Cell,
     Comparison,
     Conjunction,
@@ -29,7 +28,8 @@ from mgmt.language.expressions import (
     Negation,
     NullTest,
 )
-from mgmt.language.sql_text import to_sql
+from mgmt.language.bound_queries.queries import BoundQuery
+from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.state.schema import SqlType
 
 

@@ -24,11 +24,7 @@ from mgmt.compiler.shapes.statements import Item, Statement
 from mgmt.compiler.shapes.unnesting import Found, looked_up_inside
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.errors import PolicyError
-from mgmt.language.binder import ExpressionBinder
-from mgmt.language.bound import BoundQuery
-from mgmt.language.catalog import Catalog, Relation
-from mgmt.language.engine_types import EngineTypes
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     Arithmetic,
     Case,
@@ -44,9 +40,13 @@ from mgmt.language.expressions import (
     Negation,
     NullTest,
 )
-from mgmt.language.scopes import Source
-from mgmt.language.sql_text import to_sql
-from mgmt.source import SourceText
+from mgmt.language.bound_queries.queries import BoundQuery
+from mgmt.language.expression_binding.expression_binder import ExpressionBinder
+from mgmt.language.names.catalog import Catalog, Relation
+from mgmt.language.names.scopes import Source
+from mgmt.language.pushdown.column_types import EngineTypes
+from mgmt.language.pushdown.sql_text import to_sql
+from mgmt.source_text import SourceText
 from mgmt.state.schema import SqlType, quote
 
 _KNOWN = (

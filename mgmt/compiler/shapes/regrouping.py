@@ -29,7 +29,7 @@ from mgmt.compiler.shapes.sides import link_to_values, sides_of
 from mgmt.compiler.shapes.slots import Constant
 from mgmt.compiler.shapes.statements import may_be_null
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     TURNED,
     Aggregate,
     AggregateFunction,
@@ -43,8 +43,8 @@ from mgmt.language.expressions import (
     has_aggregate,
     signature,
 )
-from mgmt.language.sql_text import to_sql
-from mgmt.source import Position
+from mgmt.language.pushdown.sql_text import to_sql
+from mgmt.source_text import Position
 from mgmt.state.schema import SqlType
 
 _ROWS = Aggregate(SqlType.INTEGER, Position("", 1, 1), AggregateFunction.COUNT, None, None)

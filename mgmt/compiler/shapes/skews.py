@@ -28,7 +28,7 @@ from mgmt.compiler.shapes.frames import Frame, Places
 from mgmt.compiler.shapes.least import Least
 from mgmt.compiler.shapes.slots import RowSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import Integers, Mask, OtherShape
-from mgmt.language.expressions import Aggregate, AggregateFunction, Comparison, Expression
+from mgmt.language.bound_queries.expressions import Aggregate, AggregateFunction, Comparison, Expression
 from mgmt.optimization.assignment import NONE, UNLIMITED, Indices, Load, Skew
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mgmt.language.expressions import Expression
+from mgmt.language.bound_queries.expressions import Expression
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,9 +28,7 @@ from mgmt.compiler.shapes.own_groups import OwnGroups, asks_of_choices, compared
 from mgmt.compiler.shapes.slots import Constant, Unknown
 from mgmt.compiler.shapes.statements import Item, Statement, may_be_null
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.language.bound import BoundQuery, Output, Predicate, Subquery
-from mgmt.language.catalog import Catalog
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Arithmetic,
@@ -45,7 +43,9 @@ from mgmt.language.expressions import (
     SubqueryKind,
     signature,
 )
-from mgmt.language.scopes import Source
+from mgmt.language.bound_queries.queries import BoundQuery, Output, Predicate, Subquery
+from mgmt.language.names.catalog import Catalog
+from mgmt.language.names.scopes import Source
 from mgmt.state.schema import SqlType
 
 _PREFIX = "subquery"

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Arithmetic,
     Case,
     Coalesce,
