@@ -316,18 +316,18 @@ async def join(
         cluster = Cluster(driver)
         if on_waiting is not None:
             on_waiting(cluster)
-        parts: list[Callable[[], Awaitable[None]]] = [transport.run, driver.run]
+        tasks: list[Callable[[], Awaitable[None]]] = [transport.run, driver.run]
         if memory is not None:
-            parts.append(partial(memory.keep, driver))
+            tasks.append(partial(memory.keep, driver))
         if check is not None:
-            parts.append(CheckRunner(driver, check, random.Random(driver.core.me.incarnation)).run)
+            tasks.append(CheckRunner(driver, check, random.Random(driver.core.me.incarnation)).run)
 
         async def leave() -> None:
             if driver.state.view is not None:
                 with trio.move_on_after(driver.leave_bound):
                     await cluster.leave()
 
-        async with run_scope(driver.state, parts, leave):
+        async with run_scope(driver.state, tasks, leave):
             await _wait_until_joined(driver, join_timeout)
             if memory is not None:
                 await memory.wait_until_tried()

@@ -82,6 +82,16 @@ def read_message(arrival: Arrival, counters: Counter[str]) -> Message | None:
     return message
 
 
+def transmit(transport: Transport, effects: Effects) -> None:
+    """Hand everything that is to be sent to the transport."""
+    for send in effects.sends:
+        payload = encode(send.message)
+        if send.reliable or len(payload) > DATAGRAM_PAYLOAD_LIMIT:
+            transport.send_frame(payload, send.destinations)
+        else:
+            transport.send_datagram(payload, send.destinations)
+
+
 class Driver:
     """Runs one process's membership: keep `run` running; `state` tells how it goes."""
 
@@ -251,12 +261,7 @@ class Driver:
             self._cluster_id = cluster_id
             if cluster_id != self.transport.cluster_id:
                 self.transport.cluster_id = cluster_id
-        for send in effects.sends:
-            payload = encode(send.message)
-            if send.reliable or len(payload) > DATAGRAM_PAYLOAD_LIMIT:
-                self.transport.send_frame(payload, send.destinations)
-            else:
-                self.transport.send_datagram(payload, send.destinations)
+        transmit(self.transport, effects)
         self._wake_at = effects.wake_at
         for event in effects.events:
             if self._on_event is not None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from membership.address import Address
 from membership.errors import EdgeError, RecoveryError
-from membership.protocol import messages as wire
+from membership.protocol import messages
 from membership.protocol.context.alert_signatures import Signer
 from membership.protocol.context.broadcaster import Broadcaster
 from membership.protocol.context.context import NEVER, Context
@@ -42,7 +42,7 @@ from membership.settings import Settings
 
 __all__ = ["Core", "Status"]
 
-_ROUTINE = (wire.Probe, wire.ProbeAcknowledged)
+_ROUTINE = (messages.Probe, messages.ProbeAcknowledged)
 
 
 class Core(MemberCoreBase):
@@ -197,14 +197,16 @@ class Core(MemberCoreBase):
             self._dispatcher.found_if_chosen(now)
         return self._effects(now)
 
-    def receive(self, source: Address, message: wire.Message, now: float) -> Effects:
+    def receive(self, source: Address, message: messages.Message, now: float) -> Effects:
         """A message arrived from this address."""
         if isinstance(message, _ROUTINE) and self._is_routine(source, message, now):
             return self._context.take_effects(max(now, self._soonest))  # routine moves no deadline
         self._dispatcher.handle(source, message, now)
         return self._effects(now)
 
-    def _is_routine(self, source: Address, message: wire.Probe | wire.ProbeAcknowledged, now: float) -> bool:
+    def _is_routine(
+        self, source: Address, message: messages.Probe | messages.ProbeAcknowledged, now: float
+    ) -> bool:
         """Handle a probe or its answer among members of one view, nearly all of the traffic, on a short way."""
         views = self._views
         instance = views.instance
@@ -217,13 +219,13 @@ class Core(MemberCoreBase):
         self._quorum.heard(index, now)
         if self._recovery.telling:
             self._recovery.heard(view.members[index].incarnation)
-        if isinstance(message, wire.Probe):
+        if isinstance(message, messages.Probe):
             instance.acknowledge(message, view.addresses[index])
-            if isinstance(message, wire.QuorumAlarm):
+            if isinstance(message, messages.QuorumAlarm):
                 self._quorum.on_alarm(index, now)
         else:
             self._dispatcher.on_sign_of_life(message, index, now)
-        instance.gossip.compare(index, message.digest or wire.EMPTY_DIGEST, now)
+        instance.gossip.compare(index, message.digest or messages.EMPTY_DIGEST, now)
         return True
 
     def saved(self, views: tuple[Configuration, ...], now: float) -> Effects:
