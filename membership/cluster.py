@@ -18,21 +18,21 @@ import trio
 
 from membership.address import Address
 from membership.errors import EvictionError, MembershipError, RecoveryError
-from membership.protocol.context.broadcaster import Broadcaster
 from membership.protocol.context.effects import Event, RecoveryFailed, RecoveryFinished
 from membership.protocol.context.refusals import public_name
 from membership.protocol.core.suspicions import Suspicions
+from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member, metadata_pairs
 from membership.runtime.application_checks import ApplicationCheck, Check, CheckRunner
-from membership.runtime.binding import open_transport
 from membership.runtime.change_feed import FINAL_STATUSES, ClusterStatus, MembershipEndedError
 from membership.runtime.core_factory import Identity, Mode
 from membership.runtime.driver import Driver
 from membership.runtime.join_diagnosis import JoinRefusedError
 from membership.runtime.last_view import LastView, Remembered
 from membership.runtime.scope import run_scope
+from membership.runtime.transport_setup import open_transport
 from membership.settings import Settings
 from membership.surface import ClusterSurface, TrioSurface
 from membership.transport.endpoint import Network

@@ -20,7 +20,7 @@ from membership.protocol.context.refusals import Refusal, elsewhere
 from membership.protocol.core.base import MemberCoreBase
 from membership.protocol.core.status import Status
 from membership.protocol.core.suspicions import Suspicions, own_suspicions
-from membership.protocol.lifecycle.requests import member_to_evict
+from membership.protocol.lifecycle.change_requests import member_to_evict
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.monitoring.monitor import Monitor
 from membership.protocol.view.configuration import Configuration, ConfigurationError

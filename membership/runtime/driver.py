@@ -17,7 +17,6 @@ import trio
 
 from membership.address import Address
 from membership.errors import EdgeError
-from membership.protocol.context.broadcaster import Broadcaster
 from membership.protocol.context.effects import (
     AcceptedToSave,
     Dropped,
@@ -37,6 +36,7 @@ from membership.protocol.context.effects import (
 from membership.protocol.core import Core
 from membership.protocol.core.status import Status
 from membership.protocol.core.suspicions import Suspicions
+from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.messages import ANONYMOUS_MESSAGES, DecodeError, Message, decode, encode
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.view.configuration import Configuration

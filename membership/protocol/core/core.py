@@ -13,7 +13,6 @@ from membership.address import Address
 from membership.errors import EdgeError, RecoveryError
 from membership.protocol import messages
 from membership.protocol.context.alert_signatures import Signer
-from membership.protocol.context.broadcaster import Broadcaster
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.effects import Effects
 from membership.protocol.core.base import MemberCoreBase
@@ -23,18 +22,19 @@ from membership.protocol.core.status import FINISHED, Status
 from membership.protocol.core.suspicions import Suspicions, suspicions_of
 from membership.protocol.core.view_instance import ViewInstance
 from membership.protocol.dissemination.anti_entropy import AntiEntropy
+from membership.protocol.dissemination.broadcaster import Broadcaster, epidemic
 from membership.protocol.dissemination.catch_up import CatchUp
 from membership.protocol.lifecycle.admission import Admission
+from membership.protocol.lifecycle.change_requests import ChangeRequests, member_to_evict
 from membership.protocol.lifecycle.founder_election import FounderElection
 from membership.protocol.lifecycle.joiner import Joiner
 from membership.protocol.lifecycle.refounding import Refounding
-from membership.protocol.lifecycle.requests import Requests, member_to_evict
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.monitoring.fast_forward import FastForwardEdge
 from membership.protocol.monitoring.monitor import Monitor
+from membership.protocol.recovery.operator_recovery import Recovery
 from membership.protocol.recovery.permanent_quorum_loss import PermanentQuorumLoss
 from membership.protocol.recovery.quorum_watch import QuorumWatch
-from membership.protocol.recovery.recovery import Recovery
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import Member, check_member
@@ -86,9 +86,7 @@ class Core(MemberCoreBase):
         broadcaster: Broadcaster | None = None,
     ) -> None:
         check_member(me)
-        context = self._context = Context(
-            me, settings, rng, cache or ConfigurationCache(), signer, broadcaster
-        )
+        context = self._context = Context(me, settings, rng, cache or ConfigurationCache(), signer)
         self._joiner = Joiner(context, (), cluster_id)
         self._election = FounderElection(
             context, 1 if found else expect, None if found else remembered, accepted=accepted, is_copy=is_copy
@@ -99,7 +97,7 @@ class Core(MemberCoreBase):
         self._admission = Admission(context, expect if found else 1)
         self._catch_up = CatchUp(context)
         self._quorum = QuorumWatch(context)
-        self._requests = Requests(context)
+        self._requests = ChangeRequests(context)
         self._recovery = Recovery(context)
         self._anti_entropy = AntiEntropy(context, self._quorum)
         components = Components(
@@ -115,6 +113,7 @@ class Core(MemberCoreBase):
             recovery=self._recovery,
             quorum_loss=PermanentQuorumLoss(context),
             anti_entropy=self._anti_entropy,
+            broadcaster=epidemic() if broadcaster is None else broadcaster,
         )
         self._dispatcher = Dispatcher(components, founded=found)
         self._views = self._dispatcher.views

@@ -16,7 +16,7 @@ from membership.protocol.core.components import Components
 from membership.protocol.core.status import Status
 from membership.protocol.core.view_instance import ViewInstance
 from membership.protocol.lifecycle.leave import Leaver, Phase
-from membership.protocol.recovery.recovery import continues
+from membership.protocol.recovery.operator_recovery import continues
 from membership.protocol.view.configuration import Configuration, ConfigurationError
 from membership.protocol.view.cut import Cut
 
@@ -162,7 +162,9 @@ class ViewInstaller:
         components = self._components
         previous = self._context.configuration
         self._context.install(configuration)
-        instance = self.instance = ViewInstance(self._context, components.monitor, now)
+        instance = self.instance = ViewInstance(
+            self._context, components.monitor, components.broadcaster, now
+        )
         if previous is None:
             self.status = Status.MEMBER
             self._catch_up.on_first_view(configuration.epoch)

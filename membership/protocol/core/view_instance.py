@@ -18,6 +18,7 @@ from membership.protocol.context.refusals import Refusal
 from membership.protocol.cut_detection.alert_table import AlertTable
 from membership.protocol.cut_detection.cut_detector import CutDetector
 from membership.protocol.cut_detection.reporter import Reporter
+from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.dissemination.gossip import GossipSpreader
 from membership.protocol.monitoring.monitor import Monitor
 from membership.protocol.view.cut import Cut
@@ -26,13 +27,14 @@ from membership.protocol.view.cut import Cut
 class ViewInstance:
     """The running view change of one configuration."""
 
-    def __init__(self, context: Context, monitor: Monitor, now: float) -> None:
+    def __init__(self, context: Context, monitor: Monitor, broadcaster: Broadcaster, now: float) -> None:
         self._context = context
         self.table = AlertTable(context.view, context.settings)
         self.detector = CutDetector(context.view, self.table, context.settings)
         self.change = ViewChange(context)
         self.reporter = Reporter(context, self.table, self.detector, monitor)
-        self.gossip = GossipSpreader(context, self.table, self.change, now)
+        self.gossip = GossipSpreader(context, self.table, self.change, broadcaster, now)
+        self._passes_on = broadcaster.passes_on
         self._known_vote_bits = 0
         self._assessment_due = False
         self._handlers: dict[type[messages.Message], Callable[[Any, int, float], None]] = {
@@ -121,7 +123,7 @@ class ViewInstance:
                 if not proven:
                     return False
                 alert = msgspec.structs.replace(alert, rings=proven)
-        return self.table.merge(alert, now, spread=self._context.broadcaster.passes_on)
+        return self.table.merge(alert, now, spread=self._passes_on)
 
     def _after_alerts(self, now: float) -> None:
         self.gossip.wake(now)

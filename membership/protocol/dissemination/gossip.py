@@ -11,6 +11,7 @@ from membership.address import Address
 from membership.protocol.agreement.view_change import ViewChange
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.cut_detection.alert_table import AlertTable
+from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.messages import Alert, Digest, Gossip
 from membership.protocol.messages.sizes import GOSSIP_BYTES, alert_bytes
 from membership.protocol.view.member import Member
@@ -40,10 +41,13 @@ _REPAIR_DATAGRAMS = 4
 class GossipSpreader:
     """Spreads one configuration's alerts and votes; renewed at each view change."""
 
-    def __init__(self, context: Context, table: AlertTable, change: ViewChange, now: float) -> None:
+    def __init__(
+        self, context: Context, table: AlertTable, change: ViewChange, broadcaster: Broadcaster, now: float
+    ) -> None:
         self._context = context
         self._table = table
         self._change = change
+        self._broadcaster = broadcaster
         self._idle_ticks = 0
         self._known_vote_bits = 0
         self._repairs_left = _REPAIRS_PER_TICK
@@ -101,17 +105,17 @@ class GossipSpreader:
         settings = self._context.settings
         if not news:
             return settings.gossip_fanout if self._change.vote_bits else _IDLE_FANOUT
-        fanout = self._context.broadcaster.fanout(settings, len(self._context.view) - 1)
+        fanout = self._broadcaster.fanout(settings, len(self._context.view) - 1)
         return max(1, fanout - 1) if self._collects else fanout
 
     @property
     def _collects(self) -> bool:
         """Whether there is time: so many reports are still to come, above H + L, that nobody will vote soon."""
         many = self._context.settings.high_watermark + self._context.settings.low_watermark
-        return self.awaited > many and not self._change.vote_bits and self._context.broadcaster.passes_on
+        return self.awaited > many and not self._change.vote_bits and self._broadcaster.passes_on
 
     def _has_votes_to_tell(self) -> bool:
-        if self._context.broadcaster.passes_on:
+        if self._broadcaster.passes_on:
             return self._change.vote_bits != self._known_vote_bits
         return self._change.has_voted and not self._told_vote
 
