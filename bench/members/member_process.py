@@ -216,7 +216,7 @@ def say(**report: Any) -> None:
     sys.stdout.flush()
 
 
-async def obey(process: MemberProcess, lines: trio.abc.ReceiveStream, nursery: trio.Nursery) -> None:
+async def execute(process: MemberProcess, lines: trio.abc.ReceiveStream, nursery: trio.Nursery) -> None:
     """Carry out commands until standard input ends."""
     buffer = b""
     while chunk := await lines.receive_some(65536):
@@ -244,7 +244,7 @@ async def run(plan: Mapping[str, Any]) -> None:
         say(event="bound", addresses=await process.bind(range(plan["seeds"])))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(process.report_views)
-            await obey(process, trio.lowlevel.FdStream(os.dup(0)), nursery)
+            await execute(process, trio.lowlevel.FdStream(os.dup(0)), nursery)
             nursery.cancel_scope.cancel()
 
 

@@ -175,7 +175,7 @@ class Cluster:
             elif isinstance(event, Evicted):
                 if not event.restarted:
                     self.copies.add(host.name)
-                self.simulator.call_after(0.3, lambda host=host: self._restart(host))
+                self.simulator.call_after(0.3, partial(self._restart, host))
 
     def _after_input(self, host: Any) -> None:
         """What the process here remembers goes to its disk."""

@@ -87,7 +87,7 @@ class Recovery:
         for member in self._context.view.members:
             if survivor in (member.name, str(member.address)):
                 return member.incarnation
-        raise RecoveryError(f"{survivor!r} is no member of the last view; its members are the candidates")
+        raise RecoveryError(f"{survivor!r} is no member of the last view; choose survivors among those")
 
     def tick(self, now: float) -> None:
         """Ask or tell those who have not answered, or give up."""
