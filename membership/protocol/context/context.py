@@ -91,7 +91,7 @@ class Context:
         self.short_header = (self.me.incarnation[:SHORT_BYTES], configuration.epoch, configuration.short_id)
 
     def whole_view(self) -> FullConfiguration:
-        """The current view, and who was removed as faulty, for somebody who has seen no decision that led to it."""
+        """The current view and the history of removals, for a process that has seen no decision before it."""
         return FullConfiguration(*self.header, self.view.encoded(), self.removal_history.everything())
 
     def send(self, destination: Address, message: Message, *, reliable: bool = False) -> None:

@@ -23,13 +23,13 @@ missed the decision, and finds out by the answers."""
 _LONGEST_PAUSE = 20
 """Ticks between two gossip messages of a member that has had no news for long."""
 _LONGEST_STRETCH = 16
-"""Times the interval between two ticks of a member that is late itself, at most."""
+"""A member whose event loop lags makes its gossip ticks at most this many times longer."""
 _COLLECTING = 2
-"""While many reports are still to come, they are told in so many times longer steps: each comes at a time of its own,
-and most of each message would be its head. One member fewer is told, too: whom this misses the next message about the
-same subject reaches. The last ones are told at once, for everybody waits for them."""
+"""While many reports are still to come, gossip ticks are this many times longer: reports come one by one, and most of
+each message would be header. One member fewer is told per tick, too; whom this misses, the next message about the same
+subject reaches. The last reports are told at once, since everybody waits for them."""
 _VOTERS_PAUSE = 2
-"""The same while there are votes."""
+"""The longest pause while there are votes."""
 _REPAIRS_PER_TICK = 2
 _QUIET_TICKS = 2
 """Ticks without news after which a member takes differences for losses and repairs them."""
@@ -78,7 +78,7 @@ class GossipSpreader:
 
     @property
     def _interval(self) -> float:
-        """Between two ticks. Who is late tells more news at a time, which costs all less than telling it in time."""
+        """Between two ticks. A member that lags tells more news at a time, which costs all less than more ticks."""
         interval = self._context.settings.gossip_interval
         if self._collects:
             interval *= _COLLECTING
@@ -122,7 +122,7 @@ class GossipSpreader:
     def _pause(self) -> int:
         if self._idle_ticks <= _IDLE_TICKS:
             return 1
-        # Among voters a silent member is one that has missed the decision, and soon finds out by speaking.
+        # Among voters, a member without news has probably missed the decision, and soon finds out by gossiping.
         longest = _VOTERS_PAUSE if self._change.vote_bits else _LONGEST_PAUSE
         return min(longest, 1 << (self._idle_ticks - _IDLE_TICKS))
 
@@ -138,7 +138,7 @@ class GossipSpreader:
         else:
             drawn = self._context.rng.sample(range(len(members)), min(len(members), count + len(skip)))
             chosen = [index for index in drawn if index not in skip][:count]
-        if not chosen:  # nobody else is trusted: better to tell somebody than nobody
+        if not chosen:  # everybody else is suspected: better to tell somebody than nobody
             others = [index for index in range(len(members)) if index != self._context.index]
             chosen = self._context.rng.sample(others, min(count, len(others)))
         return [members[index] for index in chosen]
