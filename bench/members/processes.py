@@ -164,7 +164,9 @@ class MemberProcesses:
                 self._hear(number, json.loads(line))
             self._news.set()
             self._news = trio.Event()
-        raise MemberProcessesError(f"process {number} of the members ended with status {await process.wait()}")
+        raise MemberProcessesError(
+            f"process {number} of the members ended with status {await process.wait()}"
+        )
 
     def _hear(self, number: int, report: dict[str, Any]) -> None:
         match report["event"]:
