@@ -105,9 +105,9 @@ class Where:
             raise UsageProblem(
                 f"{url!r} is not the address of an agent; write http://127.0.0.1:7947, https://HOST:PORT or unix:/PATH"
             ) from None
-        chosen = port or {"http": 80, "https": 443}[parts.scheme]
+        chosen = {"http": 80, "https": 443}[parts.scheme] if port is None else port
         told = f"{parts.scheme}://{parts.netloc}"  # with the port, so that errors say which one was asked
-        return cls(parts.scheme, host, chosen, told if port else f"{told.rstrip(':')}:{chosen}")
+        return cls(parts.scheme, host, chosen, told if port is not None else f"{told.rstrip(':')}:{chosen}")
 
 
 def _reason(error: OSError) -> str:

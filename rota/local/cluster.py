@@ -73,8 +73,8 @@ class AgentProcess:
     log: Path
     address: Address = Address("127.0.0.1", 0)
     api: Address = Address("127.0.0.1", 0)
-    target: Target = field(default_factory=Target)
-    """How its HTTP interface is reached."""
+    target: Target = field(default_factory=lambda: Target("http://127.0.0.1:0"))
+    """How its HTTP interface is reached: nowhere, until it has told its address."""
     expected_to_end: bool = field(default=False)
 
     @property

@@ -68,7 +68,7 @@ def test_what_can_not_be_drawn_is_refused_before_the_run(
     with pytest.raises(chaos.PlotError, match="there is no folder"):
         chaos.check_plot(tmp_path / "nowhere" / "run.png")
     monkeypatch.setattr("chaos.runs.timeline.find_spec", lambda name: None)
-    with pytest.raises(chaos.PlotError, match="extra `plots`"):
+    with pytest.raises(chaos.PlotError, match=r"rota\[plots\]"):
         chaos.check_plot(tmp_path / "run.png")
 
 

@@ -140,6 +140,7 @@ def test_an_address_without_a_port_is_told_with_the_one_that_was_asked() -> None
     assert [Where.parse(each).text for each in ("localhost", "https://[::1]", "http://a:7947/")] == [
         "http://localhost:80", "https://[::1]:443", "http://a:7947",
     ]  # fmt: skip
+    assert Where.parse("a:0").port == 0, "nobody's, not the default one"
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "127.0.0.1:notaport", "http://proxy:80/rota"])

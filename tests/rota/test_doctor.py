@@ -60,7 +60,7 @@ def test_what_keeps_an_agent_from_starting_is_said_with_what_to_do(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         config.write_text(
-            f'listen = "127.0.0.1:{taken.getsockname()[1]}"\nkey_file = "{tmp_path}/none"\n'
+            f'listen = "127.0.0.1:{taken.getsockname()[1]}"\napi = "127.0.0.1:0"\nkey_file = "{tmp_path}/none"\n'
             'seeds = ["no.such.host.invalid:1", "127.0.0.1:1"]\n'
         )
         status, out, err = run(capsys, "doctor", "--config", str(config), "--api", NOBODY)
