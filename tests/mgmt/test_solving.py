@@ -72,7 +72,7 @@ class LyingSession(CpSatSession):
     def minimize(self, *arguments: object) -> Answer:  # type: ignore[override]
         answer = super().minimize(*arguments)  # type: ignore[arg-type]
         assert answer.values is not None
-        values = list(answer.values)
+        values = answer.values.copy()
         values[1], values[2] = 1 - values[1], 1 - values[2]
         return Answer(answer.status, values, answer.bound)
 
