@@ -66,6 +66,7 @@ def _same(first: Any, *_: Any, **__: Any) -> Any:
 PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "flow": {"flow.solve": _raises(NotAFlowError("left out"))},
     "flow.arc_pricing": {"flow.arc_pricing._ROUNDS": 0},
+    "flow.light_costs": {"flow.network.LIGHT": 2**62},
     "flow.components": {"flow.network.components_of": lambda tails, heads, nodes: np.zeros(nodes, np.int64)},
     "flow.discounts": {
         "flow.row_prices._plain": lambda prices, *_: (

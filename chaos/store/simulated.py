@@ -1,9 +1,8 @@
 """The store on simulated hosts: every host runs the log's node and a control loop beside its membership core.
 
-What it is: the very objects an agent runs, `LogNode`, `LogAdapter` and `Controller` with the product's solver, over the
-links of the simulation. A host that is down loses what its disk had not made durable; one that is paused stands still
-with all of it.
-What it isn't: the membership, or the passing of time; see `cluster`.
+The very objects an agent runs, `LogNode`, `LogAdapter` and `Controller` with the product's solver, over the links of
+the simulation. A host that is down loses what its disk had not made durable; one that is paused stands still with all
+of it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TypeVar
 
 import trio
 
-from chaos.checkers.store_outcome import Roles, keeps_the_rule
+from chaos.checkers.store_outcome import Roles, has_enough_copies
 from chaos.simulation.event_queue import TICKS_PER_SECOND
 from chaos.simulation.network import Network
 from chaos.store.adapter import BridgedAdapter
@@ -214,7 +213,7 @@ class SimulatedStore:
             return SEGMENTS
         live = {name: racks[name] for name in self._hosts}
         return sum(
-            not all(keeps_the_rule(extent.chain, live, COPIES) for extent in segment.extents)
+            not all(has_enough_copies(extent.chain, live, COPIES) for extent in segment.extents)
             for segment in document.layout.segments
         )
 

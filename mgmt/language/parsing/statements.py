@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from mgmt.errors import PolicySyntaxError
-from mgmt.language.parsing.settings import is_setting
+from mgmt.language.parsing.set_statements import is_setting
 from mgmt.language.parsing.trailing_clauses import Tail, TailKind, is_where, parse_tail
 from mgmt.source_text import Position, SourceText
 from mgmt.sql.annotations import refuse_misspelt
@@ -24,26 +24,38 @@ from mgmt.state.schema_parsing.variable_columns import declared_variables
 
 _TAIL_WORDS = {"CHECK", "MAXIMIZE", "MINIMIZE", "PINNED"}
 _WORDS = sorted(
-    _TAIL_WORDS
-    | {
-        "CREATE",
-        "CONSTRAINT",
-        "VIEW",
-        "WITH",
-        "SELECT",
-        "DISTINCT",
-        "FROM",
-        "JOIN",
-        "WHERE",
-        "GROUP",
-        "HAVING",
-        "UNION",
+    {
+        *_TAIL_WORDS,
+        *[
+            "CREATE",
+            "CONSTRAINT",
+            "VIEW",
+            "WITH",
+            "SELECT",
+            "DISTINCT",
+            "FROM",
+            "JOIN",
+            "WHERE",
+            "GROUP",
+            "HAVING",
+            "UNION",
+        ],
+        *[
+            "EXISTS",
+            "BETWEEN",
+            "CASE",
+            "WHEN",
+            "THEN",
+            "ELSE",
+            "SOFT",
+            "TIER",
+            "WEIGHT",
+            "PRIORITY",
+            "REASON",
+        ],
     }
-    | {"EXISTS", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "SOFT", "TIER", "WEIGHT", "PRIORITY", "REASON"}
 )
 _MOST_SPELLINGS = 3  # are tried: to read a statement takes time
-
-__all__ = ["Statement", "Tail", "TailKind", "parse_statements"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,29 @@ def test_arcs_left_out_at_first_are_missed_where_they_make_it_cheaper(
             assert sum(a[4] * units for a, units in zip(arcs, flow.tolist(), strict=True)) == min(costs)
 
 
+@given(
+    networks(),
+    st.lists(st.booleans(), min_size=9, max_size=9),
+    st.lists(st.integers(-3, 3), min_size=9, max_size=9),
+)
+def test_a_cheapest_flow_is_found_whatever_costs_are_tried_first(
+    network: tuple[list[tuple[int, int, int, int, int]], list[int]], spared: list[bool], tried: list[int]
+) -> None:
+    arcs, supply = network
+    spare = np.array([out and arc[2] == 0 for out, arc in zip(spared, arcs, strict=False)])
+    every = np.array(flows(arcs, supply), np.int64).reshape(-1, len(arcs))
+    light = np.array(tried[: len(arcs)], np.int64)
+    costs = columns(arcs)[4]
+    for sparing in (False, True):
+        found = arc_pricing.cheapest_on_few(
+            *columns(arcs), np.array(supply, np.int64), spare, trial=False, sparing=sparing, light=light
+        )
+        assert (found is None) == (not len(every))
+        if found is not None:
+            assert found.tolist() in every.tolist()
+            assert int(found @ costs) == (every @ costs).min()
+
+
 @given(networks(), st.lists(st.booleans(), min_size=9, max_size=9))
 def test_arcs_to_be_spared_carry_as_little_as_in_any_cheapest_flow(
     network: tuple[list[tuple[int, int, int, int, int]], list[int]], spared: list[bool]

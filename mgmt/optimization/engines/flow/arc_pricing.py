@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mgmt.optimization.assignment import Amounts, Mask
-from mgmt.optimization.engines.flow.solver import Patience, cheapest_flow
+from mgmt.optimization.engines.flow.solver import TimeLimit, cheapest_flow
 
 FEW = 60_000
 """Of so few spare arcs none is left out."""
@@ -19,6 +19,8 @@ _MANY = 0.2
 """Where so large a share of the spare arcs is missed, they are not spare."""
 LARGEST_COST = 2**60
 """The solver multiplies costs by the number of nodes; room is left for sums along a path."""
+LIGHT = 8
+"""What is paid for first weighs so many times as much as what is paid for next, by light costs."""
 _SWEEPS = 60
 """So many are enough to know that a flow is cheapest, in networks as shallow as these."""
 FAR = 2**61
@@ -34,22 +36,28 @@ def cheapest_on_few(
     supply: Amounts,
     spare: Mask,
     *,
-    patience: Patience | None = None,
+    time_limit: TimeLimit | None = None,
     trial: bool,
     sparing: bool = False,
+    light: Amounts | None = None,
 ) -> Amounts | None:
     """(arcs,) a cheapest flow; None if there is none, or (``trial``) none without spare arcs.
 
-    ``spare`` arcs have no lower bound; ``sparing``: none is left out, and they carry no more than they must.
+    ``spare`` arcs have no lower bound; ``sparing``: none is left out, and they carry no more than they must.  By
+    ``light`` costs, with smaller numbers, the cheapest flow is most likely the same; the solver is faster with them.
     """
-    patience = patience or Patience()
+    time_limit = time_limit or TimeLimit()
     spare = spare & (upper > lower)
+    light = cost if light is None or np.array_equal(light, cost) else light
     number = int(spare.sum())
     for _ in range(_ROUNDS if number > FEW and not sparing else 0):
         used = np.flatnonzero(~spare)
         some = tails[used], heads[used], lower[used], upper[used]
-        found = cheapest_flow(*some, cost[used], supply, patience)
-        price = None if found is None else _prices(*some, cost[used], found, supply)
+        for costs in (cost,) if light is cost else (light, cost):
+            found = cheapest_flow(*some, costs[used], supply, time_limit)
+            price = None if found is None else _prices(*some, cost[used], found, supply)
+            if found is None or price is not None:
+                break
         if found is None or price is None:
             if trial:
                 return None
@@ -64,8 +72,29 @@ def cheapest_on_few(
         spare &= ~missed
     if sparing:
         total = int(supply[supply > 0].sum())
-        cost = _dearer(cost, spare, total, len(supply))
-    return cheapest_flow(tails, heads, lower, upper, cost, supply, patience)
+        cost, light = _dearer(cost, spare, total, len(supply)), _dearer(light, spare, LIGHT, len(supply))
+    return _cheapest(tails, heads, lower, upper, cost, supply, light, time_limit)
+
+
+def _cheapest(
+    tails: Amounts,
+    heads: Amounts,
+    lower: Amounts,
+    upper: Amounts,
+    cost: Amounts,
+    supply: Amounts,
+    light: Amounts,
+    time_limit: TimeLimit,
+) -> Amounts | None:
+    if light is not cost:
+        flow = cheapest_flow(tails, heads, lower, upper, light, supply, time_limit)
+        if flow is None:
+            return None
+        from_nodes, to_nodes, ahead, back = residual(tails, heads, lower, upper, flow)
+        lengths = np.concatenate([cost[ahead], -cost[back]])
+        if _fixed(from_nodes, to_nodes, lengths, np.zeros(len(supply), np.int64), _SWEEPS) is not None:
+            return flow
+    return cheapest_flow(tails, heads, lower, upper, cost, supply, time_limit)
 
 
 def _dearer(cost: Amounts, spare: Mask, weight: int, nodes: int) -> Amounts:

@@ -96,7 +96,8 @@ class Tabled:
         """What places (group * buckets + bucket) cost under these loads, one for each of them."""
         entry = np.zeros(len(place), np.int64)
         for stride, reach, load in zip(self.strides, self.reaches, loads, strict=True):
-            entry = entry + np.clip(load // reach.step, 0, reach.most.reshape(-1)[place]) * stride
+            steps = load if reach.step == 1 else load // reach.step
+            entry += np.maximum(np.minimum(steps, reach.most.reshape(-1)[place]), 0) * stride
         return np.asarray(self.values[entry, place])
 
     def padded(self, factor: int, none: int) -> Tabled:
