@@ -4,8 +4,8 @@
     solution = model.solve(budget=2.0)             # snapshot, encode, optimise, verify
     database.apply(solution)                       # compare-and-set on the snapshot's version
 
-The stages are modules of their own (``mgmt.language.parsing.statements`` and ``statement_binder``; ``split``,
-``encoder`` and ``oracle`` here; ``mgmt.optimization.optimize``); this one only runs them in order.
+The stages are modules of their own (``mgmt.language.parsing.statements`` and ``statement_binder``; ``relational``,
+``encoding`` and ``verification`` here; ``mgmt.optimization.optimize``); this one only runs them in order.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Model:
         """Compile policies against the database's schema.
 
         Raises a PolicyError with line and column for the first mistake, NoConstraintsError when there is
-        nothing to solve.  With a ``backend`` all parts go the general road, so that it decides every cell.
+        nothing to solve.  With a ``backend`` all parts are one constraint model, so that it decides every cell.
         """
         texts = texts_of(policies)
         model = cls(

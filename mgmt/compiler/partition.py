@@ -1,7 +1,7 @@
 """Which road each demand goes: choices in whole columns where they are of that shape, cell by cell where not.
 
 Variable columns that share a demand (or a UNIQUE) are one part.  A part of one column whose demands all have a
-known shape is an assignment problem; all other parts go the general road together.  Demands without variables are
+known shape is an assignment problem; all other parts are one constraint model together.  Demands without variables are
 nobody's: they hold or do not.
 
 What it is not: it sees no data; a part may still prove to be of another shape when its columns are fetched.
@@ -108,7 +108,7 @@ class Roads:
     available: tuple[PushedView, ...]
     """The views that the database can make without the solver, in order."""
     divisible: bool
-    """Whether some parts can go the general road and the others not."""
+    """Whether some parts can be a constraint model and the others not."""
     below: Mapping[str, frozenset[Cells]]
     """What is below each of the database's views, by names in lower case."""
 

@@ -1,6 +1,6 @@
-"""The fast road: a part that is an assignment problem, from the snapshot's columns to values.
+"""A part that is an assignment problem, from the snapshot's columns to values.
 
-What it is not: the general road (see ``general``); the shapes themselves (see ``shapes``).
+What it is not: a constraint model (see ``constraint_model``); the shapes themselves (see ``mgmt.compiler.shapes``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The general road: a boolean per cell and value, over any policies the compiler can encode.
+"""A part as a constraint model: booleans for the values of choices, over any policies the compiler can encode.
 
-What it is not: the fast road (see ``columnar``).
+What it is not: an assignment problem (see ``assignment``).
 """
 
 from __future__ import annotations

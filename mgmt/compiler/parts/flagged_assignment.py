@@ -1,6 +1,6 @@
-"""The fast road of two columns: where a row is and whether it is marked, as two assignment problems.
+"""Two columns: where a row is and whether it is marked, as two assignment problems.
 
-What it is not: the fast road of one column (see ``columnar``); the demands on marks (see ``shapes.marks``).
+What it is not: the assignment of one column (see ``assignment``); the demands on marks (see ``shapes.marks``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mgmt.state.database import Snapshot
 from mgmt.state.schema import Column, quote
 
 _FEW_PAIRS = 2_000
-"""Rows times values: so few, an answer that is not proven is left to the general road."""
+"""Rows times values: so few, an answer that is not proven is left to the constraint model."""
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class MarkedPart:
         return {**found, **claims_of(self.part.roads, self.marks, standing)}
 
     def solve(self, *, budget: float, seed: int, workers: int) -> Decided | Impossible:
-        """Choose.  OtherShape when no engine is for it, or the general road can do better."""
+        """Choose.  OtherShape when no engine is for it, or a constraint model can do better."""
         started = time.perf_counter()
         places, marks = self.places.built, self.marks
         if places.impossible or marks.impossible:

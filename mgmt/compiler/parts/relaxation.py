@@ -2,9 +2,9 @@
 
 The others are left out, and the database says what they make of the plan.  If it breaks none of them it is a plan of
 all, and optimal up to the first tier that something was left out of; if there is none, there is none of all either.
-The general road goes on from it, and it stands where that road is too long.
+The constraint model goes on from it, and it stands where that takes too long.
 
-What it is not: it does not look for another plan where one breaks what was left out (see ``general``).
+What it is not: it does not look for another plan where one breaks what was left out (see ``constraint_model``).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RelaxedPart:
         left_out: set[str] = set()
         try:
             found = ColumnarPart.encode(snapshot, part, catalog, columns, left_out=left_out)
-        except (OtherShape, PolicyError):  # what is wrong with the rows is said by the general road
+        except (OtherShape, PolicyError):  # what is wrong with the rows is said by the constraint model
             return None
         return cls(found, frozenset(left_out))
 

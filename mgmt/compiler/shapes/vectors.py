@@ -3,7 +3,7 @@
 Text and values of any other kind are codes of an :class:`Interner`; only = and <> are asked of them.  Columns
 broadcast against each other, so a condition on rows and values is one array operation over both.
 
-What it is not: it knows neither queries nor solvers; ``mgmt.compiler.evaluate`` does the same over undecided cells.
+What it is not: it knows neither queries nor solvers; ``mgmt.compiler.encoding`` does the same over what is undecided.
 """
 
 from __future__ import annotations
