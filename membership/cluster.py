@@ -18,21 +18,21 @@ import trio
 
 from membership.address import Address
 from membership.errors import EvictionError, MembershipError, RecoveryError
-from membership.protocol.context.broadcaster import Broadcaster
 from membership.protocol.context.effects import Event, RecoveryFailed, RecoveryFinished
 from membership.protocol.context.refusals import public_name
 from membership.protocol.core.suspicions import Suspicions
+from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member, metadata_pairs
 from membership.runtime.application_checks import ApplicationCheck, Check, CheckRunner
-from membership.runtime.binding import open_transport
 from membership.runtime.change_feed import FINAL_STATUSES, ClusterStatus, MembershipEndedError
 from membership.runtime.core_factory import Identity, Mode
 from membership.runtime.driver import Driver
 from membership.runtime.join_diagnosis import JoinRefusedError
 from membership.runtime.last_view import LastView, Remembered
 from membership.runtime.scope import run_scope
+from membership.runtime.transport_setup import open_transport
 from membership.settings import Settings
 from membership.surface import ClusterSurface, TrioSurface
 from membership.transport.endpoint import Network
@@ -316,18 +316,18 @@ async def join(
         cluster = Cluster(driver)
         if on_waiting is not None:
             on_waiting(cluster)
-        parts: list[Callable[[], Awaitable[None]]] = [transport.run, driver.run]
+        tasks: list[Callable[[], Awaitable[None]]] = [transport.run, driver.run]
         if memory is not None:
-            parts.append(partial(memory.keep, driver))
+            tasks.append(partial(memory.keep, driver))
         if check is not None:
-            parts.append(CheckRunner(driver, check, random.Random(driver.core.me.incarnation)).run)
+            tasks.append(CheckRunner(driver, check, random.Random(driver.core.me.incarnation)).run)
 
         async def leave() -> None:
             if driver.state.view is not None:
                 with trio.move_on_after(driver.leave_bound):
                     await cluster.leave()
 
-        async with run_scope(driver.state, parts, leave):
+        async with run_scope(driver.state, tasks, leave):
             await _wait_until_joined(driver, join_timeout)
             if memory is not None:
                 await memory.wait_until_tried()

@@ -19,11 +19,9 @@ PACKAGES = ("consensus", "membership", "datastore_adapter", "mgmt", "chaos", "ro
 # Sans-I/O as a whole, with all their folders: replayable from a seed.
 SANS_IO = ("consensus", "membership/protocol", "membership/ensemble")
 # Elsewhere: what performs input and output, or waits. Everything beside it must be replayable, too.
-SHELLS = {
+SHELLS: dict[str, set[str]] = {
     "membership": {"aio", "blocking", "cluster", "ensemble_service", "surface"},
     "membership/wire": {"key_ring", "sealing"},
-}
-SHELLS_OF_PARTS: dict[str, set[str]] = {
     "datastore_adapter/slots": {"cluster_client", "servers", "slots_adapter"},
     "datastore_adapter/slots/state": set(),
     "datastore_adapter/log/adapter": set(),
@@ -43,10 +41,8 @@ IMPURE = {"trio", "asyncio", "socket", "time", "threading", "os", "secrets", "uu
 
 def core_modules() -> list[Path]:
     found = [path for folder in SANS_IO for path in sorted((ROOT / folder).rglob("*.py"))]
-    for package, shells in SHELLS.items():
-        found += [path for path in sorted((ROOT / package).glob("*.py")) if path.stem not in shells]
-    for package, shells in SHELLS_OF_PARTS.items():
-        found += [path for path in sorted((ROOT / package).glob("*.py")) if path.stem not in shells]
+    for folder, shells in SHELLS.items():
+        found += [path for path in sorted((ROOT / folder).glob("*.py")) if path.stem not in shells]
     return found
 
 

@@ -25,11 +25,11 @@ SEEDS: Final = 3
 
 MOST_PROCESSES: Final = 8
 PATIENCE: Final = 120.0
-"""Seconds after which a crowd that has not agreed is given up."""
+"""Seconds after which members that have not agreed are given up."""
 
 
 class MemberProcessesError(Exception):
-    """A process of the crowd ended, or the crowd has not agreed in time."""
+    """A process ended, or the members have not agreed in time."""
 
 
 class View(NamedTuple):
@@ -164,7 +164,9 @@ class MemberProcesses:
                 self._hear(number, json.loads(line))
             self._news.set()
             self._news = trio.Event()
-        raise MemberProcessesError(f"process {number} of the crowd ended with status {await process.wait()}")
+        raise MemberProcessesError(
+            f"process {number} of the members ended with status {await process.wait()}"
+        )
 
     def _hear(self, number: int, report: dict[str, Any]) -> None:
         match report["event"]:

@@ -1,4 +1,4 @@
-"""What clients asked of a replicated store and what they were told: the record that the judges read.
+"""What clients asked of a replicated store and what they were told: the record that the checkers read.
 
 Operations on the registers of a map, each from the moment a client sent it to the moment it had the answer; and
 appends to a log with the addresses they were given.

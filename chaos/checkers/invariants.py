@@ -31,7 +31,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from consensus import classic_quorum
-from membership.protocol.recovery.recovery import continues
+from membership.protocol.recovery.operator_recovery import continues
 from membership.protocol.view.configuration import RESTART_STRIDE, Configuration
 from membership.protocol.view.member import Member
 from membership.protocol.view.view_difference import ViewChanged

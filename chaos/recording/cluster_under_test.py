@@ -125,4 +125,4 @@ class StoreUnderTest(ClusterUnderTest, Protocol):
         """Clients use the store from now on, and the rule on copies is watched; for about so many seconds."""
 
     def conclude(self, began: float) -> StoreOutcome:
-        """Let the clients end and the store settle, read everything back, and judge. `began`: the first fault."""
+        """Let the clients end and the store settle, read everything back, and report. `began`: the first fault."""

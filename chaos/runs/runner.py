@@ -1,4 +1,4 @@
-"""Run a scenario: start a cluster, let it stand, let the faults happen, record, judge.
+"""Run a scenario: start a cluster, let it stand, let the faults happen, record, check.
 
 `run`, the function behind `rota chaos run`.
 """
@@ -155,7 +155,7 @@ class _Run:
             elif not self._use_store():
                 broken = (f"the store did not place everything within {_PLACING:.0f} s",)
             else:
-                self._hurt(self.scenario.plan)
+                self._inject_faults(self.scenario.plan)
                 if self.store is not None:
                     self.store_outcome = self.store.conclude(self.began)
         except InvariantViolation as violation:
@@ -196,7 +196,7 @@ class _Run:
             broken += self.store_outcome.broken(everything=self.disks != "any")
         return tuple(broken)
 
-    def _hurt(self, plan: Callable[[ScenarioContext], Plan]) -> None:
+    def _inject_faults(self, plan: Callable[[ScenarioContext], Plan]) -> None:
         cluster = self.cluster
         assert cluster.latest is not None
         stage = ScenarioContext(

@@ -31,9 +31,7 @@ def check_plot(path: Path) -> None:
     if not path.parent.is_dir():
         raise PlotError(f"{path}: there is no folder {path.parent}; make it first")
     if find_spec("matplotlib") is None:
-        raise PlotError(
-            "pictures need matplotlib, which is not installed; install rota with the extra `plots`"
-        )
+        raise PlotError("pictures need matplotlib, which is not installed: pip install 'rota[plots]'")
 
 
 def plot(report: Report, path: Path) -> None:

@@ -30,7 +30,6 @@ from chaos.simulation.network import NetworkSettings
 from chaos.simulation.simulator import Simulator
 from membership.address import Address
 from membership.protocol import messages
-from membership.protocol.context.broadcaster import Broadcaster
 from membership.protocol.context.effects import (
     AcceptedToSave,
     Evicted,
@@ -39,7 +38,8 @@ from membership.protocol.context.effects import (
     QuorumRegained,
     RecoveryFailed,
 )
-from membership.protocol.core.core import Core
+from membership.protocol.core import Core
+from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import Member

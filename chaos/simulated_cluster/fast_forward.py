@@ -23,7 +23,7 @@ import random
 from chaos.simulated_cluster.cluster import Cluster
 from chaos.simulation.event_queue import TICKS_PER_SECOND
 from chaos.simulation.network import Network
-from membership.protocol.core.core import Core
+from membership.protocol.core import Core
 from membership.protocol.monitoring.fast_forward import FastForwardEdge
 
 _STILL = 15.0

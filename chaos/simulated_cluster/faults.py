@@ -17,7 +17,8 @@ from chaos.simulation.host import Host
 from chaos.simulation.simulator import Simulator
 from membership.errors import EvictionError, RecoveryError
 from membership.protocol.context.effects import Effects
-from membership.protocol.core.core import Core, Status
+from membership.protocol.core import Core
+from membership.protocol.core.status import Status
 
 
 class HostControl(Protocol):

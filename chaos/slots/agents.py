@@ -1,4 +1,4 @@
-"""A cluster of real agents that run servers of Valkey or Redis, foreign clients that use these, and the judgement.
+"""A cluster of real agents that run servers of Valkey or Redis, and foreign clients that use these.
 
 The servers die, stand still and leave with their agents, as hosts do. It is not deterministic, and what the observer
 knows is as old as its last question.
@@ -14,7 +14,7 @@ from typing import Final
 
 from chaos.checkers.read_back import ReadBack
 from chaos.processes.links import Links
-from chaos.slots.checker import judge
+from chaos.slots.checker import find_violations
 from chaos.slots.clients import SlotsWorkload
 from chaos.slots.inspection import inspect
 from chaos.slots.outcome import SlotsOutcome
@@ -63,7 +63,7 @@ class AgentSlotsCluster(AgentStoreCluster):
         """The founder's file has it even when the founder is dead."""
         return (Path(self._folder.name) / "n0" / "engine" / "password").read_text(encoding="utf-8").strip()
 
-    # -- use and judgement ----------------------------------------------------------------------
+    # -- use and outcome ------------------------------------------------------------------------
 
     def begin_use(self, duration: float) -> None:
         """Clients use the servers from now on, and the rule on copies is watched."""
@@ -79,7 +79,7 @@ class AgentSlotsCluster(AgentStoreCluster):
         if not self._run_until(lambda: not workload.is_running, _LAST_CALLS):
             trouble.append(f"a client's request did not end within {_LAST_CALLS:.0f} s")
         answers = inspect(self._servers(), self._password())
-        violations = judge(answers, self._live(), self.copies)
+        violations = find_violations(answers, self._live(), self.copies)
         read_back = self._read_back(workload, trouble)
         return SlotsOutcome(
             acknowledged_writes=read_back.acknowledged,

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from chaos.checkers.store_outcome import keeps_the_rule
+from chaos.checkers.store_outcome import has_enough_copies
 from datastore_adapter.slots.state.nodes_table import NodesTable
 from datastore_adapter.slots.state.slot_ranges import SLOTS, Ranges, count, of_slots, slots_of, text_of
 
@@ -148,7 +148,9 @@ def _shown(slots: Ranges) -> str:
     return f"{count(slots)} slots ({text_of(slots[:_SHOWN])}{more})"
 
 
-def judge(answers: Sequence[Answer], racks: Mapping[str, str], copies: int) -> tuple[Violation, ...]:
+def find_violations(
+    answers: Sequence[Answer], racks: Mapping[str, str], copies: int
+) -> tuple[Violation, ...]:
     """What does not hold. `racks`: rack of each live host; `copies`: wanted of each shard, its primary among them."""
     tables = {
         table.myself: table
@@ -254,7 +256,7 @@ def _placement(
         wanted = min(copies, len(racks))
         if len(hosts) < wanted:
             found.append(CopiesMissing(named, hosts, wanted))
-        elif not keeps_the_rule(hosts, racks, copies):
+        elif not has_enough_copies(hosts, racks, copies):
             found.append(CopiesUneven(named, {host: racks[host] for host in hosts}))
     return found
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from chaos.checkers.store_outcome import Roles, RuleWatch, StoreOutcome
+from chaos.checkers.store_outcome import CopiesWatch, Roles, StoreOutcome
 from chaos.faults import Fault
 from chaos.processes.agents import AgentCluster
 from chaos.processes.links import Links
@@ -31,7 +31,7 @@ class AgentStoreCluster(AgentCluster):
         super().__init__(nodes, links, backend="process", seed=seed, loss=loss, logs=logs)
         self.story: list[tuple[float, str]] = []
         """What happened when, in words."""
-        self.watch = RuleWatch()
+        self.watch = CopiesWatch()
         self._links_of_store = links
         self._observer = Observer(self._look)
         self._spread_over: dict[str, str] = {}
@@ -94,7 +94,7 @@ class AgentStoreCluster(AgentCluster):
         raise NotImplementedError
 
     def conclude(self, began: float) -> StoreOutcome:
-        """Let the clients end and the store settle, read everything back, and judge. `began`: the first fault."""
+        """Let the clients end and the store settle, read everything back, and report. `began`: the first fault."""
         raise NotImplementedError
 
     def _end_watching(self, began: float) -> list[int]:

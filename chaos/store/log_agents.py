@@ -1,4 +1,4 @@
-"""A cluster of real agents with the replicated log: its clients, its disks, and the judgement.
+"""A cluster of real agents with the replicated log: its clients, its disks, and what came of them.
 
 Clients in a thread with a trio of their own, and faults of disks. It is not deterministic, and what the observer
 knows is as old as its last question.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from chaos import faults
-from chaos.checkers.store_outcome import LogOutcome, judge
+from chaos.checkers.store_outcome import LogOutcome, log_outcome
 from chaos.faults import DiskLoss, Fault
 from chaos.processes.agent_disks import AgentDisks
 from chaos.processes.links import Links
@@ -101,7 +101,7 @@ class AgentLogCluster(AgentStoreCluster):
         self._application.begin(addresses)
 
     def conclude(self, began: float) -> LogOutcome:
-        """Let the clients end and the store settle, read everything back, and judge. `began`: the first fault."""
+        """Let the clients end and the store settle, read everything back, and report. `began`: the first fault."""
         trouble: list[str] = []
         application = self._application
         application.stop()
@@ -117,7 +117,7 @@ class AgentLogCluster(AgentStoreCluster):
             # The view may change while the log is read, too: the end is when what it asks for is done.
             self._come_to_rest(trouble)
         plans = self._end_watching(began)
-        return judge(
+        return log_outcome(
             application.record,
             began=application.time_of(began + self._began_at),
             plans=plans,

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import trio
 
-from chaos.checkers.store_outcome import Roles, keeps_the_rule
+from chaos.checkers.store_outcome import Roles, has_enough_copies
 from chaos.simulation.event_queue import TICKS_PER_SECOND
 from chaos.simulation.network import Network
 from chaos.store.adapter import BridgedAdapter
@@ -213,7 +213,7 @@ class SimulatedStore:
             return SEGMENTS
         live = {name: racks[name] for name in self._hosts}
         return sum(
-            not all(keeps_the_rule(extent.chain, live, COPIES) for extent in segment.extents)
+            not all(has_enough_copies(extent.chain, live, COPIES) for extent in segment.extents)
             for segment in document.layout.segments
         )
 

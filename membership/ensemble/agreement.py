@@ -37,7 +37,7 @@ from membership.protocol.view.cut import Cut
 
 _FALLBACK = 2
 """Retransmissions without a decision after which a voter, in its turn, starts a classic round."""
-_ROUND_PATIENCE = 2
+_ROUND_SLOTS = 2
 """Retransmissions a coordinator gives its round, and others give it, before a higher one."""
 
 
@@ -169,7 +169,7 @@ class Agreement:
             self._fallback_at = now + (_FALLBACK + self._turn(now)) * self._slot
 
     def _postpone(self, now: float) -> None:
-        wait = self._slot * (_ROUND_PATIENCE + self._turn(now))
+        wait = self._slot * (_ROUND_SLOTS + self._turn(now))
         self._fallback_at = now + wait * (1 + 0.5 * self._context.rng.random())
 
     def tick(self, now: float) -> None:

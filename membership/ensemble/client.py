@@ -12,7 +12,7 @@ from membership.address import Address
 from membership.ensemble.id_prefixes import with_whole_ids
 from membership.ensemble.session import EnsembleSession
 from membership.errors import EdgeError, RecoveryError
-from membership.protocol import messages as wire
+from membership.protocol import messages
 from membership.protocol.context.alert_signatures import Signer
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.effects import Effects, Evicted, JoinRefused, JoinWaiting, Left
@@ -20,7 +20,7 @@ from membership.protocol.context.refusals import Refusal, elsewhere
 from membership.protocol.core.base import MemberCoreBase
 from membership.protocol.core.status import Status
 from membership.protocol.core.suspicions import Suspicions, own_suspicions
-from membership.protocol.lifecycle.requests import member_to_evict
+from membership.protocol.lifecycle.change_requests import member_to_evict
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.monitoring.monitor import Monitor
 from membership.protocol.view.configuration import Configuration, ConfigurationError
@@ -89,7 +89,7 @@ class Client(MemberCoreBase):
         self._join_at = now
         return self.tick(now)
 
-    def receive(self, source: Address, message: wire.Message, now: float) -> Effects:
+    def receive(self, source: Address, message: messages.Message, now: float) -> Effects:
         """A message arrived from this address."""
         if self.status is Status.JOINING:
             self._handle_as_joiner(source, message, now)
@@ -103,7 +103,7 @@ class Client(MemberCoreBase):
             if now >= self._join_at:
                 self._ask_to_join(now)
         elif self.status in (Status.MEMBER, Status.LEAVING):
-            if now >= self._monitor.deadline and self._monitor.tick(now, wire.Digest()):
+            if now >= self._monitor.deadline and self._monitor.tick(now, messages.Digest()):
                 self._session.review(now)
             self._session.tick(now)
             if now >= self._leave_ends:
@@ -174,31 +174,31 @@ class Client(MemberCoreBase):
 
     def _ask_to_join(self, now: float) -> None:
         addresses = dict.fromkeys((*self._session.addresses, *self._seeds))
-        self._context.send_all(addresses, wire.EnsembleJoin(self.me))
+        self._context.send_all(addresses, messages.EnsembleJoin(self.me))
         self._context.count("join requests")
         self._join_at = now + self._join_pause * (0.75 + 0.5 * self._context.rng.random())
         self._join_pause = min(self._join_pause * _BACK_OFF, self._context.settings.rpc_cap)
 
-    def _handle_as_joiner(self, source: Address, message: wire.Message, now: float) -> None:
+    def _handle_as_joiner(self, source: Address, message: messages.Message, now: float) -> None:
         match message:
-            case wire.EnsembleMembers():
+            case messages.EnsembleMembers():
                 self._on_ensemble(message, now)
-            case wire.FullConfiguration() if self._session.is_voter(
+            case messages.FullConfiguration() if self._session.is_voter(
                 message.sender
             ) and self._session.is_voter_at(source):
                 self._on_configuration(message, now)
-            case wire.JoinDeferred():
+            case messages.JoinDeferred():
                 self._context.publish(JoinWaiting(message.reason))
-            case wire.JoinDenied() if message.joiner == self.me.incarnation:
+            case messages.JoinDenied() if message.joiner == self.me.incarnation:
                 self._context.publish(JoinRefused(message.reason))
                 self._join_pause = self._context.settings.rpc_cap
-            case wire.Probe():
-                answer = wire.NotMember(self.me.incarnation, message.configuration_id, message.sequence)
+            case messages.Probe():
+                answer = messages.NotMember(self.me.incarnation, message.configuration_id, message.sequence)
                 self._context.send(source, answer)
             case _:
                 self._context.count("messages before the first view")
 
-    def _on_ensemble(self, message: wire.EnsembleMembers, now: float) -> None:
+    def _on_ensemble(self, message: messages.EnsembleMembers, now: float) -> None:
         if message.joiner != self.me.incarnation:
             self._context.drop("an answer to another joiner")
         elif self._given_cluster_id not in (None, message.cluster_id):
@@ -210,45 +210,45 @@ class Client(MemberCoreBase):
 
     # A member's messages.
 
-    def _handle(self, source: Address, message: wire.Message, now: float) -> None:
-        if isinstance(message, wire.ShortMessage):
+    def _handle(self, source: Address, message: messages.Message, now: float) -> None:
+        if isinstance(message, messages.ShortMessage):
             message = with_whole_ids(message, self._context.view, self._session.voters)
         match message:
-            case wire.EvictedNotice():
+            case messages.EvictedNotice():
                 self._on_evicted(source, message)
-            case wire.NotMember():
+            case messages.NotMember():
                 self._on_not_member(source, message, now)
-            case wire.EnsembleJoin():
+            case messages.EnsembleJoin():
                 view = self._context.view
                 voters = self._session.electorate
-                answer = wire.EnsembleMembers(message.joiner.incarnation, view.cluster_id, False, voters)
+                answer = messages.EnsembleMembers(message.joiner.incarnation, view.cluster_id, False, voters)
                 self._context.send(message.joiner.address, answer)
-            case wire.MemberMessage() if self._session.is_voter(message.sender):
+            case messages.MemberMessage() if self._session.is_voter(message.sender):
                 if self._session.is_voter_at(source):
                     self._session.heard(message.sender, now)
                     self._on_voter(message, now)
                 else:
                     self._context.drop(Refusal.SENDER_ELSEWHERE)
-            case wire.MemberMessage():
+            case messages.MemberMessage():
                 self._on_member(source, message, now)
             case _:
                 self._context.count("messages not for a member")
 
-    def _on_voter(self, message: wire.MemberMessage, now: float) -> None:
+    def _on_voter(self, message: messages.MemberMessage, now: float) -> None:
         view = self._context.view
         match message:
-            case wire.DecidedChain():
+            case messages.DecidedChain():
                 self._on_chain(message, now)
-            case wire.FullConfiguration():
+            case messages.FullConfiguration():
                 self._on_configuration(message, now)
-            case wire.EnsembleQuestion() if message.configuration_id == view.id:
+            case messages.EnsembleQuestion() if message.configuration_id == view.id:
                 self._session.on_question(message.subjects, now)
-            case wire.ProbeAcknowledged() if message.epoch > view.epoch:
+            case messages.ProbeAcknowledged() if message.epoch > view.epoch:
                 self._session.ask(now)
             case _:
                 pass
 
-    def _on_member(self, source: Address, message: wire.MemberMessage, now: float) -> None:
+    def _on_member(self, source: Address, message: messages.MemberMessage, now: float) -> None:
         """A message of another member, or of who was or will be one."""
         view = self._context.view
         index = view.index_of_incarnation(message.sender)
@@ -262,30 +262,30 @@ class Client(MemberCoreBase):
                 self._context.drop("a message whose sender is not in the view")
             return
         match message:
-            case wire.Probe():
+            case messages.Probe():
                 address = source if index is None else view.members[index].address
-                answer = wire.ProbeAcknowledged(*self._context.short_header, message.sequence, None)
+                answer = messages.ProbeAcknowledged(*self._context.short_header, message.sequence, None)
                 self._context.send(address, answer)
-            case wire.ProbeAcknowledged():
+            case messages.ProbeAcknowledged():
                 self._monitor.on_acknowledgement(message.sender, message.sequence, now)
             case (
-                wire.IndirectProbe()
-                | wire.IndirectAnswer()
-                | wire.StreamProbe()
-                | wire.StreamProbeAcknowledged()
+                messages.IndirectProbe()
+                | messages.IndirectAnswer()
+                | messages.StreamProbe()
+                | messages.StreamProbeAcknowledged()
             ) if index is not None and message.configuration_id == view.id:
                 self._monitor.indirect.on_message(message, view.members[index], now)
-            case wire.Unanswered() if index is not None and message.configuration_id == view.id:
+            case messages.Unanswered() if index is not None and message.configuration_id == view.id:
                 self._monitor.on_unanswered(message.subject, now)
             case _:
                 self._context.count("messages not for a member")
 
-    def _on_not_member(self, source: Address, message: wire.NotMember, now: float) -> None:
+    def _on_not_member(self, source: Address, message: messages.NotMember, now: float) -> None:
         if self._context.view.is_named(message.configuration_id):
             self._monitor.on_not_member(source, message, now)
             self._session.review(now)
 
-    def _on_evicted(self, source: Address, message: wire.EvictedNotice) -> None:
+    def _on_evicted(self, source: Address, message: messages.EvictedNotice) -> None:
         if (
             not self.me.incarnation.startswith(message.incarnation)
             or message.epoch <= self._context.view.epoch
@@ -314,7 +314,7 @@ class Client(MemberCoreBase):
 
     # Installing views.
 
-    def _on_chain(self, message: wire.DecidedChain, now: float) -> None:
+    def _on_chain(self, message: messages.DecidedChain, now: float) -> None:
         if message.configuration_id != self._context.view.id:
             if message.epoch > self._context.view.epoch:
                 self._session.ask(now)
@@ -334,7 +334,7 @@ class Client(MemberCoreBase):
                 return
             self._install(configuration, cut, now)
 
-    def _on_configuration(self, message: wire.FullConfiguration, now: float) -> None:
+    def _on_configuration(self, message: messages.FullConfiguration, now: float) -> None:
         view = self._context.configuration
         try:
             configuration = self._context.cache.decode(

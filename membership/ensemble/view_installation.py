@@ -11,7 +11,7 @@ from membership.ensemble.electorate import Electorate
 from membership.ensemble.member_registry import MemberRegistry
 from membership.ensemble.view_history import ViewHistory
 from membership.ensemble.view_instance import ViewInstance
-from membership.protocol import messages as wire
+from membership.protocol import messages
 from membership.protocol.context.context import Context
 from membership.protocol.context.refusals import Refusal
 from membership.protocol.view.configuration import Configuration, ConfigurationError
@@ -53,13 +53,13 @@ class ViewInstaller:
         """Ask this voter for later views; at most once in a while."""
         if self.history.may_ask(now):
             self._context.count("catch-up requests")
-            self._context.send(address, wire.CatchUpRequest(*self._context.header))
+            self._context.send(address, messages.CatchUpRequest(*self._context.header))
 
     def ask_any(self, now: float) -> None:
         """Ask one of the other voters."""
         self.ask(self._context.rng.choice(self._electorate.others()), now)
 
-    def on_chain(self, message: wire.DecidedChain, now: float) -> None:
+    def on_chain(self, message: messages.DecidedChain, now: float) -> None:
         """Another voter's steps from here."""
         view = self._context.view
         if message.configuration_id != view.id:
@@ -69,7 +69,7 @@ class ViewInstaller:
                 return
             self._take_step(cut, now)
 
-    def on_configuration(self, message: wire.FullConfiguration, now: float) -> None:
+    def on_configuration(self, message: messages.FullConfiguration, now: float) -> None:
         """Another voter's view, so much later that the steps are not told any more."""
         view = self._context.view
         if message.epoch <= view.epoch:
@@ -98,7 +98,7 @@ class ViewInstaller:
             if cut is None:
                 return
             if self.instance.agreement.decided_by_coordinating:
-                chain = wire.DecidedChain(*self._context.header, (cut,))
+                chain = messages.DecidedChain(*self._context.header, (cut,))
                 for address in self._electorate.others():
                     self._context.send(address, chain, reliable=True)
             self._take_step(cut, now)

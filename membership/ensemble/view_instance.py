@@ -8,7 +8,7 @@ from membership.ensemble.agreement import Agreement
 from membership.ensemble.cut_detection import CutDetection
 from membership.ensemble.durable_state import VoterState
 from membership.ensemble.electorate import Electorate
-from membership.protocol import messages as wire
+from membership.protocol import messages
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.refusals import Refusal
 from membership.protocol.view.configuration import ConfigurationError
@@ -73,27 +73,27 @@ class ViewInstance:
             return False
         return True
 
-    def handle(self, message: wire.MemberMessage, voter: int, now: float) -> None:
+    def handle(self, message: messages.MemberMessage, voter: int, now: float) -> None:
         """A message about this configuration, from the voter with this index."""
         match message:
-            case wire.EnsembleAlerts():
+            case messages.EnsembleAlerts():
                 self.detection.merge_shared(message, now)
-            case wire.EnsembleVote() if self.fits(message.cut):
+            case messages.EnsembleVote() if self.fits(message.cut):
                 self.agreement.on_vote(message.cut, voter, now, adopt=not self.detection.held_up)
-            case wire.Prepare() if self._is_own_ballot(message, voter):
+            case messages.Prepare() if self._is_own_ballot(message, voter):
                 self.agreement.on_prepare(message, voter, now)
-            case wire.EnsemblePromise() if message.cut is None or self.fits(message.cut):
+            case messages.EnsemblePromise() if message.cut is None or self.fits(message.cut):
                 self.agreement.on_promise(message, voter, now)
-            case wire.EnsembleAccept() if self._is_own_ballot(message, voter) and self.fits(message.cut):
+            case messages.EnsembleAccept() if self._is_own_ballot(message, voter) and self.fits(message.cut):
                 self.agreement.on_accept(message, voter, now)
-            case wire.Accepted():
+            case messages.Accepted():
                 self.agreement.on_accepted(message, voter)
-            case wire.Rejected():
+            case messages.Rejected():
                 self.agreement.on_rejected(message)
             case _:
                 self._context.count("messages not for an ensemble")
 
-    def _is_own_ballot(self, message: wire.Prepare | wire.EnsembleAccept, voter: int) -> bool:
+    def _is_own_ballot(self, message: messages.Prepare | messages.EnsembleAccept, voter: int) -> bool:
         if message.coordinator == voter and message.round >= 2:
             return True
         self._context.drop("a classic round under a ballot of somebody else")

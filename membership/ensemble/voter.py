@@ -21,7 +21,7 @@ from membership.ensemble.member_registry import MemberRegistry
 from membership.ensemble.view_installation import ViewInstaller
 from membership.ensemble.view_instance import ViewInstance
 from membership.errors import MembershipError
-from membership.protocol import messages as wire
+from membership.protocol import messages
 from membership.protocol.context.alert_signatures import Signer
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.effects import Effects, Left, QuorumLost, QuorumRegained, StateToSave
@@ -117,7 +117,7 @@ class Voter(CoreBase):
         self._tick(now)
         return self._effects(now)
 
-    def receive(self, source: Address, message: wire.Message, now: float) -> Effects:
+    def receive(self, source: Address, message: messages.Message, now: float) -> Effects:
         """A message arrived from this address."""
         if self.status is not Status.LEFT:
             self._registry.notice_own_lag(now)
@@ -172,14 +172,14 @@ class Voter(CoreBase):
         self._greet_at = now + settings.greeting_interval * (0.9 + 0.2 * self._context.rng.random())
         _, epoch, identifier = self._context.header
         instance = self._instance
-        digest = wire.Digest() if instance is None else instance.detection.digest()
+        digest = messages.Digest() if instance is None else instance.detection.digest()
         orphans = () if instance is None else instance.orphans
-        greeting = wire.EnsembleGreeting(
+        greeting = messages.EnsembleGreeting(
             self.me, self._electorate.members, epoch, identifier, digest, orphans
         )
         self._context.send_all(self._electorate.addresses, greeting)
 
-    def _on_greeting(self, message: wire.EnsembleGreeting, now: float) -> None:
+    def _on_greeting(self, message: messages.EnsembleGreeting, now: float) -> None:
         if not self._electorate.formed:
             if self._electorate.meet(message.member, message.electorate, now):
                 self._greet(now)
@@ -208,22 +208,22 @@ class Voter(CoreBase):
 
     # Messages.
 
-    def _handle(self, source: Address, message: wire.Message, now: float) -> None:
-        if isinstance(message, wire.ShortMessage):
+    def _handle(self, source: Address, message: messages.Message, now: float) -> None:
+        if isinstance(message, messages.ShortMessage):
             voters = (voter.incarnation for voter in self._electorate.members)
             message = with_whole_ids(message, self._context.configuration, voters)
         match message:
-            case wire.EnsembleGreeting():
+            case messages.EnsembleGreeting():
                 self._on_greeting(message, now)
-            case wire.EnsembleJoin():
+            case messages.EnsembleJoin():
                 self._on_join(message.joiner, now)
-            case wire.NotMember() if self._instance is not None:
+            case messages.NotMember() if self._instance is not None:
                 for joiner in self._registry.on_not_member(source, message, now):
                     self._views.admit(self._instance, joiner, now)
-            case wire.JoinRequest():
+            case messages.JoinRequest():
                 reason = "this is an ensemble: join in the centralised mode"
-                self._context.send(message.joiner.address, wire.JoinDeferred(reason))
-            case wire.MemberMessage() if self._instance is not None:
+                self._context.send(message.joiner.address, messages.JoinDeferred(reason))
+            case messages.MemberMessage() if self._instance is not None:
                 voter = self._electorate.index_of(message.sender)
                 if voter is not None and source != self._electorate.members[voter].address:
                     self._context.drop(Refusal.SENDER_ELSEWHERE)
@@ -237,14 +237,14 @@ class Voter(CoreBase):
 
     def _on_join(self, joiner: Member, now: float) -> None:
         if self._instance is None:
-            self._context.send(joiner.address, wire.JoinDeferred("the ensemble has not formed yet"))
+            self._context.send(joiner.address, messages.JoinDeferred("the ensemble has not formed yet"))
         elif self._registry.on_join(
             joiner, self._instance.detection, self._electorate, self._views.history, now
         ):
             self._views.admit(self._instance, joiner, now)
 
     def _on_member(
-        self, detection: CutDetection, source: Address, message: wire.MemberMessage, now: float
+        self, detection: CutDetection, source: Address, message: messages.MemberMessage, now: float
     ) -> None:
         """A message of a process that is, was or will be in the cluster."""
         view = self._context.view
@@ -255,7 +255,7 @@ class Voter(CoreBase):
             elif self._views.history.may_help(message.sender, now):
                 self._context.count("evicted notices sent")
                 by_operator = self._views.history.was_evicted(message.sender)
-                self._context.send(source, wire.EvictedNotice(message.sender, view.epoch, by_operator))
+                self._context.send(source, messages.EvictedNotice(message.sender, view.epoch, by_operator))
             return
         address = view.members[index].address
         if source != address:
@@ -269,33 +269,35 @@ class Voter(CoreBase):
                 self._views.history.send_steps(address, message.epoch, message.configuration_id)
         else:
             match message:
-                case wire.EnsembleReport():
+                case messages.EnsembleReport():
                     detection.report(message, index, now)
-                case wire.LeaveRequest():
+                case messages.LeaveRequest():
                     detection.leave(index, now)
-                case wire.EvictRequest():
+                case messages.EvictRequest():
                     subject = view.index_of_incarnation(message.subject)
                     if subject is not None:
                         detection.evict(subject, now)
-                case wire.UpdateRequest() if message.member.incarnation == message.sender:
+                case messages.UpdateRequest() if message.member.incarnation == message.sender:
                     detection.update(message.member, now)
                 case _:
                     pass
-        if isinstance(message, wire.Probe):
-            answer = wire.ProbeAcknowledged(*self._context.short_header, message.sequence, None)
+        if isinstance(message, messages.Probe):
+            answer = messages.ProbeAcknowledged(*self._context.short_header, message.sequence, None)
             self._context.send(address, answer)
 
-    def _on_voter(self, instance: ViewInstance, message: wire.MemberMessage, voter: int, now: float) -> None:
+    def _on_voter(
+        self, instance: ViewInstance, message: messages.MemberMessage, voter: int, now: float
+    ) -> None:
         view = self._context.view
         address = self._electorate.members[voter].address
         match message:
-            case wire.DecidedChain():
+            case messages.DecidedChain():
                 self._views.on_chain(message, now)
                 return
-            case wire.FullConfiguration():
+            case messages.FullConfiguration():
                 self._views.on_configuration(message, now)
                 return
-            case wire.CatchUpRequest() if message.epoch < view.epoch:
+            case messages.CatchUpRequest() if message.epoch < view.epoch:
                 self._views.history.send_steps(address, message.epoch, message.configuration_id)
                 return
             case _:
@@ -339,7 +341,7 @@ class Voter(CoreBase):
             for subject in self._electorate.agreed_orphans(view.id, now, interval):
                 detection.give_up(subject, now)
         for observer, subjects in questions.items():
-            question = wire.EnsembleQuestion(*self._context.header, tuple(subjects[:1024]))
+            question = messages.EnsembleQuestion(*self._context.header, tuple(subjects[:1024]))
             self._context.send(view.members[observer].address, question)
 
     def _watch_quorum(self, now: float) -> None:

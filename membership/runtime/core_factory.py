@@ -14,13 +14,13 @@ import trio
 
 from membership.address import Address
 from membership.ensemble.client import Client
-from membership.protocol.context.broadcaster import Broadcaster
 from membership.protocol.core import Core
+from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import INCARNATION_BYTES, Member
-from membership.runtime.binding import new_signer
+from membership.runtime.transport_setup import new_signer
 from membership.settings import Settings
 from membership.transport.transport import Transport
 

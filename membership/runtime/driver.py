@@ -17,7 +17,6 @@ import trio
 
 from membership.address import Address
 from membership.errors import EdgeError
-from membership.protocol.context.broadcaster import Broadcaster
 from membership.protocol.context.effects import (
     AcceptedToSave,
     Dropped,
@@ -37,6 +36,7 @@ from membership.protocol.context.effects import (
 from membership.protocol.core import Core
 from membership.protocol.core.status import Status
 from membership.protocol.core.suspicions import Suspicions
+from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.messages import ANONYMOUS_MESSAGES, DecodeError, Message, decode, encode
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.view.configuration import Configuration
@@ -80,6 +80,16 @@ def read_message(arrival: Arrival, counters: Counter[str]) -> Message | None:
         counters["messages_dropped_unknown_cluster"] += 1
         return None
     return message
+
+
+def transmit(transport: Transport, effects: Effects) -> None:
+    """Hand everything that is to be sent to the transport."""
+    for send in effects.sends:
+        payload = encode(send.message)
+        if send.reliable or len(payload) > DATAGRAM_PAYLOAD_LIMIT:
+            transport.send_frame(payload, send.destinations)
+        else:
+            transport.send_datagram(payload, send.destinations)
 
 
 class Driver:
@@ -251,12 +261,7 @@ class Driver:
             self._cluster_id = cluster_id
             if cluster_id != self.transport.cluster_id:
                 self.transport.cluster_id = cluster_id
-        for send in effects.sends:
-            payload = encode(send.message)
-            if send.reliable or len(payload) > DATAGRAM_PAYLOAD_LIMIT:
-                self.transport.send_frame(payload, send.destinations)
-            else:
-                self.transport.send_datagram(payload, send.destinations)
+        transmit(self.transport, effects)
         self._wake_at = effects.wake_at
         for event in effects.events:
             if self._on_event is not None:

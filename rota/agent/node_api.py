@@ -67,7 +67,7 @@ STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
 
 
 class NodeApi:
-    """Implements ``rota.http.api.Backend``.  The parts are set as they come up; until then it says so."""
+    """Implements ``rota.http.backend.Backend``.  The parts are set as they come up; until then it says so."""
 
     def __init__(self, name: str, events: EventLog, key_service: KeyService, *, store: bool = True) -> None:
         self._name = name

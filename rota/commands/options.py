@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 
 import click
 
+from rota.client.api_client import ApiClient
 from rota.client.contexts import FILES, contexts_file, load
 from rota.client.target import DEFAULT_URL, Target
+from rota.terminal.progress import waiting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -77,6 +79,12 @@ def target_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def agreed(api: Target, path: str, body: Mapping[str, Any]) -> Any:
+    """What the agent answers to something that the controller solves, or the others agree on."""
+    with waiting("waiting for the controller, and the others"):
+        return ApiClient(api, timeout=AGREED_TIMEOUT).post(path, body)
 
 
 def chosen_target(given: Mapping[str, Any], own: str | None = None) -> Target:

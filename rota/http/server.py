@@ -194,6 +194,7 @@ class _Server:
                         await connection.run()
                 finally:
                     table.remove(connection)
+                    connection.forget()
             except Exception:
                 # A defect of one connection is no reason to stop answering the others.
                 self.access.counters["http.connections_failed"] += 1
@@ -229,6 +230,11 @@ class _Connection(TCPServer):
         """Close it at once."""
         self.scope.cancel()
         self._transport.socket.close()  # also what hypercorn sends in a shield
+
+    def forget(self) -> None:
+        """Let go of all that knows this connection.  Thousands that know themselves by each other would wait for a
+        full collection, which stops the agent for as long as it takes, and the others' probes wait."""
+        vars(self).clear()
 
     async def run(self) -> None:
         access = self._server.access

@@ -89,7 +89,7 @@ class AgentProcess:
         client = ApiClient(self.target, timeout=60.0)
         return await trio.to_thread.run_sync(lambda: client.post(path, body), abandon_on_cancel=True)
 
-    def last_words(self, lines: int = 5) -> str:
+    def last_lines(self, lines: int = 5) -> str:
         try:
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         except OSError:
@@ -229,7 +229,7 @@ class LocalCluster:
                 received += chunk
         if not received.endswith(b"\n"):
             raise LocalClusterError(
-                f"agent {agent.name} did not start; its log {agent.log} ends with:\n{agent.last_words()}"
+                f"agent {agent.name} did not start; its log {agent.log} ends with:\n{agent.last_lines()}"
             )
         report = json.loads(received)
         agent.address = Address.parse(report["listen"])
@@ -303,7 +303,7 @@ class LocalCluster:
             if not agent.alive and not agent.expected_to_end:
                 raise LocalClusterError(
                     f"agent {agent.name} ended with status {agent.process.returncode}; "
-                    f"its log {agent.log} ends with:\n{agent.last_words()}"
+                    f"its log {agent.log} ends with:\n{agent.last_lines()}"
                 )
 
     def kill(self, name: str) -> None:

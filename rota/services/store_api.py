@@ -51,7 +51,7 @@ _CODES: tuple[tuple[type[LogError], str, int], ...] = (
 
 
 class StoreApi:
-    """Implements ``rota.http.api.Store`` over ``client``."""
+    """Implements ``rota.http.backend.Store`` over ``client``."""
 
     def __init__(self, client: LogClient) -> None:
         self._client = client

@@ -15,7 +15,7 @@ from chaos.faults import At
 from chaos.simulated_cluster.cluster import Cluster
 from chaos.simulated_cluster.fast_forward import FastForward
 from membership.protocol.context.effects import EdgeFailed
-from membership.protocol.core.core import Core
+from membership.protocol.core import Core
 from membership.protocol.monitoring.edge import Edge
 from membership.protocol.monitoring.edge_detector import UntimedDetector, WindowedDetector
 from membership.protocol.monitoring.fast_forward import FastForwardEdge

@@ -1,7 +1,7 @@
 """An agent's HTTP interface over made-up data: the console's tests drive every state of a cluster with it.
 
-What it is: a :class:`rota.http.api.Backend` whose answers are plain attributes, and the real application over it on a
-real socket in a thread.  What it is not: a cluster; the test with real agents is in ``test_console_live``.
+A :class:`rota.http.backend.Backend` whose answers are plain attributes, and the real application over it on a real
+socket in a thread.  The test with real agents is ``test_console_live``.
 """
 
 from __future__ import annotations

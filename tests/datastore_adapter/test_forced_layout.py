@@ -63,8 +63,8 @@ def test_what_was_voted_for_and_perhaps_decided_is_gone_on_with() -> None:
         harness.on_request = cut
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
-        wish = harness.adapter("dying").set_intent(observation.layout_epoch, {"wish": 1}, fence(harness))
-        task = harness.loop.start(wish)
+        target = harness.adapter("dying").set_intent(observation.layout_epoch, {"target": 1}, fence(harness))
+        task = harness.loop.start(target)
         await harness.runtime.sleep(1.0)
         task.cancel()
         assert voted == {"n0", "n1", "n2"}
@@ -72,7 +72,7 @@ def test_what_was_voted_for_and_perhaps_decided_is_gone_on_with() -> None:
         harness.crash("n0", "n1")
         assert not harness.document.intent
         await harness.adapter("survivor").recover(fence(harness))
-        assert harness.document.intent == {"wish": 1}
+        assert harness.document.intent == {"target": 1}
 
     harness.loop.run(story(), timeout=300)
 

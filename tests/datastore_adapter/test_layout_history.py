@@ -113,7 +113,7 @@ def test_every_version_is_found_while_a_majority_lives_and_says_why_it_is_there(
         await harness.settle(adapter)
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
-        cause = Cause("n0", 1000.5, "a wish", "n3")
+        cause = Cause("n0", 1000.5, "a target", "n3")
         fence = Fence(harness.view_epoch, observation.layout_epoch, "p7", 0, cause)
         agreed = await adapter.set_intent(observation.layout_epoch, {"mark": 1}, fence)
         for victim in ("n1", "n4"):
@@ -121,9 +121,9 @@ def test_every_version_is_found_while_a_majority_lives_and_says_why_it_is_there(
             await harness.settle(adapter)
         found = await versions(adapter)
         assert [version.epoch for version in found] == list(range(harness.document.epoch + 1))
-        wish = found[agreed]
-        assert (wish.cause, wish.plan_id, wish.intent) == (cause, "p7", {"mark": 1})
-        assert found[agreed - 1].placement == wish.placement
+        target = found[agreed]
+        assert (target.cause, target.plan_id, target.intent) == (cause, "p7", {"mark": 1})
+        assert found[agreed - 1].placement == target.placement
         known = harness.invariants.documents
         for version in found:
             layout = known[version.epoch].layout if version.epoch in known else None

@@ -23,7 +23,7 @@ from datastore_adapter.interface import (
 )
 from datastore_adapter.log.errors import LogUnavailableError, ReplicaUnavailableError, SupersededError
 from datastore_adapter.log.layout.chain import LayoutChain
-from datastore_adapter.log.layout.change import Wish
+from datastore_adapter.log.layout.change import LayoutTarget
 from datastore_adapter.log.messages import (
     Accept,
     BeginBootstrap,
@@ -593,7 +593,7 @@ def test_a_change_meant_for_one_epoch_is_not_applied_to_another() -> None:
         chain = LayoutChain(runtime, settings)
         chain.set_view(harness.cluster.addresses)
         late = Reconfiguration(runtime, settings, chain)
-        view, wish = View(harness.cluster.addresses), Wish.as_is(harness.document.layout)
+        view, wish = View(harness.cluster.addresses), LayoutTarget.as_is(harness.document.layout)
         with pytest.raises(SupersededError):
             await late.open(wish, view, Authority(1), force=True, at=harness.document.epoch - 1)
         assert (await late.open(wish, view, Authority(1), force=True, at=harness.document.epoch)).epoch == 2

@@ -170,6 +170,8 @@ def test_a_certificate_that_is_about_to_expire_and_a_crowd_of_connections(tmp_pa
         agent = subprocess.Popen([sys.executable, "-m", "rota", "agent", *arguments], stderr=output)
     authorized = {"authorization": f"Bearer {token}"}
     recorder = Recorder({"n1": f"https://{api}/metrics"}, WANTED, verify=trusting, headers=authorized)
+    following = "GET /v1/events?local=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n"
+    following += f"Authorization: Bearer {token}\r\n\r\n"  # an idle connection would be closed after 10 s
     try:
         until(lambda: recorder.take() or recorder.series, "the agent is not ready")
         with ExitStack() as crowd:
@@ -177,7 +179,7 @@ def test_a_certificate_that_is_about_to_expire_and_a_crowd_of_connections(tmp_pa
                 source = (f"127.0.0.{2 + number % 4}", 0)  # of one address 64 may be open
                 plain = socket.create_connection((api.host, api.port), source_address=source)
                 encrypted = crowd.enter_context(trusting.wrap_socket(plain, server_hostname=api.host))
-                encrypted.sendall(b"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                encrypted.sendall(following.encode())
             for _ in range(12):
                 recorder.take()
         authority.issue("host", "127.0.0.1", lasts=300 * DAY)

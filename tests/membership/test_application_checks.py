@@ -24,7 +24,7 @@ from tests.membership.test_cluster import address, running
 
 
 class Bench:
-    """What the runner needs of a shell."""
+    """What the runner needs of a driver."""
 
     def __init__(self, lab, count: int = 3) -> None:
         self.members = tuple(lab.members(count))

@@ -24,8 +24,7 @@ class Member:
     def __init__(self, lab: Any, broadcaster: Broadcaster, size: int = 30) -> None:
         self.view = lab.configuration(size)
         self.context = lab.context(self.view, 0)
-        self.context.broadcaster = broadcaster
-        self.instance = ViewInstance(self.context, Monitor(self.context), 0.0)
+        self.instance = ViewInstance(self.context, Monitor(self.context), broadcaster, 0.0)
         self.now = 0.0
 
     def report(self, subject: int, rings: int = 1) -> None:

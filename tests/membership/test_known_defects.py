@@ -23,7 +23,8 @@ from chaos.simulated_cluster.cluster import Cluster
 from membership.address import Address
 from membership.protocol import messages as wire
 from membership.protocol.context.effects import Evicted, JoinRefused
-from membership.protocol.core.core import Core, Status
+from membership.protocol.core import Core
+from membership.protocol.core.status import Status
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.cut import Cut, Removal

@@ -12,6 +12,7 @@ from membership.protocol.agreement.view_change import ViewChange
 from membership.protocol.context.loop_lag import LoopLag
 from membership.protocol.cut_detection.alert_batch import AlertBatch
 from membership.protocol.cut_detection.alert_table import AlertTable
+from membership.protocol.dissemination.broadcaster import epidemic
 from membership.protocol.dissemination.gossip import GossipSpreader
 from membership.protocol.messages import Digest
 from membership.protocol.monitoring.monitor import Monitor
@@ -86,7 +87,7 @@ def test_a_late_member_gossips_less_often(lab) -> None:
         context = lab.context(lab.configuration(50))
         context.loop_lag = loop_lag
         table = AlertTable(context.view, context.settings)
-        gossip = GossipSpreader(context, table, ViewChange(context), 0.0)
+        gossip = GossipSpreader(context, table, ViewChange(context), epidemic(), 0.0)
         count = 0
         for number in range(400):  # news all the time, for ten seconds
             now = number * 0.025

@@ -9,6 +9,7 @@ import json
 import re
 import socket
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -22,6 +23,7 @@ from rota.errors import UsageProblem
 from rota.local.cluster_file import ClusterFile, Place
 from rota.local.demo import DemoOptions, check_options
 from rota.terminal.output import printable
+from rota.terminal.progress import waiting
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -382,3 +384,26 @@ def test_what_no_agent_can_be_told_is_a_usage_error(
     named = () if option[0] == "--name" else ("--name", "n1")
     status, _, err = run(capsys, "agent", *places, *named, *option)
     assert status == 2, err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_takes_long_says_so_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", short := Terminal())
+    with waiting("solving"):
+        pass
+    assert short.getvalue() == ""
+    monkeypatch.setattr("rota.terminal.progress.LONG", 0.0)
+    monkeypatch.setattr(sys, "stderr", long := Terminal())
+    until = time.monotonic() + 20
+    with waiting("solving"):
+        while "solving" not in long.getvalue():
+            assert time.monotonic() < until
+    monkeypatch.setattr(sys, "stderr", file := io.StringIO())
+    with waiting("solving"):
+        pass
+    assert file.getvalue() == ""

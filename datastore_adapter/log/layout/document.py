@@ -1,4 +1,4 @@
-"""The epoch document: what is agreed, once per epoch, about the log and about the operators' wishes.
+"""The epoch document: what is agreed, once per epoch, about the log and about what operators want.
 
 Immutable values with a deterministic encoding, and the arithmetic of extents.  The log is one write-once address
 space 0, 1, 2, …, striped over segments (`log.layout.striping`).  A segment, the unit of placement, is a list of

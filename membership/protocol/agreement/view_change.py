@@ -31,9 +31,9 @@ from membership.protocol.view.member import Member
 _SETTLE_TICKS = 6
 """Gossip ticks given to votes before a coordinator starts, when the fast round is known to be out of reach."""
 _HOLDERS_ASKED = 2
-"""Members asked at a time for the cut that was decided: under heavy loss one question or its answer is often lost."""
+"""Members asked at a time for the decided cut: under heavy loss one question or its answer is often lost."""
 _FIRST_CLASSIC = 2
-_ROUND_PATIENCE = 4
+_ROUND_SLOTS = 4
 """Fallback slots a coordinator gives its own classic round, and others give it, before a higher one."""
 _DOUBLINGS = 2
 """Each round gets twice the time of the last, so often: on busy machines a round takes seconds, and one that is
@@ -269,7 +269,7 @@ class ViewChange:
     def _postpone(self, now: float) -> None:
         settings = self._context.settings
         before = max(0, self._acceptor.state.promised.round - _FIRST_CLASSIC)
-        patience = _ROUND_PATIENCE << min(before, _DOUBLINGS)
+        patience = _ROUND_SLOTS << min(before, _DOUBLINGS)
         wait = settings.fallback_slot * (patience + self._turn())
         self.fallback_at = now + wait * (1 + 0.5 * self._context.rng.random())
 

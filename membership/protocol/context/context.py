@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 from membership.address import Address
 from membership.protocol.context.alert_signatures import AlertSignatures, Signer
-from membership.protocol.context.broadcaster import Broadcaster, epidemic
 from membership.protocol.context.effects import Dropped, Effects, Event, Send
 from membership.protocol.context.loop_lag import LoopLag
 from membership.protocol.context.refusals import Refusal, counter_of, refusal_of
@@ -28,7 +27,6 @@ class Context:
         "_events",
         "_reported",
         "_sends",
-        "broadcaster",
         "cache",
         "configuration",
         "counters",
@@ -51,10 +49,8 @@ class Context:
         rng: random.Random,
         cache: ConfigurationCache,
         signer: Signer | None = None,
-        broadcaster: Broadcaster | None = None,
     ) -> None:
         self.me = me
-        self.broadcaster = epidemic() if broadcaster is None else broadcaster
         self.signer = signer
         self.signatures: AlertSignatures | None = None
         self.removal_history = RemovalHistory(settings)
@@ -95,7 +91,7 @@ class Context:
         self.short_header = (self.me.incarnation[:SHORT_BYTES], configuration.epoch, configuration.short_id)
 
     def whole_view(self) -> FullConfiguration:
-        """The current view, and who was removed as faulty, for somebody who has seen no decision that led to it."""
+        """The current view and the history of removals, for a process that has seen no decision before it."""
         return FullConfiguration(*self.header, self.view.encoded(), self.removal_history.everything())
 
     def send(self, destination: Address, message: Message, *, reliable: bool = False) -> None:

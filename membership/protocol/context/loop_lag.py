@@ -8,7 +8,7 @@ of anybody's health (see local_health).
 _NOTICED = 0.02
 """Seconds by which any timer may be late: that is how precise timers are."""
 _COUNTED = 1.0
-"""Seconds that one late timer counts at most. Who was stopped for long was not busy, just stopped."""
+"""Seconds that one late timer counts at most: a process that was stopped for long was not busy, just stopped."""
 _SHARE = 1 / 8
 """Weight of the newest measurement."""
 _FORGOTTEN = 0.002
@@ -24,7 +24,7 @@ class LoopLag:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        """By how much timers are late of late; 0 on a machine with time to spare."""
+        """By how much timers are late at present; 0 on a machine with time to spare."""
 
     def note(self, late: float) -> None:
         """A timer was served `late` seconds after it was due."""

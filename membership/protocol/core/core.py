@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from membership.address import Address
 from membership.errors import EdgeError, RecoveryError
-from membership.protocol import messages as wire
+from membership.protocol import messages
 from membership.protocol.context.alert_signatures import Signer
-from membership.protocol.context.broadcaster import Broadcaster
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.effects import Effects
 from membership.protocol.core.base import MemberCoreBase
@@ -23,18 +22,19 @@ from membership.protocol.core.status import FINISHED, Status
 from membership.protocol.core.suspicions import Suspicions, suspicions_of
 from membership.protocol.core.view_instance import ViewInstance
 from membership.protocol.dissemination.anti_entropy import AntiEntropy
+from membership.protocol.dissemination.broadcaster import Broadcaster, epidemic
 from membership.protocol.dissemination.catch_up import CatchUp
 from membership.protocol.lifecycle.admission import Admission
+from membership.protocol.lifecycle.change_requests import ChangeRequests, member_to_evict
 from membership.protocol.lifecycle.founder_election import FounderElection
 from membership.protocol.lifecycle.joiner import Joiner
 from membership.protocol.lifecycle.refounding import Refounding
-from membership.protocol.lifecycle.requests import Requests, member_to_evict
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.monitoring.fast_forward import FastForwardEdge
 from membership.protocol.monitoring.monitor import Monitor
+from membership.protocol.recovery.operator_recovery import Recovery
 from membership.protocol.recovery.permanent_quorum_loss import PermanentQuorumLoss
 from membership.protocol.recovery.quorum_watch import QuorumWatch
-from membership.protocol.recovery.recovery import Recovery
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import Member, check_member
@@ -42,7 +42,7 @@ from membership.settings import Settings
 
 __all__ = ["Core", "Status"]
 
-_ROUTINE = (wire.Probe, wire.ProbeAcknowledged)
+_ROUTINE = (messages.Probe, messages.ProbeAcknowledged)
 
 
 class Core(MemberCoreBase):
@@ -86,9 +86,7 @@ class Core(MemberCoreBase):
         broadcaster: Broadcaster | None = None,
     ) -> None:
         check_member(me)
-        context = self._context = Context(
-            me, settings, rng, cache or ConfigurationCache(), signer, broadcaster
-        )
+        context = self._context = Context(me, settings, rng, cache or ConfigurationCache(), signer)
         self._joiner = Joiner(context, (), cluster_id)
         self._election = FounderElection(
             context, 1 if found else expect, None if found else remembered, accepted=accepted, is_copy=is_copy
@@ -99,7 +97,7 @@ class Core(MemberCoreBase):
         self._admission = Admission(context, expect if found else 1)
         self._catch_up = CatchUp(context)
         self._quorum = QuorumWatch(context)
-        self._requests = Requests(context)
+        self._requests = ChangeRequests(context)
         self._recovery = Recovery(context)
         self._anti_entropy = AntiEntropy(context, self._quorum)
         components = Components(
@@ -115,6 +113,7 @@ class Core(MemberCoreBase):
             recovery=self._recovery,
             quorum_loss=PermanentQuorumLoss(context),
             anti_entropy=self._anti_entropy,
+            broadcaster=epidemic() if broadcaster is None else broadcaster,
         )
         self._dispatcher = Dispatcher(components, founded=found)
         self._views = self._dispatcher.views
@@ -197,14 +196,16 @@ class Core(MemberCoreBase):
             self._dispatcher.found_if_chosen(now)
         return self._effects(now)
 
-    def receive(self, source: Address, message: wire.Message, now: float) -> Effects:
+    def receive(self, source: Address, message: messages.Message, now: float) -> Effects:
         """A message arrived from this address."""
         if isinstance(message, _ROUTINE) and self._is_routine(source, message, now):
             return self._context.take_effects(max(now, self._soonest))  # routine moves no deadline
         self._dispatcher.handle(source, message, now)
         return self._effects(now)
 
-    def _is_routine(self, source: Address, message: wire.Probe | wire.ProbeAcknowledged, now: float) -> bool:
+    def _is_routine(
+        self, source: Address, message: messages.Probe | messages.ProbeAcknowledged, now: float
+    ) -> bool:
         """Handle a probe or its answer among members of one view, nearly all of the traffic, on a short way."""
         views = self._views
         instance = views.instance
@@ -217,13 +218,13 @@ class Core(MemberCoreBase):
         self._quorum.heard(index, now)
         if self._recovery.telling:
             self._recovery.heard(view.members[index].incarnation)
-        if isinstance(message, wire.Probe):
+        if isinstance(message, messages.Probe):
             instance.acknowledge(message, view.addresses[index])
-            if isinstance(message, wire.QuorumAlarm):
+            if isinstance(message, messages.QuorumAlarm):
                 self._quorum.on_alarm(index, now)
         else:
             self._dispatcher.on_sign_of_life(message, index, now)
-        instance.gossip.compare(index, message.digest or wire.EMPTY_DIGEST, now)
+        instance.gossip.compare(index, message.digest or messages.EMPTY_DIGEST, now)
         return True
 
     def saved(self, views: tuple[Configuration, ...], now: float) -> Effects:

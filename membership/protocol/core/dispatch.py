@@ -6,7 +6,7 @@ Source: Rapid, section 4. That every message names its configuration, and what f
 """
 
 from membership.address import Address
-from membership.protocol import messages as wire
+from membership.protocol import messages
 from membership.protocol.context.context import NEVER
 from membership.protocol.context.refusals import Refusal, elsewhere
 from membership.protocol.core.components import Components
@@ -37,18 +37,18 @@ class Dispatcher:
         self.founded = founded
         """Whether this process founds its cluster: it was told to, or a cold start chose it."""
 
-    def handle(self, source: Address, message: wire.Message, now: float) -> None:
+    def handle(self, source: Address, message: messages.Message, now: float) -> None:
         """A message arrived from this address."""
         if self.views.status in FINISHED:
             return
         instance = self.views.instance
-        if isinstance(message, wire.FullConfiguration) and message.proposed:
+        if isinstance(message, messages.FullConfiguration) and message.proposed:
             if instance is None:
                 self._refounding.on_proposed(message, now)
                 self.found_if_chosen(now)
         elif instance is None:
             self._handle_as_joiner(source, message, now)
-        elif isinstance(message, wire.MemberMessage):
+        elif isinstance(message, messages.MemberMessage):
             self._handle_from_member(instance, source, message, now)
         else:
             self._handle_from_outside(instance, source, message, now)
@@ -71,40 +71,42 @@ class Dispatcher:
             self.views.apply(instance, self._refounding.cut, now)
             self._refounding.tell()
 
-    def _handle_as_joiner(self, source: Address, message: wire.Message, now: float) -> None:
-        if isinstance(message, wire.MemberMessage) and not isinstance(message, wire.FullConfiguration):
+    def _handle_as_joiner(self, source: Address, message: messages.Message, now: float) -> None:
+        if isinstance(message, messages.MemberMessage) and not isinstance(
+            message, messages.FullConfiguration
+        ):
             view = self._refounding.awaited(source, message)
             if view is not None:
                 self.views.install_first(view, now)
                 self.handle(source, message, now)
                 return
         match message:
-            case wire.FullConfiguration():
+            case messages.FullConfiguration():
                 self.views.on_first_configuration(message, now)
-            case wire.ObserversAssigned():
+            case messages.ObserversAssigned():
                 self._joiner.on_observers(message, now)
                 if self._joiner.assigned:
                     self._election.on_cluster(message.epoch, now)
-            case wire.JoinObserved():
+            case messages.JoinObserved():
                 self._joiner.on_observed(message, source)
-            case wire.JoinDeferred():
+            case messages.JoinDeferred():
                 self._joiner.on_deferred(message, now)
-            case wire.JoinDenied():
+            case messages.JoinDenied():
                 self._joiner.on_denied(message, now)
                 if self._joiner.given_up:
                     self.views.refuse()
-            case wire.Probe():
+            case messages.Probe():
                 me = self._context.me
-                answer = wire.NotMember(me.incarnation, message.configuration_id, message.sequence)
+                answer = messages.NotMember(me.incarnation, message.configuration_id, message.sequence)
                 self._context.send(source, answer)
-            case wire.ColdStart():
+            case messages.ColdStart():
                 self._on_cold_start(message, now)
-            case wire.JoinRequest():
-                self._context.send(message.joiner.address, wire.JoinDeferred(self._election.progress))
+            case messages.JoinRequest():
+                self._context.send(message.joiner.address, messages.JoinDeferred(self._election.progress))
             case _:
                 self._context.count("messages before the first view")
 
-    def _on_cold_start(self, message: wire.ColdStart, now: float) -> None:
+    def _on_cold_start(self, message: messages.ColdStart, now: float) -> None:
         self._election.on_greeting(message, now)
         self._refounding.share(message, now)
         if self._election.remembered is None:
@@ -137,34 +139,36 @@ class Dispatcher:
                 self.views.give_up(self._refounding.missing)
 
     def _handle_from_outside(
-        self, instance: ViewInstance, source: Address, message: wire.Message, now: float
+        self, instance: ViewInstance, source: Address, message: messages.Message, now: float
     ) -> None:
         match message:
-            case wire.JoinRequest():
+            case messages.JoinRequest():
                 if self.views.status is Status.LEAVING:
-                    self._context.send(message.joiner.address, wire.JoinDeferred("this member is leaving"))
+                    self._context.send(
+                        message.joiner.address, messages.JoinDeferred("this member is leaving")
+                    )
                 elif self._admission.holding and not self._election.counts_on(message.joiner):
-                    self._context.send(message.joiner.address, wire.JoinDeferred(self._election.progress))
+                    self._context.send(message.joiner.address, messages.JoinDeferred(self._election.progress))
                 else:
                     if source == message.joiner.address:
                         self._quorum_loss.on_joining(message.joiner)
                     self._admission.on_request(message, instance.reporter, now)
-            case wire.ColdStart() if message.asking and (message.remembers >= 0 or message.accepted):
+            case messages.ColdStart() if message.asking and (message.remembers >= 0 or message.accepted):
                 self._on_restarted(instance, source, message, now)
-            case wire.EnsembleJoin():
+            case messages.EnsembleJoin():
                 reason = "this cluster has no ensemble: join in the decentralised mode"
-                self._context.send(message.joiner.address, wire.JoinDeferred(reason))
-            case wire.ObserveJoin():
+                self._context.send(message.joiner.address, messages.JoinDeferred(reason))
+            case messages.ObserveJoin():
                 self._admission.on_observe(message, instance.reporter, now)
-            case wire.NotMember():
+            case messages.NotMember():
                 self._on_not_member(instance, source, message, now)
-            case wire.EvictedNotice():
+            case messages.EvictedNotice():
                 self.views.on_evicted_notice(source, message, now)
             case _:
                 self._context.count("messages for joiners")
 
     def _on_restarted(
-        self, instance: ViewInstance, source: Address, message: wire.ColdStart, now: float
+        self, instance: ViewInstance, source: Address, message: messages.ColdStart, now: float
     ) -> None:
         """A process that was a member once looks for the others: let it in, or join it if this view is beyond help."""
         if source != message.sender.address:
@@ -181,10 +185,10 @@ class Dispatcher:
         if restarted and self._quorum.lost and self.views.status is Status.MEMBER:
             self.views.give_up(restarted)
         elif self.views.status is not Status.LEAVING:
-            self._admission.on_request(wire.JoinRequest(message.sender, 0), instance.reporter, now)
+            self._admission.on_request(messages.JoinRequest(message.sender, 0), instance.reporter, now)
 
     def _on_not_member(
-        self, instance: ViewInstance, source: Address, message: wire.NotMember, now: float
+        self, instance: ViewInstance, source: Address, message: messages.NotMember, now: float
     ) -> None:
         if not self._context.view.is_named(message.configuration_id):
             return
@@ -197,7 +201,7 @@ class Dispatcher:
     # Members, in whatever configuration they are.
 
     def _handle_from_member(
-        self, instance: ViewInstance, source: Address, message: wire.MemberMessage, now: float
+        self, instance: ViewInstance, source: Address, message: messages.MemberMessage, now: float
     ) -> None:
         view = self._context.view
         index = view.index_of_sender(message.sender)
@@ -214,7 +218,7 @@ class Dispatcher:
             if index is not None:
                 self._recovery.heard(view.members[index].incarnation)
                 self._handle_current(instance, message, index, now)
-            elif isinstance(message, wire.DecidedChain) and self._catch_up.expected(now):
+            elif isinstance(message, messages.DecidedChain) and self._catch_up.expected(now):
                 self.views.on_chain(message, now)
             else:
                 self._context.drop("a message whose sender is not in the view")
@@ -225,27 +229,32 @@ class Dispatcher:
             self._handle_stale(instance, source, message, index, now)
         elif message.epoch > view.epoch:
             self._handle_newer(instance, source, message, index, now)
-        elif not isinstance(message, wire.JoinObserved | wire.JoinDenied | wire.ObserversAssigned):
+        elif not isinstance(
+            message, messages.JoinObserved | messages.JoinDenied | messages.ObserversAssigned
+        ):
             self._context.drop("a message from another history of this cluster")
 
     def _handle_stale(
         self,
         instance: ViewInstance,
         source: Address,
-        message: wire.MemberMessage,
+        message: messages.MemberMessage,
         index: int | None,
         now: float,
     ) -> None:
         match message:
-            case wire.CatchUpRequest() | wire.PullCut():
+            case messages.CatchUpRequest() | messages.PullCut():
                 self._catch_up.on_request(message, source)
                 return
-            case wire.Probe() if index is not None:
+            case messages.Probe() if index is not None:
                 instance.acknowledge(message, self._context.view.members[index].address)
-            case wire.ProbeAcknowledged() if index is not None:
+            case messages.ProbeAcknowledged() if index is not None:
                 self.on_sign_of_life(message, index, now)
             case (
-                wire.ObserversAssigned() | wire.JoinObserved() | wire.JoinDenied() | wire.FullConfiguration()
+                messages.ObserversAssigned()
+                | messages.JoinObserved()
+                | messages.JoinDenied()
+                | messages.FullConfiguration()
             ):
                 return  # late answers to the joiner this process was
             case _:
@@ -256,33 +265,33 @@ class Dispatcher:
         self,
         instance: ViewInstance,
         source: Address,
-        message: wire.MemberMessage,
+        message: messages.MemberMessage,
         index: int | None,
         now: float,
     ) -> None:
         match message:
-            case wire.FullConfiguration():
+            case messages.FullConfiguration():
                 if self._admission.holding:
                     return  # others on whom this founder counts may count on that it does not go back
                 if index is not None or self._catch_up.expected(now):
                     self.views.on_later_configuration(message, now)
                 return
-            case wire.ObserversAssigned() if self._admission.holding:
+            case messages.ObserversAssigned() if self._admission.holding:
                 # The others went on without this founder, which nobody has joined yet.
                 if message.joiner == self._context.me.incarnation:
                     self.views.give_up((), message.epoch)
                 return
-            case wire.ObserversAssigned() | wire.JoinObserved() | wire.JoinDenied():
+            case messages.ObserversAssigned() | messages.JoinObserved() | messages.JoinDenied():
                 return
-            case wire.Probe():
+            case messages.Probe():
                 instance.acknowledge(message, source)
-            case wire.ProbeAcknowledged() if index is not None:
+            case messages.ProbeAcknowledged() if index is not None:
                 self.on_sign_of_life(message, index, now)
             case _:
                 pass
         self._catch_up.note_newer(source, message, now)
 
-    def on_sign_of_life(self, message: wire.ProbeAcknowledged, index: int, now: float) -> None:
+    def on_sign_of_life(self, message: messages.ProbeAcknowledged, index: int, now: float) -> None:
         """The member with this index has answered a probe."""
         incarnation = self._context.view.members[index].incarnation
         self._monitor.on_acknowledgement(incarnation, message.sequence, now)
@@ -291,47 +300,47 @@ class Dispatcher:
     # Members of the present configuration.
 
     def _handle_current(
-        self, instance: ViewInstance, message: wire.MemberMessage, index: int, now: float
+        self, instance: ViewInstance, message: messages.MemberMessage, index: int, now: float
     ) -> None:
         """A message of the present configuration, from a member of it."""
         sender = self._context.view.members[index]
         match message:
-            case wire.DecidedChain():
+            case messages.DecidedChain():
                 self.views.on_chain(message, now)
             case (
-                wire.IndirectProbe()
-                | wire.IndirectAnswer()
-                | wire.StreamProbe()
-                | wire.StreamProbeAcknowledged()
+                messages.IndirectProbe()
+                | messages.IndirectAnswer()
+                | messages.StreamProbe()
+                | messages.StreamProbeAcknowledged()
             ):
                 self._monitor.indirect.on_message(message, sender, now)
-            case wire.Unanswered():
+            case messages.Unanswered():
                 self._monitor.on_unanswered(message.subject, now)
-            case wire.LeaveRequest():
+            case messages.LeaveRequest():
                 if not instance.reporter.report_leave(index, now):
                     self._context.drop("a leave that asks somebody else's observer")
-            case wire.UpdateRequest():
+            case messages.UpdateRequest():
                 self._requests.on_update(message, sender, instance.reporter, now)
-            case wire.EvictRequest():
+            case messages.EvictRequest():
                 self._requests.on_evict(message, instance.reporter, now)
-            case wire.RecoveryRequest():
+            case messages.RecoveryRequest():
                 self._on_recovery_request(message, sender, now)
-            case wire.RecoveryAnswer():
+            case messages.RecoveryAnswer():
                 self._recovery.on_answer(message, sender.name)
                 self.views.tick_recovery(now)
             case _:
                 instance.handle(message, index, now)
-                if isinstance(message, wire.Decided):
+                if isinstance(message, messages.Decided):
                     self._ask_for_more(instance, message, sender, now)
                 self.views.conclude(instance, now)
 
-    def _on_recovery_request(self, message: wire.RecoveryRequest, sender: Member, now: float) -> None:
+    def _on_recovery_request(self, message: messages.RecoveryRequest, sender: Member, now: float) -> None:
         refusal = self._recovery.on_request(message, sender.name, quorum_lost=self._quorum.lost, now=now)
-        answer = wire.RecoveryAnswer(*self._context.header, message.recovery, refusal)
+        answer = messages.RecoveryAnswer(*self._context.header, message.recovery, refusal)
         self._context.send(sender.address, answer)
 
     def _ask_for_more(
-        self, instance: ViewInstance, message: wire.Decided, sender: Member, now: float
+        self, instance: ViewInstance, message: messages.Decided, sender: Member, now: float
     ) -> None:
         # Who was asked for the cut itself need not be asked for the chain. The next one that tells is: either
         # question or its answer may be lost, and hardly both.

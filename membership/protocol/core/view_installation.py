@@ -8,7 +8,7 @@ Source: Rapid, section 4.3, whose decision becomes the next view here. Catching 
 from collections.abc import Callable
 
 from membership.address import Address
-from membership.protocol import messages as wire
+from membership.protocol import messages
 from membership.protocol.context.context import NEVER
 from membership.protocol.context.effects import Evicted, Left
 from membership.protocol.context.refusals import Refusal
@@ -16,7 +16,7 @@ from membership.protocol.core.components import Components
 from membership.protocol.core.status import Status
 from membership.protocol.core.view_instance import ViewInstance
 from membership.protocol.lifecycle.leave import Leaver, Phase
-from membership.protocol.recovery.recovery import continues
+from membership.protocol.recovery.operator_recovery import continues
 from membership.protocol.view.configuration import Configuration, ConfigurationError
 from membership.protocol.view.cut import Cut
 
@@ -25,7 +25,7 @@ class ViewInstaller:
     """Where one process stands. `handle` takes the messages that came too early for the views before."""
 
     def __init__(
-        self, components: Components, handle: Callable[[Address, wire.Message, float], None]
+        self, components: Components, handle: Callable[[Address, messages.Message, float], None]
     ) -> None:
         self._components = components
         self._context = components.context
@@ -53,7 +53,7 @@ class ViewInstaller:
             view = self._context.cache.restart(remembered, self._context.me, rings, election.recovery)
         self._install(view, None, now)
 
-    def on_first_configuration(self, message: wire.FullConfiguration, now: float) -> None:
+    def on_first_configuration(self, message: messages.FullConfiguration, now: float) -> None:
         """A joiner is sent a view: it is in."""
         configuration = self._decode(message)
         if configuration is None:
@@ -80,7 +80,7 @@ class ViewInstaller:
         if cut is None or instance is not self.instance or self.telling:
             return
         view = self._context.view
-        decided = wire.Decided(*self._context.header, cut.hash, view.epoch + 1)
+        decided = messages.Decided(*self._context.header, cut.hash, view.epoch + 1)
         if instance.change.decided_by_classic:
             told = [member for member in view.members if member != self._context.me]
         else:
@@ -91,7 +91,7 @@ class ViewInstaller:
         self._context.send_all([member.address for member in told], decided)
         self.apply(instance, cut, now)
 
-    def on_chain(self, message: wire.DecidedChain, now: float) -> None:
+    def on_chain(self, message: messages.DecidedChain, now: float) -> None:
         """The cuts that were decided since the view of this member."""
         for epoch, cut in enumerate(message.cuts, start=message.epoch):
             # Messages kept for later are handled between the steps and may have taken some of them already.
@@ -103,7 +103,7 @@ class ViewInstaller:
             ):
                 return
 
-    def on_later_configuration(self, message: wire.FullConfiguration, now: float) -> None:
+    def on_later_configuration(self, message: messages.FullConfiguration, now: float) -> None:
         """A member that is far behind is sent a whole view."""
         configuration = self._decode(message)
         if configuration is None or configuration.epoch <= self._context.view.epoch:
@@ -128,7 +128,7 @@ class ViewInstaller:
         if self.status in (Status.MEMBER, Status.LEAVING):
             self._components.recovery.tick(now)
 
-    def _decode(self, message: wire.FullConfiguration) -> Configuration | None:
+    def _decode(self, message: messages.FullConfiguration) -> Configuration | None:
         try:
             return self._context.cache.decode(
                 message.body, message.configuration_id, self._context.settings.rings
@@ -162,7 +162,9 @@ class ViewInstaller:
         components = self._components
         previous = self._context.configuration
         self._context.install(configuration)
-        instance = self.instance = ViewInstance(self._context, components.monitor, now)
+        instance = self.instance = ViewInstance(
+            self._context, components.monitor, components.broadcaster, now
+        )
         if previous is None:
             self.status = Status.MEMBER
             self._catch_up.on_first_view(configuration.epoch)
@@ -214,7 +216,7 @@ class ViewInstaller:
         """The cluster will not have this process."""
         self.status = Status.REFUSED
 
-    def on_evicted_notice(self, source: Address, message: wire.EvictedNotice, now: float) -> None:
+    def on_evicted_notice(self, source: Address, message: messages.EvictedNotice, now: float) -> None:
         """Somebody says that this process is not in the view any more."""
         view = self._context.view
         if not self._context.me.incarnation.startswith(message.incarnation) or message.epoch <= view.epoch:

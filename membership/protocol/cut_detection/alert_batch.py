@@ -16,7 +16,7 @@ _PRECEDENCE = (AlertKind.REMOVE, AlertKind.EVICT, AlertKind.LEAVE)
 
 
 _LONGEST_STRETCH = 4
-"""Times the usual wait for further joiners, at most, of a member that is late itself: the joiners are late too."""
+"""A member whose event loop lags waits at most this many times longer for further joiners: those lag, too."""
 
 _STORM = 4
 """Times the usual cap while more processes wait here than there are members. A cut that takes in a part of such a
@@ -30,7 +30,7 @@ class AlertBatch:
         self._settings = settings
         self._members = members
         self._loop_lag = loop_lag
-        # Alone, a member would have to carry the whole view to every joiner. A few at first share that work.
+        # A member that is alone would have to send the whole view to every joiner. The first few then share that work.
         self._most_joins = settings.first_joiners if members == 1 else settings.joins_kept
         self._removals: dict[int, tuple[AlertKind, int]] = {}
         self._joins: dict[bytes, tuple[AlertKind, Member, int]] = {}

@@ -95,10 +95,10 @@ class Reporter:
         """
         self._in_doubt = in_doubt
         self._accuse_all(self._monitor.failed_edges(), now)
-        self._go_along(now)
+        self._corroborate(now)
 
-    def _go_along(self, now: float) -> None:
-        """While a view change is under way: what is about to be found faulty too had better go with it.
+    def _corroborate(self, now: float) -> None:
+        """While a view change is under way, report subjects that are about to be found faulty, so that they go with it.
 
         All observers of a subject find it silent at nearly the same time, so the first report of anybody may be the
         only warning. Losses may be chance: they wait until somebody is suspected.
@@ -134,7 +134,7 @@ class Reporter:
         """Remember since when each member has been unstable (joiners: see the table)."""
         self._suspects = assessment.suspects
         self._going = frozenset(assessment.stable_removals)
-        self._go_along(now)
+        self._corroborate(now)
         since = self._unstable_since
         self._unstable_since = {subject: since.get(subject, now) for subject in assessment.unstable_removals}
         if not assessment.held_up:

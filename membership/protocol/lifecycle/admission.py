@@ -33,7 +33,7 @@ _ASKED_KEPT = 8
 
 
 class HolderCheck:
-    """Does the member whose name or address a joiner claims still answer? And who asked meanwhile."""
+    """Whether the member whose name or address a joiner claims still answers, and who asked meanwhile."""
 
     __slots__ = ("alive", "asked", "holder", "started")
 

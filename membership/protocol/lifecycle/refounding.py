@@ -82,7 +82,7 @@ class Refounding:
             self._offer(joiner, election.proposed, now, self._context.settings.rpc_retransmit)
 
     def _offer(self, destination: Member, view: Configuration, now: float, pause: float) -> None:
-        """Send it the view to write down, but not again before this pause is over."""
+        """Send it the view to write down, but not again before `pause` is over."""
         key = destination.incarnation + view.id
         if now - self._offered.get(key, -NEVER) < pause:
             return

@@ -34,10 +34,10 @@ _UNANSWERED_TO_TELL_WHEN_IDLE = 3
 """Attempts of a round after whose loss the other observers of a subject are told, so that none of them is idle. When
 idle, attempts follow each other twice as fast."""
 _LEAST_ATTEMPTS = 3
-"""Who was left out of a round joins in only if as many attempts still fit: fewer would say little."""
+"""A subject left out of a round is probed later in it only if this many attempts still fit: fewer would say little."""
 
 _LONGEST_STRETCH = 2
-"""Rounds of a member that is late itself take at most this many intervals: it must hear its neighbours still."""
+"""Rounds of a member whose event loop lags take at most this many intervals: it must still hear its neighbours."""
 
 _SOUND_EDGES = 2
 _SOUND_SHARE = 4
@@ -51,7 +51,7 @@ class Monitor:
         self._context = context
         self._factory = factory or windowed()
         self._edges: dict[bytes, Edge] = {}
-        # Rounds of different members do not coincide: an answer to one, led astray to another, answers nothing.
+        # Members begin at different round numbers: an answer that goes to the wrong member matches nothing there.
         self._round = int.from_bytes(context.me.incarnation[:4], "big") >> 7
         self._step = 0
         self._last_step = 2 * (context.settings.probe_attempts - 1)
@@ -148,7 +148,7 @@ class Monitor:
         self.idle = self._may_idle
         for edge in self._edges.values():
             edge.sent = edge.answered = 0
-        # While members differ in what they know, probes carry that, too.
+        # While members differ in what they know, probes carry the digest to all subjects.
         probed = self._next_in_turn() if self.idle and not digest else self.subjects
         for edge in probed:
             edge.sent = 1

@@ -439,7 +439,9 @@ class Evaluator:
         numbers = self.as_numbers(chosen, expression)
         there = np.flatnonzero(numbers.index >= 0)
         index, selectors, owners = numbers.index[there], selectors[there], owners[there]
-        value = self.problem.gated(numbers.linears.take(index), selectors).summed(owners, count)
+        alone = np.bincount(owners, minlength=count)[owners] == 1  # elsewhere it is NULL, whatever its value
+        gate = np.where(alone, TRUE, selectors)
+        value = self.problem.gated(numbers.linears.take(index), gate).summed(owners, count)
         present = self.problem.conjunction(selectors, numbers.null[index] ^ 1)
         return Numbers.plain(value, self._any(present, owners, count) ^ 1)
 

@@ -76,9 +76,9 @@ def _lookups(query: BoundQuery, catalog: Catalog, scopes: tuple[Scope, ...]) -> 
     if any(join.args.get("side") for join in query.skeleton.args.get("joins") or ()):
         return
     fixed = [key.tree for key in query.keys or ()]
-    if query.demand is None:
+    if query.demand is None and len(scopes) == 1:  # a view, whose constant columns others read
         fixed += [output.tree for output in query.outputs if isinstance(output.expression, DatabasePart)]
-    elif query.demand.tail.reason is not None:
+    if query.demand is not None and query.demand.tail.reason is not None:
         return
     named = {column.table.lower() for tree in fixed for column in tree.find_all(exp.Column)}
     found: set[str] = set()

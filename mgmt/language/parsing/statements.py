@@ -24,26 +24,38 @@ from mgmt.state.schema_parsing.variable_columns import declared_variables
 
 _TAIL_WORDS = {"CHECK", "MAXIMIZE", "MINIMIZE", "PINNED"}
 _WORDS = sorted(
-    _TAIL_WORDS
-    | {
-        "CREATE",
-        "CONSTRAINT",
-        "VIEW",
-        "WITH",
-        "SELECT",
-        "DISTINCT",
-        "FROM",
-        "JOIN",
-        "WHERE",
-        "GROUP",
-        "HAVING",
-        "UNION",
+    {
+        *_TAIL_WORDS,
+        *[
+            "CREATE",
+            "CONSTRAINT",
+            "VIEW",
+            "WITH",
+            "SELECT",
+            "DISTINCT",
+            "FROM",
+            "JOIN",
+            "WHERE",
+            "GROUP",
+            "HAVING",
+            "UNION",
+        ],
+        *[
+            "EXISTS",
+            "BETWEEN",
+            "CASE",
+            "WHEN",
+            "THEN",
+            "ELSE",
+            "SOFT",
+            "TIER",
+            "WEIGHT",
+            "PRIORITY",
+            "REASON",
+        ],
     }
-    | {"EXISTS", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "SOFT", "TIER", "WEIGHT", "PRIORITY", "REASON"}
 )
 _MOST_SPELLINGS = 3  # are tried: to read a statement takes time
-
-__all__ = ["Statement", "Tail", "TailKind", "parse_statements"]
 
 
 @dataclass(frozen=True, slots=True)

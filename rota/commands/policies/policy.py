@@ -16,6 +16,7 @@ from rota.commands.policies.questions import QUESTIONS
 from rota.commands.policies.workbench import read_bundle
 from rota.errors import AgentError, ReportedFailure, UsageProblem
 from rota.terminal.output import as_json, emit, table
+from rota.terminal.progress import waiting
 
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model
@@ -258,7 +259,8 @@ def _solved(model: Model, effort: Effort, bundle: Path | None = None) -> Outcome
     kept = None if bundle is None else bundle_of(model, seed=effort.seed, budget=effort.budget, now=now)
     outcome: Outcome
     try:
-        outcome = model.solve(effort.budget, effort.seed, now=now)
+        with waiting(f"solving, {effort.budget:g} s at most"):
+            outcome = model.solve(effort.budget, effort.seed, now=now)
     except InfeasibleError as error:
         outcome = error
     except VerificationError as error:

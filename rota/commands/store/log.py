@@ -11,7 +11,7 @@ import click
 
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
-from rota.commands.options import AGREED_TIMEOUT, api_option, json_option
+from rota.commands.options import agreed, api_option, json_option
 from rota.errors import ReportedFailure, UsageProblem
 from rota.http.limits import LARGEST_RECORD, STREAM_NAME
 from rota.terminal.output import emit, printable, write_bytes
@@ -151,7 +151,7 @@ def forget(hosts: tuple[str, ...], yes: bool, api: Target, json_wanted: bool) ->
       rota log forget n4 n5 --yes
     """
     request = {"hosts": list(hosts), "confirmed": yes}
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/forget", request)
+    answer = agreed(api, "/v1/forget", request)
     emit(answer, json_wanted, _show_losses)
     if not yes and answer["lost"]:
         raise ReportedFailure("nothing was changed; with --yes this is declared lost")

@@ -1,4 +1,4 @@
-"""The judge of servers against clusters made by hand: a sound one, and one for each thing that may be wrong."""
+"""The checker of servers against clusters made by hand: a sound one, and one for each thing that may be wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chaos.slots.checker import (
     SeveralPrimaries,
     SilentServer,
     Violation,
-    judge,
+    find_violations,
 )
 from chaos.slots.outcome import SlotsOutcome
 from datastore_adapter.slots.state.nodes_table import parse_nodes
@@ -86,8 +86,10 @@ def changed(letter: str, **what: str | bool) -> tuple[Server, ...]:
     )
 
 
-def judged(found: list[Answer], racks: dict[str, str] = RACKS, copies: int = 2) -> tuple[Violation, ...]:
-    return judge(found, racks, copies)
+def violations_of(
+    found: list[Answer], racks: dict[str, str] = RACKS, copies: int = 2
+) -> tuple[Violation, ...]:
+    return find_violations(found, racks, copies)
 
 
 def free(letter: str, host: str, slots: str = "") -> Answer:
@@ -96,7 +98,7 @@ def free(letter: str, host: str, slots: str = "") -> Answer:
 
 
 def test_a_sound_cluster_with_free_servers() -> None:
-    assert judged([*answers(*SOUND), free("8", "n0"), free("9", "n1")]) == ()
+    assert violations_of([*answers(*SOUND), free("8", "n0"), free("9", "n1")]) == ()
 
 
 def test_two_primaries_of_a_slot() -> None:
@@ -104,66 +106,68 @@ def test_two_primaries_of_a_slot() -> None:
     found = answers(*SOUND)
     found[3] = answer(replace(SOUND[3], slots="0-99", primary=""), SOUND)
     both = tuple(sorted((SOUND[0].address, SOUND[3].address)))
-    assert SeveralPrimaries(((0, 99),), both) in judged(found)
+    assert SeveralPrimaries(((0, 99),), both) in violations_of(found)
 
 
 def test_one_that_is_no_member_and_takes_slots_for_its_own() -> None:
     found = [*answers(*SOUND), free("9", "n1", slots="7 20")]
-    assert judged(found) == (
+    assert violations_of(found) == (
         SeveralPrimaries(((7, 7), (20, 20)), tuple(sorted((SOUND[0].address, "10.0.0.57:7000")))),
     )
 
 
 def test_no_primary_in_the_eyes_of_most() -> None:
-    assert judged(answers(*changed("a", slots="1-5460")))[0] == NoPrimary(((0, 0),), (), 6)
+    assert violations_of(answers(*changed("a", slots="1-5460")))[0] == NoPrimary(((0, 0),), (), 6)
     half = changed("a", slots="1-5460")
     split = [answer(server, SOUND if number < 3 else half) for number, server in enumerate(SOUND)]
-    assert judged(split)[0] == NoPrimary(((0, 0),), (SOUND[0].address,), 6)
+    assert violations_of(split)[0] == NoPrimary(((0, 0),), (SOUND[0].address,), 6)
     # All but itself take it for the primary.
     found = answers(*SOUND)
     found[0] = answer(half[0], half)
-    assert judged(found)[0] == NoPrimary(((0, 0),), (SOUND[0].address,), 6)
+    assert violations_of(found)[0] == NoPrimary(((0, 0),), (SOUND[0].address,), 6)
 
 
 def test_an_open_slot() -> None:
     found = answers(*SOUND)
     entry = f"[77->-{'b' * 40}]"
     found[0] = answer(SOUND[0], SOUND, more=entry)
-    assert judged(found) == (OpenSlots(SOUND[0].address, ((77, 77),), (entry,)),)
+    assert violations_of(found) == (OpenSlots(SOUND[0].address, ((77, 77),), (entry,)),)
     entry = f"[77-<-{'a' * 40}]"
     found = answers(*SOUND)
     found[1] = answer(SOUND[1], SOUND, more=entry)
-    assert judged(found) == (OpenSlots(SOUND[1].address, ((77, 77),), (entry,)),)
+    assert violations_of(found) == (OpenSlots(SOUND[1].address, ((77, 77),), (entry,)),)
 
 
 def test_two_copies_in_one_rack_or_on_one_host() -> None:
     address = SOUND[0].address
-    assert judged(answers(*changed("d", host="n3"))) == (CopiesUneven(address, {"n0": "r1", "n3": "r1"}),)
-    found = judged(answers(*changed("d", host="n0")))
+    assert violations_of(answers(*changed("d", host="n3"))) == (
+        CopiesUneven(address, {"n0": "r1", "n3": "r1"}),
+    )
+    found = violations_of(answers(*changed("d", host="n0")))
     assert CopiesOnOneHost(address, "n0", (address, SOUND[3].address)) in found
     # With one rack left it is as even as can be; two copies of a shard on its one host never are.
     one = {"n0": "r1", "n3": "r1"}
     pair = (Server("a", "n0", "0-16383"), Server("d", "n3", primary="a"))
-    assert judged(answers(*pair), one) == ()
-    assert judged(answers(*pair), RACKS) == (CopiesUneven(address, {"n0": "r1", "n3": "r1"}),)
+    assert violations_of(answers(*pair), one) == ()
+    assert violations_of(answers(*pair), RACKS) == (CopiesUneven(address, {"n0": "r1", "n3": "r1"}),)
 
 
 def test_a_copy_that_is_missing_not_in_step_or_on_a_host_that_is_gone() -> None:
     address = SOUND[0].address
     lacking = (CopiesMissing(address, ("n0",), 2),)
-    assert judged(answers(*(server for server in SOUND if server.letter != "d"))) == lacking
-    assert judged(answers(*changed("d", is_linked=False))) == lacking
+    assert violations_of(answers(*(server for server in SOUND if server.letter != "d"))) == lacking
+    assert violations_of(answers(*changed("d", is_linked=False))) == lacking
     gone = {host: rack for host, rack in RACKS.items() if host != "n4"}
-    assert judged(answers(*SOUND), gone) == lacking
+    assert violations_of(answers(*SOUND), gone) == lacking
     # It follows a replica, not the primary.
-    assert judged(answers(*changed("d", primary="e"))) == lacking
+    assert violations_of(answers(*changed("d", primary="e"))) == lacking
 
 
 def test_a_server_that_does_not_answer() -> None:
     found = answers(*SOUND)
     found[5] = Answer(SOUND[5].address, "n3", None, why="TimeoutError: timed out")
     silent = SilentServer(SOUND[5].address, "n3", "TimeoutError: timed out")
-    assert judged(found) == (silent, CopiesMissing(SOUND[2].address, ("n2",), 2))
+    assert violations_of(found) == (silent, CopiesMissing(SOUND[2].address, ("n2",), 2))
 
 
 def outcome(*violations: Violation, lost: int = 0) -> SlotsOutcome:

@@ -31,7 +31,7 @@ def member_to_evict(context: Context, name: str) -> Member:
     return member
 
 
-class Requests:
+class ChangeRequests:
     """This member's requests to observers."""
 
     def __init__(self, context: Context) -> None:
