@@ -5,7 +5,7 @@
     database.apply(solution)                       # compare-and-set on the snapshot's version
 
 The stages are modules of their own (``mgmt.language.parsing.statements`` and ``statement_binder``; ``split``,
-``encoder`` and ``oracle`` here; ``mgmt.optimization.optimize``); this one only runs them in order.
+``encoder`` and ``oracle`` here; ``mgmt.optimization.general.lexicographic``); this one only runs them in order.
 """
 
 from __future__ import annotations
