@@ -26,10 +26,10 @@ from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.optimization import elastic
 from mgmt.optimization.assignment import Mask, Skew
 from mgmt.optimization.assignment_clash import Clashing, find_clash, least_gives
+from mgmt.optimization.clashes.demands import Ban, Demand, Demands, Give
+from mgmt.optimization.clashes.overflow import overflow
 from mgmt.optimization.demand_model import TooLargeError
-from mgmt.optimization.demands import Ban, Demand, Demands, Give
 from mgmt.optimization.evident_clash import blocked_alone, shortfall
-from mgmt.optimization.overflow import overflow
 from mgmt.optimization.problem import Tag
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from mgmt.optimization.optimize import TierResult
+from mgmt.optimization.general.lexicographic import TierResult
 from mgmt.solution import Delta, PrimaryKey, Value
 from mgmt.state.schema import Column, Schema, Table
 

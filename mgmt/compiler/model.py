@@ -5,7 +5,8 @@
     database.apply(solution)                       # compare-and-set on the snapshot's version
 
 The stages are modules of their own (``mgmt.language.parsing.statements`` and ``statement_binder``; ``relational``,
-``encoding`` and ``verification`` here; ``mgmt.optimization.optimize``); this one only runs them in order.
+``encoding`` and ``verification`` here; ``mgmt.optimization.general.lexicographic``); this one only runs them in
+order.
 """
 
 from __future__ import annotations

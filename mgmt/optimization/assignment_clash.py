@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Load
+from mgmt.optimization.clashes.demands import Demand, Demands, Give
 from mgmt.optimization.demand_model import Answer, Counts, solve
-from mgmt.optimization.demands import Demand, Demands, Give
 from mgmt.optimization.evident_clash import (
     alike_demands,
     anywhere_alike,

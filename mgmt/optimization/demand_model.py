@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import UNLIMITED
-from mgmt.optimization.demands import Demand, Demands, Give
+from mgmt.optimization.clashes.demands import Demand, Demands, Give
 from mgmt.optimization.engines.model.distinct import firsts, joint_ranks
 
 MOST_CELLS = 2_000_000

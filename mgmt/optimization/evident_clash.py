@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Limit, Mask
+from mgmt.optimization.clashes.demands import Demand, Demands
 from mgmt.optimization.demand_model import MOST_CELLS, distinct
-from mgmt.optimization.demands import Demand, Demands
 
 _MOST_WEIGHTS = 200
 """So many of a group's weights are looked at as "of this weight or more"."""

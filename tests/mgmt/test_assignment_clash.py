@@ -17,10 +17,10 @@ from mgmt.compiler.model import Model
 from mgmt.optimization import assignment_clash, demand_model
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Assignment, Indices, Limit, Load, Skew
 from mgmt.optimization.assignment_clash import find_clash, least_gives
+from mgmt.optimization.clashes.demands import Ban, Demand, Demands
+from mgmt.optimization.clashes.overflow import overflow
 from mgmt.optimization.demand_model import Answer, solve
-from mgmt.optimization.demands import Ban, Demand, Demands
 from mgmt.optimization.evident_clash import blocked_alone
-from mgmt.optimization.overflow import overflow
 from tests.mgmt.support import database
 from tests.mgmt.test_relaxations import assert_each_helps, infeasible
 

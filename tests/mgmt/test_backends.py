@@ -13,8 +13,8 @@ import pytest
 
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.columns import TRUE, Linear, Lists, integers
-from mgmt.optimization.minizinc import minizinc
-from mgmt.optimization.optimize import optimize
+from mgmt.optimization.general.lexicographic import optimize
+from mgmt.optimization.general.minizinc import minizinc
 from mgmt.optimization.problem import LinearRows, LiteralRows, Objective, Problem, Relation
 from tests.mgmt.test_problem import (
     allowed,

@@ -11,10 +11,10 @@ import pytest
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
-from mgmt.optimization.checking import value_of
 from mgmt.optimization.columns import FALSE, LIMIT, TRUE, Linear, Linears, Lists, integers
+from mgmt.optimization.general.evaluation import value_of
+from mgmt.optimization.general.lexicographic import optimize
 from mgmt.optimization.infeasible import restricted
-from mgmt.optimization.optimize import optimize
 from mgmt.optimization.problem import (
     LinearRows,
     Objective,

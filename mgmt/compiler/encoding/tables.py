@@ -25,8 +25,8 @@ from mgmt.compiler.encoding.columns import (
 from mgmt.errors import EmptyDomainError, UnsupportedConstructError
 from mgmt.language.names.catalog import Catalog, domain_sql
 from mgmt.language.pushdown.engine_errors import refusals_at
-from mgmt.optimization.checking import hold
 from mgmt.optimization.columns import FALSE, TRUE, Integers, Linears, Lists, Mask, filled, group_numbers
+from mgmt.optimization.general.evaluation import hold
 from mgmt.optimization.problem import Problem, Source
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot

@@ -19,7 +19,7 @@ from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE, Assignment, Cost, Indices, Placement, RowCost
 from mgmt.optimization.engines import UnsuitableError, solve
-from mgmt.optimization.optimize import TierResult
+from mgmt.optimization.general.lexicographic import TierResult
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType

@@ -16,8 +16,8 @@ from mgmt.compiler.partition import ColumnName, Step
 from mgmt.compiler.verification.oracle import Verdict
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.backends import Backend
-from mgmt.optimization.checking import value_of
-from mgmt.optimization.optimize import Optimum, TierResult, optimize, tier_objectives
+from mgmt.optimization.general.evaluation import value_of
+from mgmt.optimization.general.lexicographic import Optimum, TierResult, optimize, tier_objectives
 from mgmt.optimization.problem import least
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot

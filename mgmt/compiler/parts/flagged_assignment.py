@@ -21,7 +21,7 @@ from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE
 from mgmt.optimization.engines import UnsuitableError
 from mgmt.optimization.engines.selection.search import SelectedPlacement, solve_selection
-from mgmt.optimization.optimize import TierResult
+from mgmt.optimization.general.lexicographic import TierResult
 from mgmt.solution import Value
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import Column, quote

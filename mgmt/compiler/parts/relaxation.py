@@ -23,7 +23,7 @@ from mgmt.compiler.verification.oracle import Oracle, Verdict
 from mgmt.errors import PolicyError, SolveTimeout
 from mgmt.language.bound_queries.queries import Demand
 from mgmt.language.names.catalog import Catalog
-from mgmt.optimization.optimize import TierResult
+from mgmt.optimization.general.lexicographic import TierResult
 from mgmt.state.database import Snapshot
 
 _SHARE = 0.25

@@ -12,7 +12,7 @@ from mgmt.compiler.partition import Step
 from mgmt.compiler.relational.split import SplitQuery
 from mgmt.compiler.verification.oracle import Verdict
 from mgmt.language.bound_queries.queries import Demand
-from mgmt.optimization.optimize import TierResult
+from mgmt.optimization.general.lexicographic import TierResult
 from mgmt.solution import Delta, ObjectiveValue, Solution, SolveStatus
 
 

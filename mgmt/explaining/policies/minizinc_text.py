@@ -10,8 +10,8 @@ from collections import Counter
 from mgmt.compiler.encoding.encoder import Encoder
 from mgmt.compiler.model import Model
 from mgmt.errors import DataError
-from mgmt.optimization.minizinc import minizinc
-from mgmt.optimization.optimize import tier_objectives
+from mgmt.optimization.general.lexicographic import tier_objectives
+from mgmt.optimization.general.minizinc import minizinc
 
 
 def minizinc_text(model: Model, *, tier: int | None = None, budget: float = 2.0, seed: int = 0) -> str:

@@ -4,7 +4,7 @@
    Where the first tiers are one: that for these, and what follows for the rows that these leave open.
 2. Rows that have no room at all, or limits that want what nothing can bring: infeasible, no engine.
 3. Today's choice, or a greedy one, that meets the closed-form bounds: a proof, no engine.
-   Where using values costs something: first fit decreasing.
+   Where using values costs something: first fit decreasing, below several heights of a peak that is paid for, too.
 4. Where peaks are to be brought down: exchanges of rows; they may meet these bounds too.
 5. Where rows may stay without a value: places are found for them, at the cost of others that matter less.
 6. The linear relaxation bounds each tier.  Rounded, or solved in whole numbers over its core problem (the cells of low

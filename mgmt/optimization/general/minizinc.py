@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from mgmt.optimization.columns import TRUE, Linear
-from mgmt.optimization.optimize import tier_objectives
+from mgmt.optimization.general.lexicographic import tier_objectives
 from mgmt.optimization.problem import NO_BOUND, LiteralRows, OperationKind, Problem, Relation, Rows, Tag
 
 

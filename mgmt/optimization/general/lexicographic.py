@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from mgmt.errors import SolveTimeout
 from mgmt.optimization.backends import Answer, AnswerStatus, Backend
-from mgmt.optimization.checking import hold, value_of
 from mgmt.optimization.columns import Integers, Linear, Lists, filled
+from mgmt.optimization.general.evaluation import hold, value_of
 from mgmt.optimization.problem import Problem, add, least, scale
 
 _LEAST_SECONDS = 0.05

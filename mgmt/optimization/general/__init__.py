@@ -1,0 +1,1 @@
+"""The general problem: minimised tier by tier by a backend, evaluated, and written down for MiniZinc."""
