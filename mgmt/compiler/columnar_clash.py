@@ -92,11 +92,9 @@ class ColumnarClash:
         short = shortfall(self.demands, self.clashing.demands, mine)
         return 0 if short is None else short[0] - short[1]
 
-    def amounts(self, names: set[str], seconds: float) -> elastic.Slack | None:
-        return self._slack(names, seconds, whole=False) or self._overflow(names, seconds / 2, whole=False)
-
-    def waivers(self, names: set[str], seconds: float) -> elastic.Slack | None:
-        return self._slack(names, seconds, whole=True) or self._overflow(names, seconds / 2, whole=True)
+    def slack(self, names: set[str], seconds: float, *, whole: bool) -> elastic.Slack | None:
+        found = self._counted(names, seconds, whole=whole)
+        return found or self._overflow(names, seconds / 2, whole=whole)
 
     def _overflow(self, names: set[str], seconds: float, *, whole: bool) -> elastic.Slack | None:
         """Not the least, but found where there is too much for all buckets together."""
@@ -112,7 +110,7 @@ class ColumnarClash:
         column = (built.table.name, built.column.name)
         return elastic.Slack(tuple(gives), False, {column: cells} if self.whole else None)
 
-    def _slack(self, names: set[str], seconds: float, *, whole: bool) -> elastic.Slack | None:
+    def _counted(self, names: set[str], seconds: float, *, whole: bool) -> elastic.Slack | None:
         if len(self.clashing.demands) > _MOST_COUNTED:
             return None
         try:
@@ -330,8 +328,3 @@ def _output_name(bound: BoundQuery, column: str) -> str:
         if isinstance(tree, exp.Column) and tree.name.lower() == column.lower():
             return output.name
     return column
-
-
-def queries_by_name(queries: Sequence[object]) -> dict[str, BoundQuery]:
-    """The bound queries that constraints are."""
-    return {query.name: query for query in queries if isinstance(query, BoundQuery)}

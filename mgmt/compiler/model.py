@@ -17,12 +17,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
 
-from mgmt.compiler.clashes import core_member, error_of, infeasible
+from mgmt.compiler.clashes import CellClash, Clash, ConstraintClash, error_of
 from mgmt.compiler.columnar import ColumnarPart
-from mgmt.compiler.columnar_clash import ColumnarClash, columnar_clash, queries_by_name
+from mgmt.compiler.columnar_clash import ColumnarClash, columnar_clash
 from mgmt.compiler.compilation import Compilation, deep_nesting_refused
 from mgmt.compiler.decided import Assignments, Decided, Impossible, no_assignments
-from mgmt.compiler.deletion import clashing_constraints
 from mgmt.compiler.encoder import Encoder
 from mgmt.compiler.general import GeneralPart
 from mgmt.compiler.marked import MarkedPart
@@ -30,7 +29,7 @@ from mgmt.compiler.oracle import Verdict
 from mgmt.compiler.phases import phase
 from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.rejection import rejection
-from mgmt.compiler.relaxations import CellClash, Clash, find_relaxations
+from mgmt.compiler.relaxations import find_relaxations
 from mgmt.compiler.relaxed import RelaxedPart, StartedPart
 from mgmt.compiler.roads import ColumnName, Part, Roads, Step, restricted
 from mgmt.compiler.shapes.fetch import Columns
@@ -51,7 +50,6 @@ from mgmt.language.settings import Settings
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.elastic import Placement
-from mgmt.optimization.infeasible import find_core
 from mgmt.solution import Solution, Unassigned
 from mgmt.source import SourceText
 from mgmt.state.database import Database, Snapshot
@@ -415,33 +413,17 @@ class Model:
         self, snapshot: Snapshot, parts: Sequence[ColumnarPart | MarkedPart], budget: float, seed: int
     ) -> InfeasibleError:
         """The error with its core; what would help is looked for on the same snapshot when somebody asks."""
-        found = self._columnar_clash(snapshot, parts, budget)
-        if found is not None:
-            relax = self._relaxing(snapshot, found, budget, seed)
-            members = found.members(queries_by_name(self.queries))
-            return error_of(members, self.queries, minimal=found.minimal, relax=relax)
-        try:
-            with phase(snapshot, budget):
-                general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
-        except (UnsupportedConstructError, SolveTimeout):  # too large to speak of rows
-            return self._clash_of_constraints(snapshot, budget, seed)
-        encoding = general.encoding
-        core = find_core(encoding.problem, self._backend, budget=budget, seed=seed)
-        clash = CellClash(encoding.problem, core.constraints, encoding.rows, self._backend, seed)
-        return infeasible(core, encoding, self.queries, self._relaxing(snapshot, clash, budget, seed))
-
-    def _clash_of_constraints(self, snapshot: Snapshot, budget: float, seed: int) -> InfeasibleError:
-        """Which constraints clash, without rows."""
-        queries = queries_by_name(self.queries)
-        rules = [
-            name
-            for name, query in queries.items()
-            if query.demand is not None and not query.demand.is_objective
-        ]
-        model = self.revised(database=self._database.clone(snapshot.dump(), snapshot.moment))
-        names, minimal = clashing_constraints(model, rules, seconds=budget, seed=seed)
-        members = [core_member(name, queries[name], (), None) for name in names]
-        return error_of(members, self.queries, minimal=minimal)
+        clash: Clash | None = self._columnar_clash(snapshot, parts, budget)
+        if clash is None:
+            try:
+                with phase(snapshot, budget):
+                    general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
+            except (UnsupportedConstructError, SolveTimeout):  # too large to speak of rows
+                model = self.revised(database=self._database.clone(snapshot.dump(), snapshot.moment))
+                queries = {query.name: query for query in self.queries if isinstance(query, BoundQuery)}
+                return error_of(ConstraintClash.of(model, queries, seconds=budget, seed=seed), self.queries)
+            clash = CellClash.of(general.encoding, self._backend, budget=budget, seed=seed)
+        return error_of(clash, self.queries, self._relaxing(snapshot, clash, budget, seed))
 
     def _columnar_clash(
         self, snapshot: Snapshot, parts: Sequence[ColumnarPart | MarkedPart], budget: float

@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Protocol
 
 from mgmt.compiler.additions import Additions
+from mgmt.compiler.clashes import Clash
 from mgmt.compiler.limits import Adjustable, Limits
 from mgmt.compiler.waivers import condition_without, joined_waivers, with_waiver
 from mgmt.errors import InfeasibleError, PolicyError, Relaxation, Waiver
 from mgmt.language.bound import BoundQuery, PushedView
-from mgmt.optimization.backends import Backend
-from mgmt.optimization.elastic import Give, Placement, Slack, by_amount, by_rows
-from mgmt.optimization.problem import Problem
+from mgmt.optimization.elastic import Give, Placement, Slack
 from mgmt.state.database import Database
 from mgmt.state.row_copies import row_condition
 from mgmt.state.schema import quote
@@ -53,60 +52,6 @@ class Solvable(Protocol):
     def solve(self, budget: float = ..., seed: int = ...) -> object: ...
 
     def accepts(self, assignments: Placement) -> bool: ...
-
-
-class Clash(Protocol):
-    """What clashes, and how much it must give."""
-
-    @property
-    def core(self) -> tuple[str, ...]:
-        """Names of constraints that clash."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of all constraints that may be asked to give."""
-
-    @property
-    def certain(self) -> bool:
-        """Whether what gives is known to be enough for everything there is, without trying."""
-
-    @property
-    def rows(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Per constraint the constants of its rows; gives speak of them by number."""
-
-    def missing(self, name: str) -> int:
-        """By how much a constraint's rows need more than they allow together; 0 where that is not known."""
-
-    def amounts(self, names: set[str], seconds: float) -> Slack | None:
-        """The amounts by which these constraints must give; None if that cannot help, or not in time."""
-
-    def waivers(self, names: set[str], seconds: float) -> Slack | None:
-        """The fewest rows of these constraints that must be let go."""
-
-
-@dataclass(frozen=True, slots=True)
-class CellClash:
-    """An infeasible problem, cell by cell."""
-
-    problem: Problem
-    core: tuple[str, ...]
-    rows: Mapping[str, Sequence[Mapping[str, Any]]]
-    backend: Backend
-    seed: int
-    certain: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.problem.constraint_names
-
-    def missing(self, name: str) -> int:
-        return 0
-
-    def amounts(self, names: set[str], seconds: float) -> Slack | None:
-        return by_amount(self.problem, names, self.backend, seconds=seconds, seed=self.seed)
-
-    def waivers(self, names: set[str], seconds: float) -> Slack | None:
-        return by_rows(self.problem, names, self.backend, seconds=seconds, seed=self.seed)
 
 
 def relaxed(model: Solvable, relaxation: Relaxation) -> Solvable:
@@ -220,7 +165,7 @@ class _Finder:
             limit = self._limits.adjustable(self._queries[name], list(rows[0])) if rows else None
             if limit is not None:
                 limits[name] = limit
-        slack = self._clash.amounts(set(limits), self._seconds)
+        slack = self._clash.slack(set(limits), self._seconds, whole=False)
         if slack is not None and slack.gives:
             yield _told(self._raised(limits, slack.gives), slack), slack.placement
 
@@ -262,7 +207,7 @@ class _Finder:
     def waivers(self, names: Sequence[str]) -> Iterator[_Candidate]:
         """The fewest rows of these constraints that must be let go."""
         known = [name for name in names if name in self._queries]
-        slack = self._clash.waivers(set(known), self._seconds)
+        slack = self._clash.slack(set(known), self._seconds, whole=True)
         if slack is None or not slack.gives:
             return
         waived: dict[str, list[Mapping[str, Any]]] = {}

@@ -10,7 +10,7 @@ What it is not: it knows neither SQL nor policies, and it does not place anythin
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Load
-from mgmt.optimization.demand_model import Answer, Counts, solve
+from mgmt.optimization.demand_model import Answer, Counts, least_given, solve, solvers_core
 from mgmt.optimization.demands import Demand, Demands, Give
 from mgmt.optimization.evident_clash import (
     alike_demands,
@@ -26,6 +26,7 @@ from mgmt.optimization.evident_clash import (
     fits_nowhere,
     too_much_in_all,
 )
+from mgmt.optimization.minimal_core import minimal_core
 
 _MOST_TO_DROP_SINGLY = 60
 _MOST_BANS = 10
@@ -46,27 +47,38 @@ def find_clash(demands: Demands, *, seconds: float) -> Clashing | None:
     TooLargeError when there are too many kinds of rows and values to look at, TimeoutError when time ended first.
     """
     deadline = time.monotonic() + seconds
-    core, minimal = fits_nowhere(demands) or too_much_in_all(demands), True
+
+    def solvers(some: Sequence[Demand]) -> list[Demand]:
+        return solvers_core(demands, some, alike_demands(demands, some), deadline - time.monotonic())
+
+    core = fits_nowhere(demands) or too_much_in_all(demands)
     if not core:
         grown = _grow(demands, [], deadline)
         if grown is None:
             return None
-        core = _solvers_core(demands, grown, deadline)
-    names = list(dict.fromkeys(demand.constraint for demand in core))
-    for name in list(names) if len(names) > 1 else ():
-        # Not only the demands at hand: without this constraint others of the rest may clash.
+        core = solvers(grown)
+
+    def constraints_clash(names: Sequence[str]) -> bool | None:
+        # Not only the demands at hand: without a constraint others of the rest may clash.
+        nonlocal core
         try:
-            known = [demand for demand in core if demand.constraint != name]
-            fewer = _grow(demands, known, deadline, only=frozenset(names) - {name})
+            known = [demand for demand in core if demand.constraint in names]
+            fewer = _grow(demands, known, deadline, only=frozenset(names))
         except TimeoutError:
-            minimal = False
-            continue
-        if fewer is not None:
-            core = _solvers_core(demands, fewer, deadline)
-            names = [other for other in names if other != name]
+            return None
+        core = core if fewer is None else solvers(fewer)
+        return fewer is not None
+
+    names = list(dict.fromkeys(demand.constraint for demand in core))
+    minimal = len(names) < 2 or minimal_core(names, constraints_clash, deadline)[1]
     if len(set(alike_demands(demands, core).values())) > _MOST_TO_DROP_SINGLY:
         return Clashing(tuple(core), minimal and _all_needed(demands, core, deadline))
-    core, shown = _without_needless(demands, core, deadline)
+    core, shown = minimal_core(
+        core,
+        lambda some: solve(demands, some, deadline - time.monotonic()).clashes,
+        deadline,
+        kinds_of=lambda some: alike_demands(demands, some),
+    )
     return Clashing(tuple(core), minimal and shown)
 
 
@@ -81,64 +93,18 @@ def least_gives(
     deadline = time.monotonic() + seconds
     known = list(core)
     while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        gives = least_given(demands, known, constraints, deadline - time.monotonic(), whole=whole)
+        if gives is None:
             return None
-        loose = {
-            demand
-            for demand in known
-            if demand.constraint in constraints and not (demand.is_ban and not whole)
-        }
-        answer = solve(demands, known, left, loose=loose, whole=whole)
-        if answer.status != "feasible":
-            return None
-        gives = {give.demand: give for give in answer.gives}
         try:
-            grown = _grow(_without_rows(demands, answer.gives), known, deadline, gives)
+            grown = _grow(demands.after(gives), known, deadline)
         except TimeoutError:
             return None
         if grown is None:
-            return tuple(answer.gives)
+            return gives
         if set(grown) <= set(known):
             return None
         known = grown
-
-
-def _without_rows(demands: Demands, gives: Sequence[Give]) -> Demands:
-    """The bans without the rows that are let go."""
-    bans = list(demands.bans)
-    for give in gives:
-        if give.rows:
-            ban = bans[give.demand.source]
-            row_class = ban.row_class.copy()
-            row_class[list(give.rows)] = -1
-            bans[give.demand.source] = replace(ban, row_class=row_class)
-    return replace(demands, bans=tuple(bans))
-
-
-def _without_needless(demands: Demands, core: list[Demand], deadline: float) -> tuple[list[Demand], bool]:
-    """A core without the demands that it clashes without, and whether the others are known to be needed.
-
-    Of demands that are alike one is tried; what is needed in a core is needed in each part of it that clashes.
-    """
-    kinds = alike_demands(demands, core)
-    needed: set[Demand] = set()
-    shown = True
-    for demand in list(core):
-        if demand in needed or demand not in kinds:
-            continue
-        fewer = [other for other in core if other != demand]
-        found = solve(demands, fewer, deadline - time.monotonic())
-        if found.status == "infeasible":
-            # Where one of them is needless all are, mostly.
-            others = [other for other in fewer if kinds[other] != kinds[demand]]
-            none = solve(demands, others, deadline - time.monotonic()) if len(others) < len(fewer) else found
-            core = others if none.status == "infeasible" else fewer
-            kinds = alike_demands(demands, core)
-        elif found.status == "feasible":
-            needed |= {other for other in core if kinds[other] == kinds[demand]}
-        shown = shown and found.status != "unknown"
-    return core, shown
 
 
 def _all_needed(demands: Demands, core: Sequence[Demand], deadline: float) -> bool:
@@ -156,52 +122,36 @@ def _all_needed(demands: Demands, core: Sequence[Demand], deadline: float) -> bo
     if bool((demands.bounds(limit)[0][bounds[0].group] > 0).any()) or not anywhere_alike(demands, core):
         return False
     return all(
-        solve(demands, [other for other in core if other != ban], deadline - time.monotonic()).status
-        == "feasible"
+        solve(demands, [other for other in core if other != ban], deadline - time.monotonic()).clashes
+        is False
         for ban in bans
     )
 
 
-def _solvers_core(demands: Demands, some: list[Demand], deadline: float) -> list[Demand]:
-    """Those of some clashing demands that the solver needed to see it; all of them when time ended first."""
-    kinds = alike_demands(demands, some)
-    return solve(demands, some, deadline - time.monotonic(), kinds=kinds).core or some
-
-
 def _grow(
-    demands: Demands,
-    known: Sequence[Demand],
-    deadline: float,
-    gives: Mapping[Demand, Give] | None = None,
-    only: frozenset[str] | None = None,
+    demands: Demands, known: Sequence[Demand], deadline: float, only: frozenset[str] | None = None
 ) -> list[Demand] | None:
     """Demands that clash, these and what a placement under them breaks; None when there is one that breaks nothing.
 
-    ``gives`` are taken as given; with ``only``, these constraints are all there is.  TimeoutError when it was not found
-    out in time.
+    With ``only``, these constraints are all there is.  TimeoutError when it was not found out in time.
     """
-    gives = gives or {}
-    some = list(
-        dict.fromkeys([*known, *(d for d in demands.all_bans() if only is None or d.constraint in only)])
-    )
+    bans = [ban for ban in demands.all_bans() if only is None or ban.constraint in only]
+    some = list(dict.fromkeys([*known, *bans]))
     while True:
-        seconds = deadline - time.monotonic()
-        asked = [demand for demand in some if not (demand in gives and gives[demand].waived)]
-        answer = solve(demands, asked, seconds, changed=gives)
-        if answer.status == "infeasible":
+        answer = solve(demands, some, deadline - time.monotonic())
+        if answer.clashes:
             return some
-        if answer.status != "feasible" or seconds <= 0:
+        if answer.counts is None:
             raise TimeoutError
         have = set(some)
         broken = [
             demand
-            for demand in _broken(demands, _spread(demands, answer), gives)
+            for demand in _broken(demands, _spread(demands, answer))
             if demand not in have and (only is None or demand.constraint in only)
         ]
         if not broken:
             return None
         some.extend(broken)
-        assert answer.counts is not None
         # Those alike would break one after the other; as many more each time as there are, it takes few times.
         some.extend(islice(_alike(demands, answer.counts, broken, set(some)), len(some)))
 
@@ -245,26 +195,15 @@ def _least_and_most(load: Load, number: NDArray[np.intp]) -> tuple[NDArray[np.in
     return least, most
 
 
-def _broken(demands: Demands, loads: Sequence[Amounts], gives: Mapping[Demand, Give]) -> list[Demand]:
-    found = []
+def _broken(demands: Demands, loads: Sequence[Amounts]) -> list[Demand]:
+    found: list[Demand] = []
     for place, (limit, load) in enumerate(zip(demands.limits, loads, strict=False)):
         lower, upper = demands.bounds(limit)
         wrong = np.argwhere((load < lower) | (load > upper))
-        for group, bucket in wrong.tolist():
-            demand = Demand(limit.name, place, group, bucket)
-            give = gives.get(demand)
-            if give is not None:
-                low, high = int(lower[group, bucket]) - give.below, int(upper[group, bucket]) + give.above
-                if give.waived or low <= int(load[group, bucket]) <= high:
-                    continue
-            found.append(demand)
+        found.extend(Demand(limit.name, place, group, bucket) for group, bucket in wrong.tolist())
     for place, load in enumerate(loads[len(demands.limits) :]):
-        above = demands.broken_skews(place, load[0])
-        for bucket in np.flatnonzero(above).tolist():
-            demand = Demand(demands.skews[place].name, place, -1, bucket)
-            give = gives.get(demand)
-            if give is None or not (give.waived or int(above[bucket]) <= give.above):
-                found.append(demand)
+        above = np.flatnonzero(demands.broken_skews(place, load[0])).tolist()
+        found.extend(Demand(demands.skews[place].name, place, -1, bucket) for bucket in above)
     return found
 
 
@@ -273,11 +212,12 @@ def _spread(demands: Demands, answer: Answer) -> list[Amounts]:
 
     Among values that are alike, rows go where there is most room.
     """
-    counts = answer.counts
+    counts, cells_of = answer.counts, answer.cells
     assert counts is not None
+    assert cells_of is not None
     loads = [np.zeros((load.groups, load.buckets), np.int64) for load in _all_loads(demands)]
     uppers = [demands.bounds(limit)[1] for limit in demands.limits]
-    for kind, cells in enumerate(answer.cells.tolist()):
+    for kind, cells in enumerate(cells_of.tolist()):
         rows = iter(np.flatnonzero(counts.kind_of == kind).tolist())
         for place, number in enumerate(cells):
             if counts.value_example[place] >= demands.values:

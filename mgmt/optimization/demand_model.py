@@ -1,4 +1,4 @@
-"""Whether some demands can hold together: a CP-SAT model on counts of rows, not on rows.
+"""Demands on an assignment as a problem on counts of rows: whether they can hold, and what they must give.
 
 Rows that none of the demands tells apart are one kind with a count, values that none tells apart are one value, so the
 fewer demands are looked at, the smaller the model.
@@ -9,16 +9,20 @@ What it is not: it does not choose which demands to look at (see ``assignment_cl
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import UNLIMITED
+from mgmt.optimization.backends import AnswerStatus
+from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.demands import Demand, Demands, Give
+from mgmt.optimization.elastic import least_slack
 from mgmt.optimization.engines.ranks import firsts, joint_ranks
+from mgmt.optimization.problem import TRUE, Linear, Problem, Row, Tag
 
 MOST_CELLS = 2_000_000
 """Kinds times values; beyond that the model is not built."""
@@ -34,12 +38,17 @@ class TooLargeError(Exception):
 
 @dataclass(slots=True)
 class Answer:
-    status: str  # "feasible", "infeasible" or "unknown"
-    core: list[Demand] = field(default_factory=list)
-    gives: list[Give] = field(default_factory=list)
+    """Whether some demands can hold; where they can, with a placement by counts."""
+
+    status: AnswerStatus
     counts: Counts | None = None
-    cells: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    """(kinds, value kinds): how many rows, if feasible."""
+    cells: NDArray[np.int64] | None = None
+    """(kinds, value kinds): how many rows."""
+
+    @property
+    def clashes(self) -> bool | None:
+        """None: that was not found out."""
+        return None if self.status is AnswerStatus.UNKNOWN else self.status is AnswerStatus.INFEASIBLE
 
 
 @dataclass(slots=True)
@@ -100,70 +109,150 @@ def distinct(
     return firsts(of_row, number), of_row, np.bincount(of_row, minlength=number)
 
 
-def solve(
+def solve(demands: Demands, some: Sequence[Demand], seconds: float) -> Answer:
+    """Whether some demands can hold together."""
+    model = _model(demands, some, seconds)
+    if model is None:
+        return Answer(AnswerStatus.UNKNOWN)
+    found = CpSatBackend().load(model.problem).minimize(None, {}, model.left, 0, 1)
+    if found.values is None:
+        return Answer(found.status)
+    return Answer(found.status, model.counts, model.cells(found.values))
+
+
+def solvers_core(
+    demands: Demands, some: Sequence[Demand], kinds: Mapping[Demand, Hashable], seconds: float
+) -> list[Demand]:
+    """Those of some clashing demands that the solver needed to see it, kind by kind; all when time ended first."""
+    model = _model(demands, some, seconds, lambda demand: kinds[demand])
+    found = () if model is None else CpSatBackend().clashing_rows(model.problem, model.left, 0)
+    core = [] if model is None else [demand for tag in found for demand in model.tagged[tag]]
+    return core or list(some)
+
+
+def least_given(
+    demands: Demands, some: Sequence[Demand], names: Collection[str], seconds: float, *, whole: bool
+) -> tuple[Give, ...] | None:
+    """The least that those of some demands that are of these constraints must give for all to hold.
+
+    None as in :func:`mgmt.optimization.elastic.least_slack`, or if it is not known to be the least.
+    """
+
+    def given_as(demand: Demand) -> Hashable:
+        # One number allows all buckets of a skew so much, so it is the highest of what they need that counts.
+        return demand if whole or not demand.is_skew else (demand.constraint, demand.source)
+
+    model = _model(demands, some, seconds, given_as)
+    if model is None:
+        return None
+
+    def bans(tag: Tag) -> bool:
+        return model.tagged[tag][0].is_ban
+
+    slack = least_slack(
+        model.problem,
+        CpSatBackend(),
+        # Of a ban an amount is a number of rows.
+        amounts=lambda tag: tag.constraint in names and bans(tag) == whole,
+        waivers=lambda tag: tag.constraint in names and whole and not bans(tag),
+        seconds=model.left,
+        seed=0,
+    )
+    if slack is None or not slack.least:
+        return None
+    return tuple(
+        Give(demand, rows=model.rows_let_go(demand, slack.values))
+        if demand.is_ban
+        else Give(demand, give.above, give.below, give.waived)
+        for give in slack.gives
+        for demand in model.tagged[give.tag]
+    )
+
+
+def _model(
     demands: Demands,
     some: Sequence[Demand],
     seconds: float,
-    *,
-    kinds: Mapping[Demand, Hashable] | None = None,
-    loose: set[Demand] | frozenset[Demand] = frozenset(),
-    whole: bool = False,
-    changed: Mapping[Demand, Give] | None = None,
-) -> Answer:
-    """Whether some demands can hold together; with ``loose`` what those must give.
-
-    With ``kinds`` which of them cannot, kind by kind: those of one kind are needed together or not at all.
-    """
+    key: Callable[[Demand], Hashable] = lambda demand: demand,
+) -> _Model | None:
+    """None where there is no time to build it."""
     if seconds <= 0:
-        return Answer("unknown")
+        return None
     deadline = time.monotonic() + seconds
     counts = counts_of(demands, some)
     if counts.cells > max(ALWAYS, CELLS_PER_SECOND * seconds):
-        return Answer("unknown")
-    model = _Model(demands, some, counts)
-    for demand in some:
-        kind = None if kinds is None else kinds[demand]
-        model.add(demand, kind, loose=demand in loose, whole=whole, give=(changed or {}).get(demand))
-    return model.answer(deadline - time.monotonic())
+        return None
+    return _Model(demands, some, counts, key, deadline)
 
 
 class _Model:
-    """One CP-SAT model; it is written through its proto with lists, which costs a fraction of the calls."""
+    """The problem; demands of one ``key`` have one tag."""
 
-    def __init__(self, demands: Demands, some: Sequence[Demand], counts: Counts) -> None:
-        from ortools.sat.python import cp_model
-
-        self._cp_model = cp_model
-        self._model = cp_model.CpModel()
-        self._proto: Any = self._model.proto
-        self._demands = demands
-        self._counts = counts
+    def __init__(
+        self,
+        demands: Demands,
+        some: Sequence[Demand],
+        counts: Counts,
+        key: Callable[[Demand], Hashable],
+        deadline: float,
+    ) -> None:
+        self._demands, self.counts, self._deadline = demands, counts, deadline
         self._kinds, self._values = len(counts.number), len(counts.value_example)
-        self._assumed: dict[int, list[Demand]] = {}
-        self._literal: dict[Hashable, int] = {}
-        self._slack: list[tuple[Demand, str, int]] = []
-        self._raised: dict[int, int] = {}
-        add = self._proto.variables.add
-        for number in counts.number.tolist():
-            for _ in range(self._values):
-                add().domain.extend([0, number])
+        self.problem = Problem()
+        self.tagged: dict[Tag, list[Demand]] = {}
+        self._first = self.problem.new_booleans(counts.cells)
+        self.problem.upper[self._first :] = np.repeat(counts.number, self._values).tolist()
         for kind, number in enumerate(counts.number.tolist()):
-            first = kind * self._values
-            self._linear(list(range(first, first + self._values)), [1] * self._values, number, number)
+            cells = [self._cell(kind, value) for value in range(self._values)]
+            self._require(cells, [1] * len(cells), number, number)
         self._bounds = {
             place: demands.bounds(demands.limits[place])
             for place in sorted({one.source for one in some if one.is_limit})
         }
-        self._rows_of: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+        self._rows_of: dict[tuple[bool, int, int], list[tuple[int, int]]] = {}
         self._values_in: dict[tuple[bool, int, int], list[int]] = {}
         self._index(some)
         self._least = {
             place: self._least_of(place) for place in sorted({one.source for one in some if one.is_skew})
         }
+        tags: dict[Hashable, Tag] = {}
+        for demand in some:
+            tag = tags.setdefault(key(demand), Tag(demand.constraint, len(tags)))
+            self.tagged.setdefault(tag, []).append(demand)
+            if demand.is_ban:
+                cells = self._forbidden(demand)
+                self._require(cells, [1] * len(cells), None, 0, tag)
+            elif demand.is_skew:
+                self._add_skew(demand, tag)
+            else:
+                lower, upper = self._bounds[demand.source]
+                at = (demand.group, demand.bucket)
+                self._require(*self._load(demand)[:2], int(lower[at]), int(upper[at]), tag)
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return self._deadline - time.monotonic()
+
+    def cells(self, values: Sequence[int]) -> NDArray[np.int64]:
+        """(kinds, value kinds): how many rows."""
+        cells = np.array(values[self._first : self._first + self.counts.cells], np.int64)
+        return cells.reshape(self._kinds, self._values)
+
+    def rows_let_go(self, ban: Demand, values: Sequence[int]) -> tuple[int, ...]:
+        """Rows that have what a ban forbids; those of a kind are alike, so it may be any of them."""
+        taken: list[int] = []
+        for cell in self._forbidden(ban):
+            mine = np.flatnonzero(self.counts.kind_of == (cell - self._first) // self._values).tolist()
+            taken.extend([row for row in mine if row not in taken][: values[cell]])
+        return tuple(sorted(taken))
+
+    def _cell(self, kind: int, value: int) -> int:
+        return self._first + kind * self._values + value
 
     def _index(self, some: Sequence[Demand]) -> None:
         """Kinds of rows by load and group, with their weight; kinds of values by load and bucket."""
-        counts = self._counts
+        counts = self.counts
         real = counts.value_example[counts.value_example < self._demands.values]
         loads = {(one.is_skew, one.source): self._demands.load(one) for one in some if not one.is_ban}
         for place, load in loads.items():
@@ -179,9 +268,15 @@ class _Model:
         place = (demand.is_skew, demand.source)
         kinds = self._rows_of.get((*place, max(demand.group, 0)), ())
         values = self._values_in.get((*place, demand.bucket), ())
-        cells = [kind * self._values + value for kind, _ in kinds for value in values]
+        cells = [self._cell(kind, value) for kind, _ in kinds for value in values]
         factors = [weight for _, weight in kinds for _ in values]
-        return cells, factors, sum(weight * int(self._counts.number[kind]) for kind, weight in kinds)
+        return cells, factors, sum(weight * int(self.counts.number[kind]) for kind, weight in kinds)
+
+    def _forbidden(self, demand: Demand) -> list[int]:
+        ban = self._demands.bans[demand.source]
+        forbidden = np.flatnonzero(ban.forbidden[demand.group][self.counts.value_example]).tolist()
+        kinds = np.flatnonzero(ban.row_class[self.counts.kind_example] == demand.group).tolist()
+        return [self._cell(kind, value) for kind in kinds for value in forbidden]
 
     def _least_of(self, place: int) -> int:
         """A variable that is at most what every bucket of a skew has."""
@@ -189,63 +284,14 @@ class _Model:
         base = {bucket: one for bucket, one in enumerate(skew.base.tolist()) if one < UNLIMITED}
         loads = {bucket: self._load(Demand(skew.name, place, -1, bucket)) for bucket in base}
         lowest = min(base.values(), default=0)
-        least = self._new(
-            lowest, min((one + loads[bucket][2] for bucket, one in base.items()), default=lowest)
-        )
+        most = min((one + loads[bucket][2] for bucket, one in base.items()), default=lowest)
+        least = self.problem.new_variable(lowest, most)
         for bucket, one in base.items():
-            cells, factors, most = loads[bucket]
-            self._linear([*cells, least], [*factors, -1], -one, most - lowest)
+            cells, factors, _ = loads[bucket]
+            self._require([*cells, least], [*factors, -1], -one, None)
         return least
 
-    def add(
-        self, demand: Demand, kind: Hashable | None, *, loose: bool, whole: bool, give: Give | None
-    ) -> None:
-        """``kind``: of the demands that are assumed together; None: it is not assumed but holds."""
-        enforcement: list[int] = []
-        if kind is not None:
-            if kind not in self._literal:
-                self._literal[kind] = self._new(0, 1)
-            literal = self._literal[kind]
-            self._assumed.setdefault(literal, []).append(demand)
-            enforcement = [literal]
-        elif loose and whole and not demand.is_ban:
-            waived = self._new(0, 1)
-            self._slack.append((demand, "waived", waived))
-            enforcement = [-waived - 1]
-        if demand.is_ban:
-            self._add_ban(demand, enforcement, loose)
-        elif demand.is_skew:
-            self._add_skew(demand, enforcement, loose and not whole, give)
-        else:
-            self._add_limit(demand, enforcement, loose and not whole, give)
-
-    def _add_ban(self, demand: Demand, enforcement: list[int], loose: bool) -> None:
-        ban = self._demands.bans[demand.source]
-        forbidden = np.flatnonzero(ban.forbidden[demand.group][self._counts.value_example]).tolist()
-        kinds = np.flatnonzero(ban.row_class[self._counts.kind_example] == demand.group).tolist()
-        cells = [kind * self._values + value for kind in kinds for value in forbidden]
-        if loose:
-            # One for each row that is let go.
-            self._slack.extend((demand, "rows", cell) for cell in cells)
-        elif cells:
-            self._linear(cells, [1] * len(cells), 0, 0, enforcement)
-
-    def _add_limit(self, demand: Demand, enforcement: list[int], slack: bool, give: Give | None) -> None:
-        lower, upper = self._bounds[demand.source]
-        low = int(lower[demand.group, demand.bucket]) - (give.below if give is not None else 0)
-        high = int(upper[demand.group, demand.bucket]) + (give.above if give is not None else 0)
-        cells, factors, most = self._load(demand)
-        if slack and high < most:
-            cells.append(self._new(0, most - high))
-            factors.append(-1)
-            self._slack.append((demand, "above", cells[-1]))
-        if slack and low > 0:
-            cells.append(self._new(0, low))
-            factors.append(1)
-            self._slack.append((demand, "below", cells[-1]))
-        self._linear(cells, factors, low, min(high, most + max(0, low)), enforcement)
-
-    def _add_skew(self, demand: Demand, enforcement: list[int], slack: bool, give: Give | None) -> None:
+    def _add_skew(self, demand: Demand, tag: Tag) -> None:
         """What the bucket has is no more than the least, or what is excused."""
         skew = self._demands.skews[demand.source]
         above, excused = int(skew.above[demand.bucket]), int(skew.excused[demand.bucket])
@@ -253,91 +299,23 @@ class _Model:
         lowest = min((one for one in skew.base.tolist() if one < UNLIMITED), default=None)
         if lowest is None or most + above <= lowest or most <= excused:
             return
+        when = TRUE
         if excused >= 0:
-            free = self._new(0, 1)
-            self._linear(cells, factors, 0, excused, [*enforcement, free])
-            enforcement = [*enforcement, -free - 1]
-        cells, factors = [*cells, self._least[demand.source]], [*factors, -1]
-        if slack:
-            # One number allows all buckets so much, so it is the highest of what they need that counts.
-            if demand.source not in self._raised:
-                self._raised[demand.source] = self._new(0, most + int(skew.above.max()) - lowest)
-            cells.append(self._raised[demand.source])
-            factors.append(-1)
-            self._slack.append((demand, "above", cells[-1]))
-        allowed = (give.above if give is not None else 0) - above
-        self._linear(cells, factors, -(2**62), allowed, enforcement)
+            free = self.problem.new_literal()
+            self._require(cells, factors, None, excused, when=free)
+            when = free ^ 1
+        self._require([*cells, self._least[demand.source]], [*factors, -1], None, -above, tag, when=when)
 
-    def answer(self, seconds: float) -> Answer:
-        solver = self._cp_model.CpSolver()
-        solver.parameters.max_time_in_seconds = max(0.01, seconds)
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 0
-        if self._assumed:
-            # Assumptions and presolve do not go together: feasible models end unknown with it.
-            self._proto.assumptions.extend(list(self._assumed))
-            solver.parameters.cp_model_presolve = False
-            solver.parameters.linearization_level = 2
-        if self._slack:
-            times: dict[int, int] = {}
-            for _, what, variable in self._slack:
-                # A row where several bans forbid it is let go by each; the number of a skew is one for its buckets.
-                times[variable] = times.get(variable, 0) + 1 if what == "rows" else 1
-            self._proto.objective.vars.extend(list(times))
-            self._proto.objective.coeffs.extend(list(times.values()))
-        status = solver.solve(self._model)
-        if status == self._cp_model.INFEASIBLE:
-            found = set(solver.sufficient_assumptions_for_infeasibility()) if self._assumed else set()
-            core = [
-                demand for literal, assumed in self._assumed.items() if literal in found for demand in assumed
-            ]
-            return Answer("infeasible", core)
-        if status == self._cp_model.OPTIMAL or (status == self._cp_model.FEASIBLE and not self._slack):
-            values = list(solver.response_proto.solution)
-            cells = np.array(values[: self._kinds * self._values], np.int64)
-            return Answer(
-                "feasible",
-                gives=self._gives(values),
-                counts=self._counts,
-                cells=cells.reshape(self._kinds, self._values),
-            )
-        return Answer("unknown")
-
-    def _gives(self, values: Sequence[int]) -> list[Give]:
-        amounts: dict[Demand, dict[str, int]] = {}
-        rows: dict[Demand, list[int]] = {}
-        for demand, what, variable in self._slack:
-            if not values[variable]:
-                continue
-            amounts.setdefault(demand, {})[what] = int(values[variable])
-            if what == "rows":
-                # Rows of a kind are alike, so it may be any of them; those taken already are others.
-                mine = np.flatnonzero(self._counts.kind_of == variable // self._values).tolist()
-                taken = rows.setdefault(demand, [])
-                taken.extend([row for row in mine if row not in taken][: int(values[variable])])
-        return [
-            Give(
-                demand,
-                what.get("above", 0),
-                what.get("below", 0),
-                bool(what.get("waived")),
-                tuple(sorted(rows.get(demand, ()))),
-            )
-            for demand, what in amounts.items()
-        ]
-
-    def _new(self, low: int, high: int) -> int:
-        self._proto.variables.add().domain.extend([low, high])
-        return len(self._proto.variables) - 1
-
-    def _linear(
-        self, variables: list[int], factors: list[int], low: int, high: int, enforcement: Sequence[int] = ()
+    def _require(
+        self,
+        variables: list[int],
+        factors: list[int],
+        lower: int | None,
+        upper: int | None,
+        tag: Tag | None = None,
+        *,
+        when: int = TRUE,
     ) -> None:
-        constraint = self._proto.constraints.add()
-        if low > high:
-            constraint.bool_or.literals.extend([])  # nothing satisfies it
-        else:
-            constraint.linear.vars.extend(variables)
-            constraint.linear.coeffs.extend(factors)
-            constraint.linear.domain.extend([low, high])
-        constraint.enforcement_literal.extend(list(enforcement))
+        upper = None if upper is not None and upper >= UNLIMITED else upper
+        linear = Linear(0, tuple(variables), tuple(factors))
+        self.problem.rows.append(Row(linear, lower, upper, when, tag))

@@ -8,7 +8,8 @@ What it is not: it does not say whether demands can hold together (see ``assignm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +83,33 @@ class Demands:
         least = int((load + skew.base).min(initial=UNLIMITED))
         above = np.where(load <= skew.excused, 0, np.maximum(load + skew.above - least, 0))
         return np.asarray(above, np.int64)
+
+    def after(self, gives: Sequence[Give]) -> Demands:
+        """What is still demanded when these have given."""
+        limits, bans, skews = list(self.limits), list(self.bans), list(self.skews)
+        raised: dict[int, int] = {}
+        for give in gives:
+            place, at = give.demand.source, (give.demand.group, give.demand.bucket)
+            if give.demand.is_ban:
+                row_class = bans[place].row_class.copy()
+                row_class[list(give.rows)] = -1
+                bans[place] = replace(bans[place], row_class=row_class)
+            elif give.demand.is_skew and give.waived:
+                above = skews[place].above.copy()
+                above[give.demand.bucket] = -UNLIMITED
+                skews[place] = replace(skews[place], above=above)
+            elif give.demand.is_skew:
+                raised[place] = give.above
+            else:
+                lower, upper = (bounds.copy() for bounds in self.bounds(limits[place]))
+                lower[at] = 0 if give.waived else lower[at] - give.below
+                upper[at] = UNLIMITED if give.waived else upper[at] + give.above
+                limits[place] = replace(limits[place], lower=lower, upper=upper)
+        for place, number in raised.items():
+            above = skews[place].above
+            allowed = np.where(above > -UNLIMITED, above - number, above)
+            skews[place] = replace(skews[place], above=allowed)
+        return replace(self, limits=tuple(limits), bans=tuple(bans), skews=tuple(skews))
 
     def bounds(self, limit: Limit) -> tuple[Amounts, Amounts]:
         """Both of the shape (groups, buckets)."""

@@ -5,6 +5,7 @@ What it is not: complete; what it does not see may clash all the same (see ``ass
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Limit, Mask
 from mgmt.optimization.demand_model import MOST_CELLS, distinct
 from mgmt.optimization.demands import Demand, Demands
+from mgmt.optimization.minimal_core import minimal_core
 
 _MOST_WEIGHTS = 200
 """So many of a group's weights are looked at as "of this weight or more"."""
@@ -25,72 +27,67 @@ _MOST_BANS = 50
 
 def fits_nowhere(demands: Demands) -> list[Demand]:
     """What keeps one row from every value, bans and too little room, without a solver; empty if nothing does."""
-    columns = [np.zeros(demands.rows, np.int64)]
-    for limit in demands.limits:
-        columns.extend((limit.load.group.astype(np.int64), limit.load.weight))
-    columns.extend(ban.row_class.astype(np.int64) for ban in demands.bans)
-    examples, _, _ = distinct(columns)
-    if not demands.rows or len(examples) * (demands.values + 1) > MOST_CELLS:
+    bans = demands.all_bans()
+    full = [
+        Demand(limit.name, place, group, bucket)
+        for place, limit in enumerate(demands.limits)
+        for group, bucket in np.argwhere(demands.bounds(limit)[1] < _heaviest(limit)[:, None]).tolist()
+    ]
+    rows = np.flatnonzero(blocked_alone(demands, [*bans, *full]))
+    if not len(rows):
         return []
-    for row in examples.tolist():
-        blocked = np.zeros(demands.values + 1, np.bool_)
-        blocked[-1] = not demands.nullable
-        core: list[Demand] = []
-        for place, ban in enumerate(demands.bans):
-            if ban.row_class[row] >= 0:
-                forbidden = ban.forbidden[ban.row_class[row]]
-                if bool((forbidden & ~blocked).any()):
-                    core.append(Demand(ban.name, place, int(ban.row_class[row]), -1))
-                    blocked |= forbidden
-        for place, limit in enumerate(demands.limits):
-            group, weight = int(limit.load.group[row]), int(limit.load.weight[row])
-            if group < 0 or not weight:
-                continue
-            full = np.flatnonzero(demands.bounds(limit)[1][group] < weight)
-            inside = np.isin(limit.load.bucket, full) & ~blocked[:-1]
-            core.extend(
-                Demand(limit.name, place, group, int(bucket))
-                for bucket in np.unique(limit.load.bucket[inside])
-            )
-            blocked[:-1] |= inside
-        if bool(blocked.all()):
-            return core
-    return []
+    row = int(rows[0])
+    full = [demand for demand in full if demands.limits[demand.source].load.group[row] == demand.group]
+    mine = [ban for ban in bans if demands.bans[ban.source].row_class[row] == ban.group]
+    mine = minimal_core(mine, lambda some: bool(blocked_alone(demands, [*some, *full])[row]), math.inf)[0]
+    left = ~_blocked(demands, mine, rows[:1])[0, :-1]
+    blocked = _blocked(demands, full, rows[:1])[0, :-1] & left
+    buckets = {
+        place: set(demands.limits[place].load.bucket[blocked].tolist())
+        for place in range(len(demands.limits))
+    }
+    return mine + [demand for demand in full if demand.bucket in buckets[demand.source]]
+
+
+def _heaviest(limit: Limit) -> Amounts:
+    """(groups,) the weight of each group's heaviest row."""
+    found = np.zeros(limit.load.groups, np.int64)
+    inside = limit.load.group >= 0
+    np.maximum.at(found, limit.load.group[inside], limit.load.weight[inside])
+    return found
 
 
 def blocked_alone(demands: Demands, core: Sequence[Demand]) -> Mask:
     """(R,) which rows these demands keep from every value, whatever the other rows have."""
-    bans = {demand.source for demand in core if demand.is_ban}
-    limits = {demand.source for demand in core if demand.is_limit}
     columns = [np.zeros(demands.rows, np.int64)]
-    columns.extend(demands.bans[place].row_class.astype(np.int64) for place in bans)
-    for place in limits:
+    columns.extend(
+        demands.bans[place].row_class.astype(np.int64) for place in {d.source for d in core if d.is_ban}
+    )
+    for place in {demand.source for demand in core if demand.is_limit}:
         load = demands.limits[place].load
         columns.extend((load.group.astype(np.int64), load.weight))
     examples, of_row, _ = distinct(columns)
     if not demands.rows or len(examples) * (demands.values + 1) > MOST_CELLS:
         return np.zeros(demands.rows, np.bool_)
-    blocked = np.zeros((len(examples), demands.values + 1), np.bool_)
+    return np.asarray(_blocked(demands, core, examples).all(axis=1))[of_row]
+
+
+def _blocked(demands: Demands, core: Sequence[Demand], rows: NDArray[np.intp]) -> Mask:
+    """(rows, V + 1) what these demands keep each of some rows from by itself."""
+    blocked = np.zeros((len(rows), demands.values + 1), np.bool_)
     blocked[:, -1] = not demands.nullable
     for demand in (demand for demand in core if demand.is_ban):
         ban = demands.bans[demand.source]
-        blocked[ban.row_class[examples] == demand.group] |= ban.forbidden[demand.group]
-    for place in limits:
-        at = tuple(
-            np.array([(one.group, one.bucket) for one in core if one.is_limit and one.source == place]).T
-        )
-        blocked[:, :-1] |= _full(demands, demands.limits[place], examples, at)
-    return np.asarray(blocked.all(axis=1))[of_row]
-
-
-def _full(demands: Demands, limit: Limit, rows: NDArray[np.intp], at: tuple[NDArray[np.intp], ...]) -> Mask:
-    """(rows, V) where these groups and buckets of a limit have no room for a row even if it is alone."""
-    load = limit.load
-    room = np.full((load.groups, load.buckets), UNLIMITED, np.int64)
-    room[at] = demands.bounds(limit)[1][at]
-    group, weight = load.group[rows][:, None], load.weight[rows][:, None]
-    over = room[np.maximum(group, 0), np.maximum(load.bucket, 0)[None]] < weight
-    return np.asarray(over & (group >= 0) & (load.bucket >= 0)[None] & (weight > 0))
+        blocked[ban.row_class[rows] == demand.group] |= ban.forbidden[demand.group]
+    for place in {demand.source for demand in core if demand.is_limit}:
+        load = demands.limits[place].load
+        at = tuple(np.array([(d.group, d.bucket) for d in core if d.is_limit and d.source == place]).T)
+        room = np.full((load.groups, load.buckets), UNLIMITED, np.int64)
+        room[at] = demands.bounds(demands.limits[place])[1][at]
+        group, weight = load.group[rows][:, None], load.weight[rows][:, None]
+        over = room[np.maximum(group, 0), np.maximum(load.bucket, 0)[None]] < weight
+        blocked[:, :-1] |= over & (group >= 0) & (load.bucket >= 0)[None] & (weight > 0)
+    return blocked
 
 
 def too_much_in_all(demands: Demands) -> list[Demand]:
@@ -149,15 +146,17 @@ def _needed_bans(demands: Demands, bounds: Sequence[Demand], rows: NDArray[np.in
         for demand in demands.all_bans()
         if bool((demands.bans[demand.source].row_class[rows] == demand.group).any())
     ]
-    for demand in list(mine) if len(mine) <= _MOST_BANS else ():
-        fewer = [other for other in mine if other != demand]
-        choices = Choices.of(demands, fewer)
+    if len(mine) > _MOST_BANS:
+        return mine
+
+    def keep_them(some: Sequence[Demand]) -> bool | None:
+        choices = Choices.of(demands, some)
         if choices is None:
-            break
+            return None
         held = rows[choices.captive(inside)[choices.of_row[rows]]]
-        if _overloaded(demands, limit, held, buckets) is not None:
-            mine = fewer
-    return mine
+        return _overloaded(demands, limit, held, buckets) is not None
+
+    return minimal_core(mine, keep_them, math.inf)[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,16 +10,15 @@ What it is not: it does not say what would help (see ``mgmt.optimization.elastic
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from mgmt.optimization.backends import AnswerStatus, Backend
+from mgmt.optimization.minimal_core import minimal_core
 from mgmt.optimization.problem import TRUE, Problem, Row, Tag, scale
 
 MOST_ROWS_TO_MINIMIZE = 50
 """Each row costs a solve; more rows than this are read as a group anyway."""
-_Part = TypeVar("_Part", str, Tag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +38,15 @@ class Core:
 def find_core(problem: Problem, backend: Backend, *, budget: float, seed: int) -> Core:
     """The core of an infeasible problem, found within about ``budget`` seconds."""
     deadline = time.monotonic() + budget
-    search = _Deletion(backend, seed, deadline)
-    names, minimal = search.reduce(
-        list(problem.constraint_names), lambda kept: restricted(problem, constraints=frozenset(kept))
+
+    def clashes(some: Problem) -> bool | None:
+        answer = backend.load(some).minimize(None, {}, deadline - time.monotonic(), seed, 1)
+        return None if answer.status is AnswerStatus.UNKNOWN else answer.status is AnswerStatus.INFEASIBLE
+
+    names, minimal = minimal_core(
+        problem.constraint_names,
+        lambda some: clashes(restricted(problem, constraints=frozenset(some))),
+        deadline,
     )
     kept = restricted(problem, constraints=frozenset(names))
     remaining = deadline - time.monotonic()
@@ -50,7 +55,9 @@ def find_core(problem: Problem, backend: Backend, *, budget: float, seed: int) -
     tags = list(backend.clashing_rows(kept, remaining, seed))
     rows_minimal = False
     if 0 < len(tags) <= MOST_ROWS_TO_MINIMIZE:
-        tags, rows_minimal = search.reduce(tags, lambda some: restricted(kept, rows=frozenset(some)))
+        tags, rows_minimal = minimal_core(
+            tags, lambda some: clashes(restricted(kept, rows=frozenset(some))), deadline
+        )
     return Core(tuple(names), minimal, tuple(tags), rows_minimal)
 
 
@@ -74,31 +81,6 @@ def restricted(
         rows=[part for part in problem.rows if stays(part.tag)],
         redundant=[],
     )
-
-
-class _Deletion:
-    """Drops parts while what is left stays infeasible."""
-
-    def __init__(self, backend: Backend, seed: int, deadline: float) -> None:
-        self._backend = backend
-        self._seed = seed
-        self._deadline = deadline
-
-    def reduce(self, parts: list[_Part], build: Callable[[list[_Part]], Problem]) -> tuple[list[_Part], bool]:
-        """The parts that cannot be dropped, and whether that was shown for each of them."""
-        kept, minimal = list(parts), True
-        for part in parts:
-            remaining = self._deadline - time.monotonic()
-            if remaining <= 0:
-                return kept, False
-            fewer = [other for other in kept if other != part]
-            session = self._backend.load(build(fewer))
-            status = session.minimize(None, {}, remaining, self._seed, 1).status
-            if status is AnswerStatus.INFEASIBLE:
-                kept = fewer
-            elif status is AnswerStatus.UNKNOWN:
-                minimal = False
-        return kept, minimal
 
 
 def shortfall(
