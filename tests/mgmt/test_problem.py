@@ -12,7 +12,7 @@ from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.checking import value_of
-from mgmt.optimization.infeasible import restricted
+from mgmt.optimization.infeasibility.core import restricted
 from mgmt.optimization.optimize import optimize
 from mgmt.optimization.problem import (
     FALSE,

@@ -1,0 +1,74 @@
+"""A query block: a query without views over variables, and which sources its expressions name.
+
+``views`` makes blocks, and the other modules here rewrite them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from mgmt.compiler.assignments.normalization.select import Item, Select
+from mgmt.language.expressions import Cell, DatabasePart, Expression
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBlock:
+    """A query without views over variables.
+
+    ``predicates`` hold of rows, ``group_gates`` of groups.  ``keys`` is None when nothing is grouped.  ``nested``:
+    the demand aggregates over groups, so that aggregates stand inside aggregates.
+    """
+
+    items: tuple[Item, ...]
+    predicates: tuple[Expression, ...]
+    keys: tuple[DatabasePart, ...] | None
+    group_gates: tuple[Expression, ...]
+    strict: bool
+    nested: bool
+    outputs: Mapping[str, Expression]
+    demand: Expression | None
+    one_row_per_group: tuple[str, ...] = ()
+    """Aliases of what is joined to the groups of a view."""
+    groups: Select | None = None
+    """How many groups there have to be, if each row of some sources has to be one."""
+
+
+def aliases_of(tree: exp.Expr) -> set[str]:
+    """The qualifiers of the columns in a tree, those of its subqueries' own tables left out."""
+    return {column.table.lower() for column in outer_columns(tree)}
+
+
+def outer_columns(tree: exp.Expr) -> list[exp.Column]:
+    found = []
+    for column in tree.find_all(exp.Column):
+        node: exp.Expr | None = column
+        inner = isinstance(column.this, exp.Star)
+        while node is not None and node is not tree and not inner:
+            node = node.parent
+            inner = isinstance(node, exp.Select) and column.table.lower() in _own(node)
+        if not inner:
+            found.append(column)
+    return found
+
+
+def _own(select: exp.Select) -> set[str]:
+    """Aliases that a subquery's FROM defines."""
+    tables = [select.args["from_"].this] if select.args.get("from_") else []
+    tables.extend(join.this for join in select.args.get("joins") or ())
+    return {table.alias_or_name.lower() for table in tables}
+
+
+def realiased(part: Expression, names: Mapping[str, str]) -> Expression:
+    """An expression over other sources: those of these aliases become those."""
+    if isinstance(part, Cell):
+        return replace(part, source=names.get(part.source.lower(), part.source))
+    if isinstance(part, DatabasePart):
+        holder = exp.Paren(this=part.tree.copy())
+        for column in holder.find_all(exp.Column):
+            if column.table.lower() in names:
+                column.set("table", exp.to_identifier(names[column.table.lower()], quoted=True))
+        return replace(part, tree=holder.this)
+    return part.with_children(lambda child: realiased(child, names))
