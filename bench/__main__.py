@@ -11,16 +11,17 @@ from typing import Any
 
 import click
 
-from bench import centralised, failover, membership, power_loss
 from bench.agent_footprint import agent_footprint
-from bench.backends import BACKENDS, Backend, backend_of
-from bench.crowd import MOST_PROCESSES
-from bench.crowd_runs import SPREAD
-from bench.membership_idle import membership_idle
+from bench.log import failover, power_loss
+from bench.members import centralised, membership
+from bench.members.backends import BACKENDS, Backend, backend_of
+from bench.members.idle import membership_idle
+from bench.members.processes import MOST_PROCESSES
+from bench.members.socket_runs import SPREAD
 from bench.result import Result
-from bench.slots_servers import ENGINES
-from rota.output import as_json, table
-from rota.victims import KILLABLE
+from bench.slots.servers import ENGINES
+from rota.local.fault_targets import KILLABLE
+from rota.terminal.output import as_json, table
 
 
 def show(name: str, result: Result, json_wanted: bool) -> None:
@@ -146,7 +147,7 @@ def membership_idle_command(nodes: int, seconds: float, json_wanted: bool) -> No
 @json_option
 def cut_sensitivity_command(draws: int, seed: int, json_wanted: bool) -> None:
     """How often a process proposes part of the failures, for each H and L: the paper's Figure 11."""
-    from bench.cut_sensitivity import cut_sensitivity  # numpy takes long to load
+    from bench.members.cut_sensitivity import cut_sensitivity  # numpy takes long to load
 
     finish("cut-sensitivity, conflict rate in %", cut_sensitivity(draws, seed), json_wanted)
 
@@ -209,7 +210,7 @@ def pack_options(runs: int, budget: float) -> Callable[[Callable[..., None]], Ca
 @pack_options(10, 1.5)
 def vm_balance_command(runs: int, seed: int, budget: float, json_wanted: bool) -> None:
     """16 hosts, 524 virtual machines, at most 20 migrations: how even the hosts become."""
-    from bench.packs import vm_balance  # the solver takes long to load
+    from bench.policies.packs import vm_balance  # the solver takes long to load
 
     finish("vm-balance", vm_balance(range(seed, seed + runs), budget), json_wanted)
 
@@ -218,7 +219,7 @@ def vm_balance_command(runs: int, seed: int, budget: float, json_wanted: bool) -
 @pack_options(10, 2.0)
 def many_pods_command(runs: int, seed: int, budget: float, json_wanted: bool) -> None:
     """400 pods on 50 nodes, two resources, selectors and anti-affinity: how near the optimum, and how soon."""
-    from bench.many_pods import many_pods
+    from bench.policies.many_pods import many_pods
 
     finish("pods-400", many_pods(range(seed, seed + runs), budget), json_wanted)
 
@@ -255,7 +256,7 @@ def placement_command(
     """Copies and primaries of the datastore pack are placed again after an event."""
     if racks > hosts:
         raise click.UsageError("there are more racks than hosts")
-    from bench.placement import placement
+    from bench.policies.placement import placement
 
     result = placement(segments, hosts, racks, event, unequal_racks=unequal_racks, runs=runs, budget=budget)
     finish(f"placement, {segments} segments, {hosts} hosts, {racks} racks, {event}", result, json_wanted)
@@ -275,7 +276,7 @@ def policy_scale_command(
     nodes: int, pods: int, min_load: int, runs: int, budget: float, seed: int, json_wanted: bool
 ) -> None:
     """Batches of pods on many nodes, all policies of the kubernetes pack on: milliseconds for each stage."""
-    from bench.policy_scale import policy_scale
+    from bench.policies.policy_scale import policy_scale
 
     name = f"policy-scale, {pods} pods on {nodes} nodes, load from {min_load} %"
     finish(name, policy_scale(nodes, pods, min_load, runs, budget, seed), json_wanted)
@@ -304,7 +305,7 @@ def experts_command(only: tuple[str, ...], budget: float, seed: int, size: float
 
     Most of them are no placements: exams, rosters, rooms, machines bought by number, jobs, sites.
     """
-    from bench.experts.comparison import PROBLEMS, experts
+    from bench.policies.experts.comparison import PROBLEMS, experts
 
     known = [problem.name for problem in PROBLEMS]
     for name in only:
@@ -324,7 +325,7 @@ def ablation_command(
     wanted: tuple[str, ...], only: tuple[str, ...], budget: float, json_wanted: bool
 ) -> None:
     """What each engine and heuristic earns: the other benches' cases with one of them left out at a time."""
-    from bench.ablation import PARTS, ablation
+    from bench.policies.ablation import PARTS, ablation
 
     for name in only:
         if name not in PARTS:
@@ -336,7 +337,7 @@ def ablation_command(
 @pack_options(35, 10.0)
 def apps_command(runs: int, seed: int, budget: float, json_wanted: bool) -> None:
     """30 applications of 10 pods with affinity and anti-affinity: how many runs place all of them."""
-    from bench.packs import apps
+    from bench.policies.packs import apps
 
     finish("apps", apps(range(seed, seed + runs), budget), json_wanted)
 
@@ -345,7 +346,7 @@ def apps_command(runs: int, seed: int, budget: float, json_wanted: bool) -> None
 @pack_options(10, 10.0)
 def preemption_command(runs: int, seed: int, budget: float, json_wanted: bool) -> None:
     """A cluster full of two lower priorities: who gives way to the pods of the highest one."""
-    from bench.packs import preemption
+    from bench.policies.packs import preemption
 
     finish("preemption", preemption(range(seed, seed + runs), budget), json_wanted)
 
@@ -453,7 +454,7 @@ def log_throughput_command(
     Example:
       python -m bench log-throughput --bytes 256 --beside etcd
     """
-    from bench.log_throughput import log_throughput
+    from bench.log.throughput import log_throughput
 
     result = log_throughput(sizes, in_flight, seconds, segments, beside_etcd=beside is not None)
     show("log-throughput", result, json_wanted)
@@ -521,7 +522,7 @@ def slots_failover_command(
     Example:
       python -m bench slots-failover --engine redis --kills 10
     """
-    from bench.slots_failover import slots_failover
+    from bench.slots.failover import slots_failover
 
     result = slots_failover(
         engines, kills, own_kills, node_timeouts, nodes, racks, preset, directory, quiet=json_wanted
@@ -545,7 +546,7 @@ def slots_move_command(
     Example:
       python -m bench slots-move --engine valkey --moves 10
     """
-    from bench.slots_move import slots_move
+    from bench.slots.move import slots_move
 
     finish("slots-move", slots_move(engines, moves, slots, keys, directory, quiet=json_wanted), json_wanted)
 
@@ -590,9 +591,9 @@ def phrasings_command(
     Example:
       python -m bench phrasings --only apart --only squares/sum --nodes 2000
     """
-    from bench.phrasings.case import Size
-    from bench.phrasings.growth import LISTED, growth
-    from bench.phrasings.report import chosen, phrasings
+    from bench.policies.phrasings.case import Size
+    from bench.policies.phrasings.growth import LISTED, growth
+    from bench.policies.phrasings.report import chosen, phrasings
 
     if not chosen(only):
         raise click.UsageError(f"no case is named {', '.join(only)}")

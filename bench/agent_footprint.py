@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.result import Result
-from rota.local_cluster import READY_DESCRIPTOR
+from rota.agent.parent_process import READY_DESCRIPTOR
 
 LIMIT_MEMORY: Final = 60 * 2**20
 """Bytes: what one agent alone may take at any time."""

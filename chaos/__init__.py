@@ -4,9 +4,7 @@
 cores on the deterministic `Simulator`, which hosts any sans-I/O `Process`. The fault vocabulary is `chaos.faults`.
 """
 
-from .backends import BACKENDS
-from .cluster import Cluster
-from .errors import (
+from chaos.errors import (
     BackendError,
     BadArgumentError,
     ChaosError,
@@ -18,18 +16,20 @@ from .errors import (
     UnknownBackendError,
     UnknownScenarioError,
 )
-from .fuzz import FuzzReport, Replay, fuzz, replay
-from .host import Host
-from .network import Network, NetworkSettings
-from .process import Codec, Effects, Process, Send
-from .report import Report
-from .runner import run
-from .scenarios import list_scenarios
-from .script import Script
-from .simulator import Simulator
-from .timeline import check_plot, plot
-from .views import QuorumNotice, View
-from .workers import WorkerError, processors
+from chaos.fuzzing.fuzz import FuzzReport, Replay, fuzz, replay
+from chaos.fuzzing.workers import WorkerError, processors
+from chaos.recording.views import QuorumNotice, View
+from chaos.runs.backends import BACKENDS
+from chaos.runs.report import Report
+from chaos.runs.runner import run
+from chaos.runs.timeline import check_plot, plot
+from chaos.scenarios import list_scenarios
+from chaos.script import Script
+from chaos.simulated_cluster.cluster import Cluster
+from chaos.simulation.host import Host
+from chaos.simulation.network import Network, NetworkSettings
+from chaos.simulation.process import Codec, Effects, Process, Send
+from chaos.simulation.simulator import Simulator
 
 __all__ = [
     "BACKENDS",

@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from membership.protocol.messages import MESSAGE_TYPES
+
 Hosts = tuple[str, ...]
 """Names of hosts; the cluster's are n0, n1, …"""
+MESSAGE_KINDS = tuple(kind.__name__ for kind in MESSAGE_TYPES)
+"""The names of all message types of the membership."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from . import faults
-from .errors import ScriptError
-from .faults import At, Fault, Hosts
-from .message_faults import MESSAGE_KINDS
+from chaos import faults
+from chaos.errors import ScriptError
+from chaos.faults import MESSAGE_KINDS, At, Fault, Hosts
 
 _HOST = re.compile(r"n(0|[1-9]\d{0,4})")
 END = "----"

@@ -54,12 +54,12 @@ if TYPE_CHECKING:
     from datastore_adapter.log.client.retention import Retention
     from datastore_adapter.log.host.log_thread import LogThread
     from datastore_adapter.log.host.server import LogServer
+    from datastore_adapter.log.host.simulated import SimulatedCluster, SimulatedRuntime
     from datastore_adapter.log.layout.document import EpochDocument, Extent, Layout, Segment
-    from datastore_adapter.log.layout.reconfiguration import Reopening
     from datastore_adapter.log.maps.replicated_dict import ReplicatedDict
     from datastore_adapter.log.maps.settings import MapSettings
+    from datastore_adapter.log.reconfiguration.reconfiguration import Reopening
     from datastore_adapter.log.runtime.runtime import Runtime
-    from datastore_adapter.log.runtime.simulated import SimulatedCluster, SimulatedRuntime
     from datastore_adapter.log.runtime.trio_runtime import TrioRuntime
     from datastore_adapter.log.settings import LogSettings
 
@@ -74,13 +74,13 @@ _MODULES = {
     "LogSettings": "log.settings",
     "MapSettings": "log.maps.settings",
     "Record": "log.client.record",
-    "Reopening": "log.layout.reconfiguration",
+    "Reopening": "log.reconfiguration.reconfiguration",
     "ReplicatedDict": "log.maps.replicated_dict",
     "Retention": "log.client.retention",
     "Runtime": "log.runtime.runtime",
     "Segment": "log.layout.document",
-    "SimulatedCluster": "log.runtime.simulated",
-    "SimulatedRuntime": "log.runtime.simulated",
+    "SimulatedCluster": "log.host.simulated",
+    "SimulatedRuntime": "log.host.simulated",
     "TrioRuntime": "log.runtime.trio_runtime",
 }
 

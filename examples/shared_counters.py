@@ -35,7 +35,7 @@ async def add(counters: ReplicatedDict, name: str, times: int) -> None:
 async def main(agents: list[str], name: str | None, times: int) -> None:
     """Add to a counter, if one is named, and print all."""
     async with trio.open_nursery() as nursery:
-        # Connections live in this nursery. With a key ring, pass `open_stream`, as rota/node.py does.
+        # Connections live in this nursery. With a key ring, pass `open_stream`, as rota/agent/node.py does.
         client = LogClient(TrioRuntime(nursery), agents)
         counters = ReplicatedDict(client, "counters")
         if name is not None:

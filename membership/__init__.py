@@ -7,31 +7,33 @@
 The same for asyncio is `membership.aio.join`, for threads `membership.blocking.join`.
 
 The names below are the public surface; everything else may change. The protocol's core, its messages
-and effects are for hosts that drive it themselves, such as the simulator: see `membership.core`.
+and effects are for hosts that drive it themselves, such as the simulator: see `membership.protocol.core`.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
 from membership.address import Address, AddressError
-from membership.broadcaster import Broadcaster, epidemic, unicast_to_all
-from membership.configuration import Configuration
-from membership.edge_detector import DetectorFactory, EdgeDetector, windowed
 from membership.errors import EdgeError, EvictionError, MembershipError, RecoveryError
-from membership.faults import FaultInjector, Faults
-from membership.key_ring import Key, KeyNotInRingError, KeyRing, KeyRingError
-from membership.member import Member, MemberError
-from membership.member_check import ApplicationCheckError, application_check
-from membership.mode import Mode
-from membership.phi_detector import phi_accrual
+from membership.protocol.context.broadcaster import Broadcaster, epidemic, unicast_to_all
+from membership.protocol.monitoring.edge_detector import DetectorFactory, EdgeDetector, windowed
+from membership.protocol.monitoring.phi_detector import phi_accrual
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.member import Member, MemberError
 from membership.settings import Settings, SettingsError
+from membership.wire.key_ring import Key, KeyNotInRingError, KeyRing, KeyRingError
 
 if TYPE_CHECKING:
     from membership import aio, blocking
-    from membership.binding import InsecureBindError
-    from membership.change import Change, ChangeFeed, ClusterStatus, MembershipEndedError
     from membership.cluster import Cluster, JoinArgumentError, join
-    from membership.diagnosis import (
+    from membership.ensemble.voter import EnsembleError
+    from membership.ensemble_service import Ensemble, serve_ensemble
+    from membership.protocol.core.suspicions import Suspicions
+    from membership.runtime.application_checks import ApplicationCheckError, application_check
+    from membership.runtime.binding import InsecureBindError
+    from membership.runtime.change_feed import Change, ChangeFeed, ClusterStatus, MembershipEndedError
+    from membership.runtime.core_factory import Mode
+    from membership.runtime.join_diagnosis import (
         JoinError,
         JoinRefusedError,
         JoinTimeoutError,
@@ -40,12 +42,9 @@ if TYPE_CHECKING:
         SeedNotRotaError,
         SeedsUnreachableError,
     )
-    from membership.ensemble.service import Ensemble, serve_ensemble
-    from membership.ensemble.storage import StateError
-    from membership.ensemble.voter import EnsembleError
-    from membership.last_view import LastViewError
+    from membership.runtime.last_view import LastViewError
+    from membership.runtime.voter_storage import StateError
     from membership.surface import ClusterSurface, WaitTimeoutError
-    from membership.suspicions import Suspicions
     from membership.transport import (
         BindError,
         FrameStream,
@@ -54,41 +53,47 @@ if TYPE_CHECKING:
         TransportError,
         open_service,
     )
+    from membership.transport.faults import FaultInjector, Faults
 
 # What needs trio is imported when it is first asked for: the simulator and tools that only parse
 # addresses start without it.
 _LAZY = {
+    "ApplicationCheckError": "membership.runtime.application_checks",
+    "application_check": "membership.runtime.application_checks",
+    "FaultInjector": "membership.transport.faults",
+    "Faults": "membership.transport.faults",
+    "Mode": "membership.runtime.core_factory",
     "BindError": "membership.transport",
-    "Change": "membership.change",
-    "ChangeFeed": "membership.change",
+    "Change": "membership.runtime.change_feed",
+    "ChangeFeed": "membership.runtime.change_feed",
     "Cluster": "membership.cluster",
-    "ClusterStatus": "membership.change",
+    "ClusterStatus": "membership.runtime.change_feed",
     "ClusterSurface": "membership.surface",
     "FrameStream": "membership.transport",
     "InMemoryNetwork": "membership.transport",
-    "Ensemble": "membership.ensemble.service",
+    "Ensemble": "membership.ensemble_service",
     "EnsembleError": "membership.ensemble.voter",
-    "InsecureBindError": "membership.binding",
+    "InsecureBindError": "membership.runtime.binding",
     "JoinArgumentError": "membership.cluster",
-    "JoinError": "membership.diagnosis",
-    "JoinRefusedError": "membership.diagnosis",
-    "JoinTimeoutError": "membership.diagnosis",
-    "LastViewError": "membership.last_view",
-    "MembershipEndedError": "membership.change",
-    "SeedForeignClusterError": "membership.diagnosis",
-    "SeedKeyError": "membership.diagnosis",
-    "SeedNotRotaError": "membership.diagnosis",
-    "SeedsUnreachableError": "membership.diagnosis",
+    "JoinError": "membership.runtime.join_diagnosis",
+    "JoinRefusedError": "membership.runtime.join_diagnosis",
+    "JoinTimeoutError": "membership.runtime.join_diagnosis",
+    "LastViewError": "membership.runtime.last_view",
+    "MembershipEndedError": "membership.runtime.change_feed",
+    "SeedForeignClusterError": "membership.runtime.join_diagnosis",
+    "SeedKeyError": "membership.runtime.join_diagnosis",
+    "SeedNotRotaError": "membership.runtime.join_diagnosis",
+    "SeedsUnreachableError": "membership.runtime.join_diagnosis",
     "Transport": "membership.transport",
     "TransportError": "membership.transport",
     "WaitTimeoutError": "membership.surface",
     "aio": "membership.aio",
     "blocking": "membership.blocking",
     "join": "membership.cluster",
-    "StateError": "membership.ensemble.storage",
-    "Suspicions": "membership.suspicions",
+    "StateError": "membership.runtime.voter_storage",
+    "Suspicions": "membership.protocol.core.suspicions",
     "open_service": "membership.transport",
-    "serve_ensemble": "membership.ensemble.service",
+    "serve_ensemble": "membership.ensemble_service",
 }
 
 __all__ = [

@@ -23,12 +23,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import trio
 
 import membership.cluster
-import membership.ensemble.service
-from membership.change import Change, ClusterState, MembershipEndedError, Subscription
-from membership.configuration import Configuration
-from membership.hosted import Block, Call, Hosted
+import membership.ensemble_service
+from membership.protocol.core.suspicions import Suspicions
+from membership.protocol.view.configuration import Configuration
+from membership.runtime.change_feed import Change, ClusterState, MembershipEndedError, Subscription
+from membership.runtime.portal import Block, Call, Hosted
 from membership.surface import ClusterSurface, EnsembleSurface, Surface, timed_out
-from membership.suspicions import Suspicions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -118,7 +118,7 @@ class Cluster(_AsyncioSurface, ClusterSurface):
 class Ensemble(_AsyncioSurface, EnsembleSurface):
     """This process's part in an ensemble. Made by `serve_ensemble`; valid within its block, in its event loop."""
 
-    def __init__(self, hosted: Hosted[membership.ensemble.service.Ensemble]) -> None:
+    def __init__(self, hosted: Hosted[membership.ensemble_service.Ensemble]) -> None:
         inside = hosted.inside
         super().__init__(inside._voter, inside.transport, inside._published)
         self._ensemble = inside
@@ -290,6 +290,6 @@ join = _facade(membership.cluster.join, Cluster)
 """`membership.join` for asyncio, with the same arguments and errors. Cancelling the block makes the process
 vanish as a crash would; every other way out of it leaves gracefully, in bounded time."""
 
-serve_ensemble = _facade(membership.ensemble.service.serve_ensemble, Ensemble)
+serve_ensemble = _facade(membership.ensemble_service.serve_ensemble, Ensemble)
 """`membership.serve_ensemble` for asyncio, with the same arguments and errors. Every vote is synced to disk in the
 loop's thread."""

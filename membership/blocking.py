@@ -23,13 +23,13 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import trio
 
 import membership.cluster
-import membership.ensemble.service
-from membership.change import Change, ClusterState, MembershipEndedError, Subscription
-from membership.configuration import Configuration
+import membership.ensemble_service
 from membership.errors import MembershipError
-from membership.hosted import Block, Call, Hosted
+from membership.protocol.core.suspicions import Suspicions
+from membership.protocol.view.configuration import Configuration
+from membership.runtime.change_feed import Change, ClusterState, MembershipEndedError, Subscription
+from membership.runtime.portal import Block, Call, Hosted
 from membership.surface import ClusterSurface, EnsembleSurface, Surface, timed_out
-from membership.suspicions import Suspicions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -129,7 +129,7 @@ class Cluster(_BlockingSurface, ClusterSurface):
 class Ensemble(_BlockingSurface, EnsembleSurface):
     """This process's part in an ensemble. Made by `serve_ensemble`; valid within its block, in any thread."""
 
-    def __init__(self, hosted: Hosted[membership.ensemble.service.Ensemble], thread: _TrioThread) -> None:
+    def __init__(self, hosted: Hosted[membership.ensemble_service.Ensemble], thread: _TrioThread) -> None:
         inside = hosted.inside
         super().__init__(inside._voter, inside.transport, inside._published)
         self._hosted = hosted
@@ -251,5 +251,5 @@ join = _facade(membership.cluster.join, Cluster)
 """`membership.join` for threads, with the same arguments and errors. Every way out of the block leaves
 gracefully, in bounded time; a second KeyboardInterrupt meanwhile makes the process vanish at once."""
 
-serve_ensemble = _facade(membership.ensemble.service.serve_ensemble, Ensemble)
+serve_ensemble = _facade(membership.ensemble_service.serve_ensemble, Ensemble)
 """`membership.serve_ensemble` for threads, with the same arguments and errors."""

@@ -19,34 +19,31 @@ import msgspec
 import trio
 
 from membership.address import Address
-from membership.binding import open_transport
-from membership.block import run_block
-from membership.broadcaster import Broadcaster
-from membership.change import FINAL_STATUSES, ClusterStatus, MembershipEndedError
-from membership.check_runner import CheckRunner
-from membership.configuration import Configuration
-from membership.core_maker import Identity
-from membership.diagnosis import JoinRefusedError
-from membership.edge_detector import DetectorFactory
-from membership.effects import Event, RecoveryFailed, RecoveryFinished
 from membership.errors import EvictionError, MembershipError, RecoveryError
-from membership.faults import FaultInjector, Faults
-from membership.frames import UNKNOWN_CLUSTER
-from membership.key_ring import KeyRing
-from membership.last_view import LastView, Remembered
-from membership.member import Member, metadata_pairs
-from membership.member_check import ApplicationCheck, Check
-from membership.mode import Mode
-from membership.refusals import public_name
-from membership.resolve import resolve_seeds
+from membership.protocol.context.broadcaster import Broadcaster
+from membership.protocol.context.effects import Event, RecoveryFailed, RecoveryFinished
+from membership.protocol.context.refusals import public_name
+from membership.protocol.core.suspicions import Suspicions
+from membership.protocol.monitoring.edge_detector import DetectorFactory
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.member import Member, metadata_pairs
+from membership.runtime.application_checks import ApplicationCheck, Check, CheckRunner
+from membership.runtime.binding import open_transport
+from membership.runtime.change_feed import FINAL_STATUSES, ClusterStatus, MembershipEndedError
+from membership.runtime.core_factory import Identity, Mode
+from membership.runtime.driver import Shell
+from membership.runtime.join_diagnosis import JoinRefusedError
+from membership.runtime.last_view import LastView, Remembered
+from membership.runtime.scope import run_block
 from membership.settings import Settings
-from membership.shell import Shell
-from membership.surface import ClusterSurface
-from membership.suspicions import Suspicions
+from membership.surface import ClusterSurface, TrioSurface
 from membership.transport.endpoint import Network
+from membership.transport.faults import FaultInjector, Faults
+from membership.transport.resolve import resolve_seeds
 from membership.transport.services import Handler
 from membership.transport.transport import Transport
-from membership.trio_surface import TrioSurface
+from membership.wire.frames import UNKNOWN_CLUSTER
+from membership.wire.key_ring import KeyRing
 
 
 class JoinArgumentError(MembershipError, ValueError):

@@ -9,14 +9,18 @@ What it is not: a promise to other processes; a reading is what this one knows a
 
 from __future__ import annotations
 
-from membership.change import ClusterState, ClusterStatus
-from membership.configuration import Configuration
+from collections.abc import Callable
+
+import trio
+
 from membership.ensemble.voter import Voter
 from membership.errors import MembershipError
-from membership.key_ring import KeyRing
-from membership.member import Member
-from membership.shell import Shell
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.member import Member
+from membership.runtime.change_feed import ChangeFeed, ClusterState, ClusterStatus, MembershipEndedError
+from membership.runtime.driver import Shell
 from membership.transport.transport import Transport
+from membership.wire.key_ring import KeyRing
 
 _OBSERVING = (ClusterStatus.MEMBER, ClusterStatus.LEAVING)
 
@@ -147,3 +151,31 @@ def timed_out(seconds: float, view: Configuration | None) -> WaitTimeoutError:
     if view is not None:
         latest = f"the latest is epoch {view.epoch} of {len(view.members)} members"
     return WaitTimeoutError(f"no view met the condition within {seconds:g} s; {latest}")
+
+
+class TrioSurface(Surface):
+    """What waits, in a trio task."""
+
+    def changes(self) -> ChangeFeed:
+        """Every change from here on, the first with the whole present view as joined.
+
+        A subscriber that is busy loses no fact: what happens meanwhile is merged into its next change.
+        The iteration ends when this process has left, or was evicted and stays out, and with the block.
+        """
+        return self._state.subscribe()
+
+    async def wait_for(
+        self, condition: Callable[[Configuration], bool], timeout: float | None = None
+    ) -> Configuration:
+        """The first view from here on, the present one included, that meets `condition`.
+
+        timeout: seconds after which a WaitTimeoutError is raised; None waits for ever. Raises
+        MembershipEndedError when no view will come any more: this process leaves or stays out, or the block ends.
+        """
+        with trio.move_on_after(float("inf") if timeout is None else timeout):
+            async for change in self.changes():
+                if condition(change.view):
+                    return change.view
+            raise MembershipEndedError("this process is no member any more; no further view will come")
+        assert timeout is not None
+        raise timed_out(timeout, self._state.view)

@@ -14,78 +14,65 @@ if TYPE_CHECKING:
     from mgmt.control.controller import Controller
     from mgmt.control.dry_run import DryRun
     from mgmt.control.events import ControlEvent
-    from mgmt.control.execution import ExecutionLimits
     from mgmt.control.settings import ControlSettings
-    from mgmt.control_errors import (
-        ControlError,
-        DrainRefusedError,
-        EngineUnreachableError,
-        IntentError,
-        NotControllerError,
-        PlacementError,
-        SolverUnavailableError,
-        UndecidedError,
-        UnknownHostError,
-    )
+    from mgmt.control.step_scheduling import ExecutionLimits
     from mgmt.errors import (
         AmbiguousColumnError,
+        ControlError,
         CoreMember,
         DataError,
+        DrainRefusedError,
         DuplicateNameError,
         EmptyDomainError,
+        EngineUnreachableError,
         InfeasibleError,
+        IntentError,
         NoConstraintsError,
+        NotControllerError,
         OverflowError,  # noqa: A004 - the published name
+        PlacementError,
         PolicyError,
         PolicySyntaxError,
         Relaxation,
+        SolverUnavailableError,
         SolveTimeout,
         StalePlanError,
         StateDatabaseError,
         StatementTimeoutError,
         TypeMismatchError,
         UnboundedDomainError,
+        UndecidedError,
         UnknownColumnError,
         UnknownFunctionError,
+        UnknownHostError,
         UnknownTableError,
         UnsupportedConstructError,
         VerificationError,
         Waiver,
     )
-    from mgmt.explaining.bundles import Bundle
-    from mgmt.explaining.decision_log import LoggedMove, decision_log
-    from mgmt.explaining.difference import Difference, diff
-    from mgmt.explaining.headroom import Headroom, headroom
-    from mgmt.explaining.lint import Finding, lint
-    from mgmt.explaining.placing import Why, WhyNot, why, why_not
-    from mgmt.explaining.what_if import WhatIf, what_if
-    from mgmt.language.policies import PolicyPack, load_pack
+    from mgmt.explaining.policies.lint import Finding, lint
+    from mgmt.explaining.solutions.decision_log import LoggedMove, decision_log
+    from mgmt.explaining.solutions.difference import Difference, diff
+    from mgmt.explaining.solutions.headroom import Headroom, headroom
+    from mgmt.explaining.solutions.replay_bundle import Bundle
+    from mgmt.explaining.solutions.what_if import WhatIf, what_if
+    from mgmt.explaining.solutions.why import Why, WhyNot, why, why_not
+    from mgmt.language.policy_packs import PolicyPack, load_pack
     from mgmt.placement.hosts import Host, HostView, controller_of
     from mgmt.placement.intent import Intent, PolicyChoice
-    from mgmt.placement.moves import Move
-    from mgmt.placement.plan import Plan
+    from mgmt.plans.moves import Move
+    from mgmt.plans.plan import Plan
     from mgmt.solution import Delta, ObjectiveValue, Solution, SolveStatus, Unassigned
+    from mgmt.solving.async_solver import AsyncSolver, ThreadSolver
     from mgmt.solving.placement_solver import PlacementSolver, PolicySolver
-    from mgmt.solving.solvers import AsyncSolver, ThreadSolver
-    from mgmt.source import Position, SourceText
+    from mgmt.source_text import Position, SourceText
     from mgmt.state.database import Database, Snapshot
 
 _HOMES = {
-    "mgmt.control_errors": (
-        "ControlError",
-        "DrainRefusedError",
-        "EngineUnreachableError",
-        "IntentError",
-        "NotControllerError",
-        "PlacementError",
-        "SolverUnavailableError",
-        "UndecidedError",
-        "UnknownHostError",
-    ),
     "mgmt.control.events": ("ControlEvent",),
     "mgmt.control.settings": ("ControlSettings",),
     "mgmt.control.controller": ("Controller",),
-    "mgmt.control.execution": ("ExecutionLimits",),
+    "mgmt.control.step_scheduling": ("ExecutionLimits",),
     "mgmt.placement.hosts": (
         "Host",
         "HostView",
@@ -99,67 +86,76 @@ _HOMES = {
         "PlacementSolver",
         "PolicySolver",
     ),
-    "mgmt.placement.plan": ("Plan",),
+    "mgmt.plans.plan": ("Plan",),
     "mgmt.control.dry_run": ("DryRun",),
-    "mgmt.placement.moves": ("Move",),
+    "mgmt.plans.moves": ("Move",),
     "mgmt.state.database": ("Database", "Snapshot"),
     "mgmt.errors": (
         "AmbiguousColumnError",
+        "ControlError",
         "CoreMember",
         "DataError",
+        "DrainRefusedError",
         "DuplicateNameError",
         "EmptyDomainError",
+        "EngineUnreachableError",
         "InfeasibleError",
+        "IntentError",
         "NoConstraintsError",
+        "NotControllerError",
         "OverflowError",
+        "PlacementError",
         "PolicyError",
         "PolicySyntaxError",
         "Relaxation",
         "SolveTimeout",
+        "SolverUnavailableError",
         "StalePlanError",
         "StateDatabaseError",
         "StatementTimeoutError",
         "TypeMismatchError",
         "UnboundedDomainError",
+        "UndecidedError",
         "UnknownColumnError",
         "UnknownFunctionError",
+        "UnknownHostError",
         "UnknownTableError",
         "UnsupportedConstructError",
         "VerificationError",
         "Waiver",
     ),
     "mgmt.compiler.model": ("Model",),
-    "mgmt.explaining.bundles": ("Bundle",),
-    "mgmt.explaining.decision_log": (
+    "mgmt.explaining.solutions.replay_bundle": ("Bundle",),
+    "mgmt.explaining.solutions.decision_log": (
         "LoggedMove",
         "decision_log",
     ),
-    "mgmt.explaining.difference": (
+    "mgmt.explaining.solutions.difference": (
         "Difference",
         "diff",
     ),
-    "mgmt.explaining.headroom": (
+    "mgmt.explaining.solutions.headroom": (
         "Headroom",
         "headroom",
     ),
-    "mgmt.explaining.lint": (
+    "mgmt.explaining.policies.lint": (
         "Finding",
         "lint",
     ),
-    "mgmt.explaining.placing": (
+    "mgmt.explaining.solutions.why": (
         "Why",
         "WhyNot",
         "why",
         "why_not",
     ),
-    "mgmt.explaining.what_if": (
+    "mgmt.explaining.solutions.what_if": (
         "WhatIf",
         "what_if",
     ),
-    "mgmt.language.policies": ("PolicyPack", "load_pack"),
+    "mgmt.language.policy_packs": ("PolicyPack", "load_pack"),
     "mgmt.solution": ("Delta", "ObjectiveValue", "Solution", "SolveStatus", "Unassigned"),
-    "mgmt.solving.solvers": ("AsyncSolver", "ThreadSolver"),
-    "mgmt.source": ("Position", "SourceText"),
+    "mgmt.solving.async_solver": ("AsyncSolver", "ThreadSolver"),
+    "mgmt.source_text": ("Position", "SourceText"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -156,7 +156,7 @@ def __getattr__(name: str) -> Any:
     try:
         found = getattr(import_module(home), name)
     except ModuleNotFoundError as error:
-        from rota.extras import what_to_install
+        from rota.imports import what_to_install
 
         raise ImportError(what_to_install(error, f"rota.{name}") or str(error), name=error.name) from error
     globals()[name] = found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from ..errors import UnknownScenarioError
-from . import arrivals, failures, observers, processes, separations, stores, storms
-from .disks import with_lost_disks
-from .model import Outcome, Plan, Promise, Scenario, Stage
+from chaos.errors import UnknownScenarioError
+from chaos.scenarios import arrivals, failures, observers, processes, separations, stores, storms
+from chaos.scenarios.disks import with_lost_disks
+from chaos.scenarios.model import Outcome, Plan, Promise, Scenario, Stage
 
 _SCENARIOS = {
     scenario.name: scenario

@@ -5,8 +5,17 @@ Source: *Stable and Consistent Membership at Scale with Rapid*, section 7, Figur
 
 from __future__ import annotations
 
-from ..faults import At, Crash, Leave, Start, in_order
-from .model import AGREEMENT, CONVERGED, NOBODY_HEALTHY, Outcome, Plan, Promise, Scenario, Stage
+from chaos.faults import At, Crash, Leave, Start, in_order
+from chaos.scenarios.model import (
+    AGREEMENT,
+    CONVERGED,
+    NOBODY_HEALTHY,
+    Outcome,
+    Plan,
+    Promise,
+    Scenario,
+    Stage,
+)
 
 _MOST_SIZES = 8
 """Different sizes the paper's implementation showed at most while 1000 to 2000 members started."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 
-from ..faults import (
+from chaos.faults import (
     At,
     CopyDisk,
     Crash,

@@ -6,8 +6,8 @@ Source: *Stable and Consistent Membership at Scale with Rapid*, section 7, Figur
 
 from __future__ import annotations
 
-from ..faults import At, Crash, DropEgress, DropIngress, flip_flop, in_order
-from .model import (
+from chaos.faults import At, Crash, DropEgress, DropIngress, flip_flop, in_order
+from chaos.scenarios.model import (
     AGREEMENT,
     CAME_BACK,
     EXACTLY_THE_FAULTY,

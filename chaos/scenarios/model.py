@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from membership.configuration import Configuration
+from chaos.checkers.store_outcome import Roles, StoreOutcome
+from chaos.faults import At, Hosts, is_over
+from chaos.recording.views import QuorumNotice, View
+from membership.protocol.view.configuration import Configuration
 from membership.settings import Settings
-
-from ..faults import At, Hosts, is_over
-from ..store.outcome import Roles, StoreOutcome
-from ..views import QuorumNotice, View
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ they observe, without any of the doubts that a deaf member of ours would have.
 
 from __future__ import annotations
 
-from ..faults import Accuse, At, DropIngress
-from .model import AGREEMENT, EXACTLY_THE_FAULTY, NOT_READDED, Plan, Scenario, Stage
+from chaos.faults import Accuse, At, DropIngress
+from chaos.scenarios.model import AGREEMENT, EXACTLY_THE_FAULTY, NOT_READDED, Plan, Scenario, Stage
 
 
 def _bad_observer(stage: Stage) -> Plan:

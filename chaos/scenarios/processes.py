@@ -7,8 +7,8 @@ time: they must not make a healthy host leave.
 
 from __future__ import annotations
 
-from ..faults import At, JumpClock, Leave, Pause, Resume, Start, starve
-from .model import (
+from chaos.faults import At, JumpClock, Leave, Pause, Resume, Start, starve
+from chaos.scenarios.model import (
     AGREEMENT,
     CAME_BACK,
     CONVERGED,

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from membership.settings import Settings
-
-from ..errors import BadArgumentError
-from ..faults import At, Block, Crash, Heal, Partition, Pause, Resume
-from .model import (
+from chaos.errors import BadArgumentError
+from chaos.faults import At, Block, Crash, Heal, Partition, Pause, Resume
+from chaos.scenarios.model import (
     AGREEMENT,
     CAME_BACK,
     CONVERGED,
@@ -25,6 +23,7 @@ from .model import (
     Scenario,
     Stage,
 )
+from membership.settings import Settings
 
 _CUT_OFF = 40.0
 """Seconds that a partition lasts."""

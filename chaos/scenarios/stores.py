@@ -6,9 +6,9 @@ Source: `shared/spec-datastore.md`, sections 2 and 4: what may be lost and what 
 
 from __future__ import annotations
 
-from ..faults import At, ClearDisk, CopyDisk, Crash, FillDisk, Hosts, Start
-from .disks import LOSSES
-from .model import (
+from chaos.faults import At, ClearDisk, CopyDisk, Crash, FillDisk, Hosts, Start
+from chaos.scenarios.disks import LOSSES
+from chaos.scenarios.model import (
     AGREEMENT,
     CAME_BACK,
     CONVERGED,

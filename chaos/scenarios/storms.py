@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from ..faults import (
+from chaos.faults import (
     At,
     Block,
     ClearDisk,
@@ -32,7 +32,7 @@ from ..faults import (
     Unblock,
     in_order,
 )
-from .model import AGREEMENT, CAME_BACK, Plan, Scenario, Stage
+from chaos.scenarios.model import AGREEMENT, CAME_BACK, Plan, Scenario, Stage
 
 _CALM = 180.0
 """Seconds between two faults, on average, when the second waits for the first to be over ..."""

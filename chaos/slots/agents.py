@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from ..links import Links
-from ..read_back import ReadBack
-from ..store.agents import AgentStoreWorld
-from .clients import SlotsWorkload
-from .inspection import inspect
-from .judge import judge
-from .outcome import SlotsOutcome
+from chaos.checkers.read_back import ReadBack
+from chaos.processes.links import Links
+from chaos.slots.checker import judge
+from chaos.slots.clients import SlotsWorkload
+from chaos.slots.inspection import inspect
+from chaos.slots.outcome import SlotsOutcome
+from chaos.store.agents import AgentStoreWorld
 
 _SERVERS: Final = "engine"
 """The agents' own tag: ``host:port`` of each of a host's servers, with commas between."""

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import trio
 
-from ..read_back import ReadBack
+from chaos.checkers.read_back import ReadBack
 
 CLIENTS: Final = ("valkey", "redis")
 VALUE_SIZE: Final = 64

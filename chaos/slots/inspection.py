@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from chaos.slots.checker import Answer
 from datastore_adapter.slots.errors import MalformedReplyError
-from datastore_adapter.slots.nodes_table import parse_nodes
-from datastore_adapter.slots.server_info import parse_info
-
-from .judge import Answer
+from datastore_adapter.slots.state.nodes_table import parse_nodes
+from datastore_adapter.slots.state.server_info import parse_info
 
 PATIENCE: Final = 5.0
 """Seconds after which a server counts as silent.  It takes a thousandth; the machine may be busy."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..store.outcome import StoreOutcome, StorePromise
-from .judge import (
+from chaos.checkers.store_outcome import StoreOutcome, StorePromise
+from chaos.slots.checker import (
     CopiesMissing,
     CopiesOnOneHost,
     CopiesUneven,

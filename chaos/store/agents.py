@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..agents import AgentWorld
-from ..faults import Fault
-from ..links import Links
-from ..script import format_fault
-from .observer import Observer
-from .outcome import Roles, RuleWatch, StoreOutcome
+from chaos.checkers.store_outcome import Roles, RuleWatch, StoreOutcome
+from chaos.faults import Fault
+from chaos.processes.agents import AgentWorld
+from chaos.processes.links import Links
+from chaos.script import format_fault
+from chaos.store.observer import Observer
 
 _API_PORT = 7947
 _RACKS = 3

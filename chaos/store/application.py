@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import trio
 
+from chaos.checkers.history import Record
+from chaos.store.clients import Clients
 from datastore_adapter import LogClient, LogSettings, TrioRuntime
-
-from .clients import Clients, Record
 
 
 class Application:

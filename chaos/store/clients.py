@@ -10,8 +10,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from chaos.checkers.history import Append, Kind, Operation, Record
 from datastore_adapter import (
     LogClient,
     LogClientError,
@@ -20,8 +21,6 @@ from datastore_adapter import (
     ReplicatedDict,
 )
 from datastore_adapter.log.errors import TrimmedError, UnwrittenError
-
-from ..history import Append, Kind, Operation
 
 STREAM = "chaos"
 MAP = "chaos-map"
@@ -36,22 +35,6 @@ READ_TOGETHER = 64
 _AUDIT_PATIENCE = 5.0
 """Seconds until a record counts as one that cannot be read now."""
 _SETTINGS = MapSettings(snapshot_bytes=64 << 10)
-
-
-@dataclass
-class Record:
-    """What the clients saw."""
-
-    appends: list[Append] = field(default_factory=list)
-    operations: list[Operation] = field(default_factory=list)
-    contents: dict[int, bytes] = field(default_factory=dict)
-    """The writers' records by address, as read at the end."""
-    acknowledged: set[int] = field(default_factory=set)
-    """Addresses of the writers' records."""
-    misread: list[str] = field(default_factory=list)
-    """What was read of acknowledged records while things went wrong, and should not have been, in words."""
-    unreadable: set[int] = field(default_factory=set)
-    """Addresses that could not be read at the end, and the store said so."""
 
 
 class Clients:

@@ -13,28 +13,27 @@ from collections.abc import Callable, Sequence
 from math import inf, nextafter
 from typing import Any
 
+from chaos import faults
+from chaos.checkers.store_outcome import LogOutcome, Roles, RuleWatch, judge
+from chaos.errors import InvariantViolation
+from chaos.faults import DiskLoss, Fault
+from chaos.recording.views import describe
+from chaos.script import format_fault
+from chaos.simulated_cluster.cluster import Cluster
+from chaos.simulation.event_queue import TICKS_PER_SECOND
+from chaos.simulation.host import Host
+from chaos.simulation.network import NetworkSettings
+from chaos.store.clients import Clients
+from chaos.store.disks import StoreDisks, makes_good
+from chaos.store.log_invariants import LogInvariants
+from chaos.store.simulated import SimulatedStore
 from datastore_adapter import LogSettings
 from datastore_adapter.log.errors import StorageFullError
 from datastore_adapter.log.messages import Request
 from datastore_adapter.log.runtime.virtual_loop import Task
-from membership.configuration import Configuration
-from membership.effects import Evicted
+from membership.protocol.context.effects import Evicted
+from membership.protocol.view.configuration import Configuration
 from membership.settings import Settings
-
-from .. import faults
-from ..cluster import Cluster
-from ..errors import InvariantViolation
-from ..event_queue import TICKS_PER_SECOND
-from ..faults import DiskLoss, Fault
-from ..host import Host
-from ..network import NetworkSettings
-from ..script import format_fault
-from ..views import describe
-from .clients import Clients
-from .disks import StoreDisks, makes_good
-from .log_invariants import LogInvariants
-from .outcome import LogOutcome, Roles, RuleWatch, judge
-from .simulated import SimulatedStore
 
 _LOOKS = 10_000
 """Looks at the rule on copies in a run, at most four a second."""

@@ -10,11 +10,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+from chaos.simulated_cluster.data_directory import ANCHOR, IDENTITY, LAST_VIEW, DataDirectories
 from datastore_adapter import EpochDocument, SimulatedCluster
 from datastore_adapter.log.layout.document import ExtentState
 from datastore_adapter.log.storage.memory_storage import MemoryStorage
-
-from ..data_directory import ANCHOR, IDENTITY, LAST_VIEW, DataDirectories
 
 
 class StoreDisks(DataDirectories):

@@ -11,13 +11,13 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 
-from .. import faults
-from ..agent_disks import AgentDisks
-from ..faults import DiskLoss, Fault
-from ..links import Links
-from .agents import AgentStoreWorld
-from .application import Application
-from .outcome import LogOutcome, judge
+from chaos import faults
+from chaos.checkers.store_outcome import LogOutcome, judge
+from chaos.faults import DiskLoss, Fault
+from chaos.processes.agent_disks import AgentDisks
+from chaos.processes.links import Links
+from chaos.store.agents import AgentStoreWorld
+from chaos.store.application import Application
 
 _LAST_CALLS = 70.0
 """Seconds within which every call of a client has ended: an append gives up after sixty."""

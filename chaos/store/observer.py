@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .outcome import keeps_the_rule
+from chaos.checkers.store_outcome import keeps_the_rule
 
 _EVERY = 0.25
 _PATIENCE = 1.0

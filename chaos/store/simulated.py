@@ -15,6 +15,11 @@ from typing import TypeVar
 
 import trio
 
+from chaos.checkers.store_outcome import Roles, keeps_the_rule
+from chaos.simulation.event_queue import TICKS_PER_SECOND
+from chaos.simulation.network import Network
+from chaos.store.adapter import BridgedAdapter
+from chaos.store.guest_run import Guest
 from datastore_adapter import (
     EpochDocument,
     LogAdapter,
@@ -23,20 +28,14 @@ from datastore_adapter import (
     SimulatedCluster,
     SimulatedRuntime,
 )
-from membership.configuration import Configuration
+from membership.protocol.view.configuration import Configuration
 from mgmt.control.controller import Controller
 from mgmt.control.events import ControlEvent
 from mgmt.control.settings import ControlSettings
 from mgmt.placement.hosts import HostView, host_view
 from mgmt.placement.intent import Intent
+from mgmt.solving.async_solver import ThreadSolver
 from mgmt.solving.placement_solver import PolicySolver
-from mgmt.solving.solvers import ThreadSolver
-
-from ..event_queue import TICKS_PER_SECOND
-from ..network import Network
-from .adapter import BridgedAdapter
-from .guest import Guest
-from .outcome import Roles, keeps_the_rule
 
 _Result = TypeVar("_Result")
 

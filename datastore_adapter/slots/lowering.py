@@ -28,7 +28,15 @@ from datastore_adapter.interface import (
     SegmentObservation,
     Step,
 )
-from datastore_adapter.slots.slot_ranges import Ranges, common, count, evenly, normalized, text_of, without
+from datastore_adapter.slots.state.slot_ranges import (
+    Ranges,
+    common,
+    count,
+    evenly,
+    normalized,
+    text_of,
+    without,
+)
 
 CREATE: Final = "create"
 JOIN: Final = "join"

@@ -16,9 +16,9 @@ from datastore_adapter.interface import (
     SegmentObservation,
     Unreachable,
 )
-from datastore_adapter.slots.cluster_state import ClusterState, Member, describe_foreign
-from datastore_adapter.slots.shards import Record, Shard, record_of, shards_of
-from datastore_adapter.slots.slot_ranges import text_of
+from datastore_adapter.slots.state.cluster_state import ClusterState, Member, describe_foreign
+from datastore_adapter.slots.state.shards import Record, Shard, record_of, shards_of
+from datastore_adapter.slots.state.slot_ranges import text_of
 
 
 def make_observation(

@@ -36,17 +36,19 @@ from datastore_adapter.interface import (
     StepStatus,
     Unreachable,
 )
-from datastore_adapter.slots import lowering, membership_steps, promotion, slot_moves
-from datastore_adapter.slots.cluster import Cluster
-from datastore_adapter.slots.cluster_state import ClusterState, NoMajority
+from datastore_adapter.slots import lowering
+from datastore_adapter.slots.cluster_client import Cluster
 from datastore_adapter.slots.errors import StepFailedError
-from datastore_adapter.slots.hands import Hands, Workshop
 from datastore_adapter.slots.lowering import KINDS
 from datastore_adapter.slots.observation import make_observation, with_placement
 from datastore_adapter.slots.servers import Servers
 from datastore_adapter.slots.settings import EngineAccess, SlotsSettings
-from datastore_adapter.slots.shards import Record, record_of, shards_of
-from datastore_adapter.slots.slot_ranges import SLOTS, normalized, text_of
+from datastore_adapter.slots.state.cluster_state import ClusterState, NoMajority
+from datastore_adapter.slots.state.shards import Record, record_of, shards_of
+from datastore_adapter.slots.state.slot_ranges import SLOTS, normalized, text_of
+from datastore_adapter.slots.steps import membership as membership_steps
+from datastore_adapter.slots.steps import promotion, slot_moves
+from datastore_adapter.slots.steps.step_context import Hands, Workshop
 
 log = logging.getLogger(__name__)
 

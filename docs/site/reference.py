@@ -18,14 +18,15 @@ import membership
 import mgmt
 import rota
 from docs.site import sources
-from membership.refusals import Refusal
+from membership.protocol.context.refusals import Refusal
 from mgmt.control.settings import ControlSettings
-from rota import errors, metrics
-from rota.api import Backend, build_application
-from rota.command_line import rota as command_line
-from rota.commands.cluster import agent
-from rota.openapi import Operation, document
-from rota.settings import CONTROL_KEYS, AgentSettings
+from rota import errors
+from rota.agent.settings import CONTROL_KEYS, AgentSettings
+from rota.commands.command_line import rota as command_line
+from rota.commands.starting import agent
+from rota.http import metrics
+from rota.http.api import Backend, build_application
+from rota.http.openapi import Operation, document
 
 
 def commands() -> str:

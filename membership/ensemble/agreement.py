@@ -30,11 +30,11 @@ from consensus import (
     Reject,
     fast_quorum,
 )
-from membership import messages
-from membership.context import NEVER, Context
-from membership.cut import Cut
 from membership.ensemble.electorate import Electorate
-from membership.record_size import cut_bytes
+from membership.protocol import messages
+from membership.protocol.context.context import NEVER, Context
+from membership.protocol.messages.sizes import cut_bytes
+from membership.protocol.view.cut import Cut
 
 _FALLBACK = 2
 """Retransmissions without a decision after which a voter, in its turn, starts a classic round."""

@@ -1,4 +1,4 @@
-"""The core of a member in the centralised mode: one sans-I/O object per process, in place of `membership.core.Core`.
+"""The core of a member in the centralised mode: one sans-I/O object per process.
 
 What it is: the dispatcher of a process whose views come from an ensemble. It joins by asking the ensemble,
 probes its subjects on the rings and answers its observers, reports to the ensemble, and installs what that decides.
@@ -9,26 +9,26 @@ Source: Rapid section 5 (the logically centralised service).
 import random
 from collections.abc import Mapping, Sequence
 
-from membership import messages as wire
 from membership.address import Address
-from membership.configuration import Configuration, ConfigurationError
-from membership.configuration_cache import ConfigurationCache
-from membership.context import NEVER, Context
-from membership.cut import Cut
-from membership.edge_detector import DetectorFactory
-from membership.effects import Effects, Evicted, JoinRefused, JoinWaiting, Left
-from membership.ensemble.line import Line
-from membership.ensemble.short_names import with_whole_names
+from membership.ensemble.id_prefixes import with_whole_names
+from membership.ensemble.session import Line
 from membership.errors import EdgeError, RecoveryError
-from membership.evidence import Authority
-from membership.member import Member, check_member
-from membership.monitor import Monitor
-from membership.readings import MemberReadings
-from membership.refusals import Refusal, elsewhere
-from membership.requests import member_to_evict
+from membership.protocol import messages as wire
+from membership.protocol.context.alert_signatures import Authority
+from membership.protocol.context.context import NEVER, Context
+from membership.protocol.context.effects import Effects, Evicted, JoinRefused, JoinWaiting, Left
+from membership.protocol.context.refusals import Refusal, elsewhere
+from membership.protocol.core.base import MemberReadings
+from membership.protocol.core.status import Status
+from membership.protocol.core.suspicions import Suspicions, own_suspicions
+from membership.protocol.lifecycle.requests import member_to_evict
+from membership.protocol.monitoring.edge_detector import DetectorFactory
+from membership.protocol.monitoring.monitor import Monitor
+from membership.protocol.view.configuration import Configuration, ConfigurationError
+from membership.protocol.view.configuration_cache import ConfigurationCache
+from membership.protocol.view.cut import Cut
+from membership.protocol.view.member import Member, check_member
 from membership.settings import Settings
-from membership.status import Status
-from membership.suspicions import Suspicions, own_suspicions
 
 _BACK_OFF = 1.5
 
@@ -38,7 +38,7 @@ class Client(MemberReadings):
 
     `seeds`: any members of the ensemble, or of the cluster, which then name the ensemble. `cluster_id`: 16 bytes;
     refuses other clusters. `QuorumLost` means here that a majority of the ensemble is out of reach; it comes within
-    the same bound (see `Settings.quorum_timeout`). Otherwise as `membership.core.Core`.
+    the same bound (see `Settings.quorum_timeout`). Otherwise as `membership.protocol.core.Core`.
     """
 
     def __init__(
@@ -149,14 +149,14 @@ class Client(MemberReadings):
         )
 
     def edge_checked(self, subject: bytes, *, healthy: bool, now: float, certain: bool = False) -> Effects:
-        """The application's own check of a subject has an outcome, as in `membership.core.Core`."""
+        """The application's own check of a subject has an outcome, as in `membership.protocol.core.Core`."""
         if self.status in (Status.MEMBER, Status.LEAVING):
             self._monitor.on_check(subject, healthy, certain, now)
             self._line.review(now)
         return self._effects(now)
 
     def edge_failed(self, subject: Member, now: float) -> Effects:
-        """The application reports that a member this one observes has failed, as in `membership.core.Core`."""
+        """The application reports that a member this one observes has failed, as in `membership.protocol.core.Core`."""
         if self.status not in (Status.MEMBER, Status.LEAVING):
             raise EdgeError("this process is no member at present, so it observes nobody")
         self._monitor.report_failed(subject, now)

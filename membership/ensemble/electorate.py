@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 from consensus import classic_quorum
 from membership.address import Address
-from membership.configuration import ID_BYTES
-from membership.member import Member
+from membership.protocol.view.configuration import ID_BYTES
+from membership.protocol.view.member import Member
 
 _SILENCE = 3
 """Greetings a voter may miss before it counts as silent."""

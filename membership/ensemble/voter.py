@@ -13,25 +13,25 @@ import random
 from collections.abc import Sequence
 
 from consensus import classic_quorum
-from membership import messages as wire
 from membership.address import Address
-from membership.configuration_cache import ConfigurationCache
-from membership.context import NEVER, Context
-from membership.effects import Effects, Left, QuorumLost, QuorumRegained, StateToSave
-from membership.ensemble.chain import Chain
-from membership.ensemble.detection import Detection
+from membership.ensemble.cut_detection import Detection
+from membership.ensemble.durable_state import Record, RecordError, decode_record, encode_record
 from membership.ensemble.electorate import Electorate
-from membership.ensemble.reception import Reception
-from membership.ensemble.record import Record, RecordError, decode_record, encode_record
-from membership.ensemble.short_names import with_whole_names
-from membership.ensemble.stage import Stage
+from membership.ensemble.id_prefixes import with_whole_names
+from membership.ensemble.member_registry import Reception
+from membership.ensemble.view_installation import Chain
+from membership.ensemble.view_instance import Stage
 from membership.errors import MembershipError
-from membership.evidence import Authority
-from membership.member import Member, check_member
-from membership.readings import Readings
-from membership.refusals import Refusal, elsewhere
+from membership.protocol import messages as wire
+from membership.protocol.context.alert_signatures import Authority
+from membership.protocol.context.context import NEVER, Context
+from membership.protocol.context.effects import Effects, Left, QuorumLost, QuorumRegained, StateToSave
+from membership.protocol.context.refusals import Refusal, elsewhere
+from membership.protocol.core.base import Readings
+from membership.protocol.core.status import Status
+from membership.protocol.view.configuration_cache import ConfigurationCache
+from membership.protocol.view.member import Member, check_member
 from membership.settings import Settings
-from membership.status import Status
 
 SMALLEST_ENSEMBLE = 3
 

@@ -1,7 +1,7 @@
 """What is dropped on arrival: counted by reason, and the first of each reason said in one line.
 
 What it is: counters and log lines for refused bytes; nobody can fill a log by sending rubbish.
-What it is not: the decision to drop (`membership.frames`, `membership.sealing`).
+What it is not: the decision to drop (`membership.wire.frames`, `membership.wire.sealing`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from membership.frames import FrameError
+from membership.wire.frames import FrameError
 
 log = logging.getLogger("membership")
 

@@ -2,7 +2,7 @@
 
 What it is: the errors of streams and of opening them.
 What it is not: the reasons for which incoming traffic is dropped; those are counted, never raised at
-the user (`membership.frames.DropReason`).
+the user (`membership.wire.frames.DropReason`).
 """
 
 from __future__ import annotations

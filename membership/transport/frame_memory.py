@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import trio
 
-from membership.frames import STREAM_FRAME_LIMIT
+from membership.wire.frames import STREAM_FRAME_LIMIT
 
 FRAME_MEMORY: Final = STREAM_FRAME_LIMIT + (1 << 20)
 """Bytes, for all streams together: one frame of the largest size and some of the usual ones. More lets more large

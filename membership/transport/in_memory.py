@@ -15,9 +15,9 @@ from typing import Final
 import trio
 
 from membership.address import Address
-from membership.frames import DATAGRAM_LIMIT
 from membership.transport.endpoint import Accept
 from membership.transport.errors import BindError
+from membership.wire.frames import DATAGRAM_LIMIT
 
 _QUEUE_BOUND: Final = 4096
 _FIRST_PORT: Final = 20000

@@ -17,25 +17,6 @@ from typing import Final, TypeAlias
 import trio
 
 from membership.address import Address
-from membership.frames import (
-    FIXED_LENGTH,
-    STREAM_FRAME_LIMIT,
-    UNKNOWN_CLUSTER,
-    DropReason,
-    Envelope,
-    FrameError,
-    StreamStatus,
-    check_cluster,
-    check_magic,
-    check_sealed,
-    decode_envelope,
-    decode_service,
-    encode_opening,
-    envelope_length,
-    frame_prefix,
-)
-from membership.protection import UNPROTECTED, Protection, StreamAcceptance, StreamHello
-from membership.resolve import is_numeric
 from membership.settings import Settings
 from membership.transport.connections import Connection, Connections, remote_host
 from membership.transport.drops import Drops
@@ -53,7 +34,26 @@ from membership.transport.errors import (
     WrongVersionError,
 )
 from membership.transport.frame_memory import frame_memory
+from membership.transport.resolve import is_numeric
 from membership.transport.streams import FrameStream, LinkState, keep_alive
+from membership.wire.frames import (
+    FIXED_LENGTH,
+    STREAM_FRAME_LIMIT,
+    UNKNOWN_CLUSTER,
+    DropReason,
+    Envelope,
+    FrameError,
+    StreamStatus,
+    check_cluster,
+    check_magic,
+    check_sealed,
+    decode_envelope,
+    decode_service,
+    encode_opening,
+    envelope_length,
+    frame_prefix,
+)
+from membership.wire.protection import UNPROTECTED, Protection, StreamAcceptance, StreamHello
 
 log = logging.getLogger(__name__)
 

@@ -19,12 +19,12 @@ from typing import Final
 import trio
 
 from membership.address import Address
-from membership.frames import DATAGRAM_LIMIT
-from membership.resolve import DestinationCache, is_loopback
 from membership.transport.endpoint import Accept
 from membership.transport.errors import BindError
+from membership.transport.resolve import DestinationCache, is_loopback
 from membership.transport.services import connect_tcp
 from membership.transport.streams import keep_alive
+from membership.wire.frames import DATAGRAM_LIMIT
 
 _RECEIVE_BUFFER: Final = 4 * 1024 * 1024
 """Bytes asked of the system, which grants what it allows; a seed's bootstrap comes in bursts."""

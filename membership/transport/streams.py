@@ -19,7 +19,9 @@ from typing import Final, NoReturn, Protocol
 import trio
 
 from membership.address import Address
-from membership.frames import (
+from membership.transport.errors import FrameTooLargeError, StreamBrokenError, StreamClosedError, StreamError
+from membership.transport.frame_memory import FrameMemory, frame_memory
+from membership.wire.frames import (
     FRAME_LENGTH_SIZE,
     STREAM_FRAME_LIMIT,
     UNKNOWN_CLUSTER,
@@ -29,9 +31,7 @@ from membership.frames import (
     frame_prefix,
     is_last_frame,
 )
-from membership.protection import PLAIN_FRAMES, FrameSeal
-from membership.transport.errors import FrameTooLargeError, StreamBrokenError, StreamClosedError, StreamError
-from membership.transport.frame_memory import FrameMemory, frame_memory
+from membership.wire.protection import PLAIN_FRAMES, FrameSeal
 
 _READ_SIZE: Final = 64 * 1024
 _WITHOUT_END: Final = contextlib.nullcontext()

@@ -17,8 +17,17 @@ from typing import Final, NamedTuple
 import trio
 
 from membership.address import Address
-from membership.faults import FaultInjector
-from membership.frames import (
+from membership.settings import Settings
+from membership.transport.descriptors import fit_connections
+from membership.transport.drops import Drops
+from membership.transport.endpoint import Endpoint, Network
+from membership.transport.errors import PeerUnreachableError
+from membership.transport.faults import FaultInjector
+from membership.transport.outgoing import DELIVERY_TIMEOUT, OutgoingFrames
+from membership.transport.services import CONNECT_TIMEOUT, Handler, Services, open_service
+from membership.transport.sockets import SocketNetwork
+from membership.transport.streams import FrameStream
+from membership.wire.frames import (
     STREAM_FRAME_LIMIT,
     UNKNOWN_CLUSTER,
     DatagramCodec,
@@ -26,16 +35,7 @@ from membership.frames import (
     Envelope,
     FrameError,
 )
-from membership.protection import UNPROTECTED, Protection
-from membership.settings import Settings
-from membership.transport.descriptors import fit_connections
-from membership.transport.drops import Drops
-from membership.transport.endpoint import Endpoint, Network
-from membership.transport.errors import PeerUnreachableError
-from membership.transport.outgoing import DELIVERY_TIMEOUT, OutgoingFrames
-from membership.transport.services import CONNECT_TIMEOUT, Handler, Services, open_service
-from membership.transport.sockets import SocketNetwork
-from membership.transport.streams import FrameStream
+from membership.wire.protection import UNPROTECTED, Protection
 
 MEMBERSHIP_SERVICE: Final = "membership"
 """The service for one-way frames between the members' cores."""

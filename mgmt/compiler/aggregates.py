@@ -12,7 +12,7 @@ from typing import Any
 from mgmt.compiler.columns import Choices, Column, Constants, Number, Numbers, Truth, Truths, take
 from mgmt.compiler.evaluate import Evaluator, Rows
 from mgmt.errors import UnsupportedConstructError
-from mgmt.language.expressions import Aggregate, AggregateFunction
+from mgmt.language.bound_queries.expressions import Aggregate, AggregateFunction
 from mgmt.optimization.problem import FALSE, TRUE, Linear, add, scale
 
 _MOST_NUMBERS = 1_000  # values of a computed number that are told apart, each by a literal

@@ -12,7 +12,7 @@ from typing import Any
 
 from mgmt.compiler.columns import UNKNOWN, Choice, Number, Options, Truth
 from mgmt.errors import TypeMismatchError
-from mgmt.language.expressions import Comparison
+from mgmt.language.bound_queries.expressions import Comparison
 from mgmt.optimization.problem import FALSE, TRUE, Problem, add, scale
 
 KNOWN_TRUE = Truth(TRUE, FALSE)

@@ -22,13 +22,13 @@ from mgmt.compiler.columns import (
     Truths,
 )
 from mgmt.errors import EmptyDomainError, UnsupportedConstructError
-from mgmt.language.catalog import Catalog, domain_sql
-from mgmt.language.refusals import refusals_at
-from mgmt.memory import BYTES_PER_CELL
+from mgmt.language.names.catalog import Catalog, domain_sql
+from mgmt.language.pushdown.engine_errors import refusals_at
 from mgmt.optimization.checking import holds, value_of
 from mgmt.optimization.problem import FALSE, TRUE, Linear, Problem, Tag
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
+from mgmt.state.memory import BYTES_PER_CELL
 from mgmt.state.schema import Column as SchemaColumn
 from mgmt.state.schema import SqlType, Table, quote, unique_name
 

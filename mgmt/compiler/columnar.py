@@ -17,7 +17,7 @@ from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.decided import Assignments, Decided, Impossible, delta_of
 from mgmt.compiler.roads import Part, Road
 from mgmt.errors import PolicyError
-from mgmt.language.catalog import Catalog
+from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE, Assignment, Cost, Indices, Placement, RowCost
 from mgmt.optimization.engines import UnsuitableError, solve
 from mgmt.optimization.optimize import TierResult

@@ -20,15 +20,15 @@ from mgmt.compiler.reads import PRESENT, UNKNOWN
 from mgmt.compiler.roads import Road, Roads, Step, often_asked, roads_of
 from mgmt.compiler.split import SplitQuery, split
 from mgmt.errors import NoConstraintsError, PolicySyntaxError
-from mgmt.language.bound import BoundQuery, PushedView
-from mgmt.language.catalog import Catalog
-from mgmt.language.engine_types import EngineTypes
-from mgmt.language.implied_domains import with_implied_domains
-from mgmt.language.implied_rules import bind_settings, bind_table_rules
-from mgmt.language.query import QueryBinder
-from mgmt.language.settings import Settings, parse_settings
-from mgmt.language.syntax import parse_statements
-from mgmt.source import Position, SourceText
+from mgmt.language.bound_queries.queries import BoundQuery, PushedView
+from mgmt.language.implied_constraints import bind_settings, bind_table_rules
+from mgmt.language.names.catalog import Catalog
+from mgmt.language.names.implied_domains import with_implied_domains
+from mgmt.language.parsing.settings import Settings, parse_settings
+from mgmt.language.parsing.statements import parse_statements
+from mgmt.language.pushdown.column_types import EngineTypes
+from mgmt.language.statement_binder import QueryBinder
+from mgmt.source_text import Position, SourceText
 from mgmt.state.schema import Schema
 from mgmt.state.snapshot import KeptView
 

@@ -25,9 +25,7 @@ from mgmt.compiler.split import SplitQuery
 from mgmt.compiler.subqueries import SubqueryEncoder, rows_at
 from mgmt.compiler.unions import unite
 from mgmt.errors import OverflowError, PolicyError, SolveTimeout  # noqa: A004 - the published name
-from mgmt.language.bound import PushedView, UnionView
-from mgmt.language.catalog import Catalog
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Cell,
@@ -38,8 +36,10 @@ from mgmt.language.expressions import (
     Fetched,
     MembershipQuery,
 )
-from mgmt.language.refusals import refusals_at
-from mgmt.language.sql_text import to_sql
+from mgmt.language.bound_queries.queries import PushedView, UnionView
+from mgmt.language.names.catalog import Catalog
+from mgmt.language.pushdown.engine_errors import refusals_at
+from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.optimization.problem import FALSE, TRUE, Objective, Problem, Tag, add, scale
 from mgmt.optimization.structure import tighten
 from mgmt.state.database import Snapshot

@@ -29,8 +29,7 @@ from mgmt.compiler.columns import (
 )
 from mgmt.compiler.division import divide
 from mgmt.errors import TypeMismatchError
-from mgmt.language.bound import Subquery
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     Arithmetic,
     Case,
@@ -46,6 +45,7 @@ from mgmt.language.expressions import (
     Negation,
     NullTest,
 )
+from mgmt.language.bound_queries.queries import Subquery
 from mgmt.optimization.problem import FALSE, TRUE, Linear, Problem, add, scale
 from mgmt.state.schema import TEXTUAL, SqlType
 

@@ -14,7 +14,7 @@ from mgmt.compiler.decided import Assignments, Decided, Impossible, delta_of
 from mgmt.compiler.encoder import Encoder, Encoding
 from mgmt.compiler.oracle import Verdict
 from mgmt.compiler.roads import ColumnName, Step
-from mgmt.language.catalog import Catalog
+from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.checking import value_of
 from mgmt.optimization.optimize import Optimum, TierResult, optimize, tier_objectives

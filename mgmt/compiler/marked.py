@@ -17,7 +17,7 @@ from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.columnar import ColumnarPart, claims_of
 from mgmt.compiler.decided import Assignments, Decided, Impossible, delta_of
 from mgmt.compiler.roads import Part
-from mgmt.language.catalog import Catalog
+from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE
 from mgmt.optimization.engines import UnsuitableError
 from mgmt.optimization.engines.marks import MarkedPlacement, solve_marked

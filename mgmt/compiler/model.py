@@ -4,8 +4,8 @@
     solution = model.solve(budget=2.0)             # snapshot, encode, optimise, verify
     database.apply(solution)                       # compare-and-set on the snapshot's version
 
-The stages are modules of their own (``mgmt.language.syntax`` and ``query``; ``split``, ``encoder`` and ``oracle``
-here; ``mgmt.optimization.optimize``); this one only runs them in order.
+The stages are modules of their own (``mgmt.language.parsing.statements`` and ``statement_binder``; ``split``,
+``encoder`` and ``oracle`` here; ``mgmt.optimization.optimize``); this one only runs them in order.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from mgmt.errors import (
     SolveTimeout,
     UnsupportedConstructError,
 )
-from mgmt.language.bound import BoundQuery, PushedView
-from mgmt.language.engine_types import EngineTypes
-from mgmt.language.policies import Policy, texts_of
-from mgmt.language.refusals import refusals_at
-from mgmt.language.settings import Settings
+from mgmt.language.bound_queries.queries import BoundQuery, PushedView
+from mgmt.language.parsing.settings import Settings
+from mgmt.language.policy_packs import Policy, texts_of
+from mgmt.language.pushdown.column_types import EngineTypes
+from mgmt.language.pushdown.engine_errors import refusals_at
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.infeasibility.elastic import Placement
 from mgmt.solution import Solution, Unassigned
-from mgmt.source import SourceText
+from mgmt.source_text import SourceText
 from mgmt.state.database import Database, Snapshot
 from mgmt.state.dates import moment_of
 

@@ -16,12 +16,12 @@ from mgmt.compiler.oracle_sql import Asked, OracleSql, needed
 from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.reads import may_change
 from mgmt.errors import DataError, OverflowError, StatementTimeoutError  # noqa: A004 - the published name
-from mgmt.language.bound import BoundQuery, PushedView, UnionView
-from mgmt.language.catalog import Catalog, domain_sql
-from mgmt.language.refusals import refusals_at
+from mgmt.language.bound_queries.queries import BoundQuery, PushedView, UnionView
+from mgmt.language.names.catalog import Catalog, domain_sql
+from mgmt.language.pushdown.engine_errors import refusals_at
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
-from mgmt.state.engine import RefusedStatementError
+from mgmt.state.duckdb_access.engine import RefusedStatementError
 from mgmt.state.schema import Column, Table, quote
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from sqlglot import exp
 
-from mgmt.language.bound import BoundQuery
-from mgmt.language.our_aggregates import is_ours
-from mgmt.language.scopes import Source
-from mgmt.language.sql_text import to_sql
+from mgmt.language.bound_queries.queries import BoundQuery
+from mgmt.language.names.scopes import Source
+from mgmt.language.pushdown.aggregates import is_ours
+from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.state.schema import quote
 
 THERE = "row there"  # no column of a policy has this name: it would need quotes and a space

@@ -17,10 +17,10 @@ from sqlglot import exp
 
 from mgmt.compiler.oracle_joins import THERE, empty_group, joined_rows, named
 from mgmt.compiler.split import from_clause
-from mgmt.language.bound import BoundQuery, UnionView
-from mgmt.language.our_aggregates import aggregate_sql, is_ours
-from mgmt.language.scopes import Source
-from mgmt.language.sql_text import to_sql
+from mgmt.language.bound_queries.queries import BoundQuery, UnionView
+from mgmt.language.names.scopes import Source
+from mgmt.language.pushdown.aggregates import aggregate_sql, is_ours
+from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.state.schema import quote
 
 EXISTS = "row exists"  # no column of a policy has this name: it would need quotes and a space

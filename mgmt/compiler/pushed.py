@@ -1,6 +1,6 @@
 """What is left to the engine: the text of its views, and where an error stands that does not say so.
 
-What it is not: how a tree becomes text is ``mgmt.language.sql_text``'s.
+What it is not: how a tree becomes text is ``mgmt.language.pushdown.sql_text``'s.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from mgmt.errors import PolicyError
-from mgmt.language.bound import PushedView
-from mgmt.language.sql_text import to_sql
-from mgmt.source import Position
+from mgmt.language.bound_queries.queries import PushedView
+from mgmt.language.pushdown.sql_text import to_sql
+from mgmt.source_text import Position
 
 
 @lru_cache(maxsize=1024)

@@ -14,9 +14,7 @@ from sqlglot import exp
 
 from mgmt.compiler.split import SplitQuery
 from mgmt.errors import UnsupportedConstructError
-from mgmt.language.bound import BoundQuery, PushedView, Subquery
-from mgmt.language.catalog import Catalog
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Cell,
@@ -25,9 +23,11 @@ from mgmt.language.expressions import (
     Expression,
     MembershipQuery,
 )
-from mgmt.source import Position
+from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery
+from mgmt.language.names.catalog import Catalog
+from mgmt.source_text import Position
 from mgmt.state.schema import Column, Table
-from mgmt.state.schema_bounds import FEW_VALUES, MOST_VALUES
+from mgmt.state.schema_parsing.column_bounds import FEW_VALUES, MOST_VALUES
 
 _Place = tuple[str, str]
 _TOLD_APART = {AggregateFunction.COUNT_DISTINCT, AggregateFunction.ALL_DIFFERENT}

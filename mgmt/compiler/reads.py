@@ -17,9 +17,9 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from mgmt.compiler.pushed import pushed_sql
-from mgmt.language.bound import PushedView
+from mgmt.language.bound_queries.queries import PushedView
 from mgmt.state.schema import Schema
-from mgmt.state.store import NUMBER, WHOLE, Cells
+from mgmt.state.snapshot import NUMBER, WHOLE, Cells
 
 UNKNOWN: Cells = ("?", WHOLE)
 """Read instead of a table: what it says may be different every time."""

@@ -1,6 +1,6 @@
 """The database rejects what the solver has decided: an internal error, with everything that it takes to repeat it.
 
-What it is not: it checks nothing (see ``oracle``); saving and replaying is ``mgmt.explaining.bundles``.
+What it is not: it checks nothing (see ``oracle``); saving and replaying is ``mgmt.explaining.solutions.replay_bundle``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from mgmt.compiler.decided import Assignments
 from mgmt.errors import VerificationError
-from mgmt.source import SourceText
+from mgmt.source_text import SourceText
 
 
 def rejection(

@@ -19,7 +19,7 @@ from mgmt.compiler.decided import Assignments, Decided, Impossible, no_assignmen
 from mgmt.compiler.general import GeneralPart
 from mgmt.compiler.oracle import Oracle, Verdict
 from mgmt.errors import PolicyError, SolveTimeout
-from mgmt.language.bound import Demand
+from mgmt.language.bound_queries.queries import Demand
 from mgmt.optimization.optimize import TierResult
 from mgmt.state.database import Snapshot
 

@@ -26,12 +26,12 @@ from mgmt.compiler.kept import Kept
 from mgmt.compiler.quantities import quantities_of
 from mgmt.compiler.reads import below_views
 from mgmt.compiler.split import SplitQuery
-from mgmt.language.bound import BoundQuery, PushedView, Subquery
-from mgmt.language.catalog import Catalog
-from mgmt.language.engine_types import EngineTypes
-from mgmt.language.expressions import Cell
+from mgmt.language.bound_queries.expressions import Cell
+from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery
+from mgmt.language.names.catalog import Catalog
+from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.state.schema import Schema, SqlType
-from mgmt.state.store import Cells
+from mgmt.state.snapshot import Cells
 
 ColumnName = tuple[str, str]
 """(table, variable column), in lower case."""

@@ -11,7 +11,7 @@ from mgmt.compiler.decided import Assignments, Decided
 from mgmt.compiler.oracle import Verdict
 from mgmt.compiler.roads import Step
 from mgmt.compiler.split import SplitQuery
-from mgmt.language.bound import Demand
+from mgmt.language.bound_queries.queries import Demand
 from mgmt.optimization.optimize import TierResult
 from mgmt.solution import Delta, ObjectiveValue, Solution, SolveStatus
 

@@ -15,10 +15,10 @@ from typing import Any
 from sqlglot import exp
 
 from mgmt.compiler.pushed import standing_at
-from mgmt.language.bound import BoundQuery, Output, Subquery
-from mgmt.language.expressions import DatabasePart, Expression, Fetched
-from mgmt.language.sql_text import to_sql
-from mgmt.source import Position
+from mgmt.language.bound_queries.expressions import DatabasePart, Expression, Fetched
+from mgmt.language.bound_queries.queries import BoundQuery, Output, Subquery
+from mgmt.language.pushdown.sql_text import to_sql
+from mgmt.source_text import Position
 from mgmt.state.schema import quote
 
 

@@ -4,7 +4,7 @@ The database joins the variable-free part of the subquery with the constants it 
 solver's predicates decide which of the rows exist.  A subquery that uses nothing but constants of its surroundings is
 encoded once for each combination of these.
 
-What it is not: it binds nothing (see ``mgmt.language.subquery_binder``).
+What it is not: it binds nothing (see ``mgmt.language.expression_binding.subquery_binder``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mgmt.compiler.columns import Column, Constants, RelationData, Truth, Truths
 from mgmt.compiler.evaluate import Evaluator, Rows
 from mgmt.compiler.split import SplitSubquery
 from mgmt.errors import UnsupportedConstructError
-from mgmt.language.expressions import Comparison, Expression, MembershipQuery, SubqueryKind
+from mgmt.language.bound_queries.expressions import Comparison, Expression, MembershipQuery, SubqueryKind
 from mgmt.optimization.problem import FALSE, TRUE
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType, quote

@@ -17,15 +17,15 @@ from mgmt.compiler.compilation import Compilation
 from mgmt.compiler.decided import Assignments
 from mgmt.compiler.oracle import Verdict
 from mgmt.errors import PolicyError
-from mgmt.language.bound import BoundQuery, PushedView, Subquery, UnionView
-from mgmt.language.catalog import domain_sql
-from mgmt.language.expressions import Aggregate, Cell, Coalesce, Expression, NullTest
-from mgmt.language.settings import MOVE_BUDGET
-from mgmt.language.tails import TailKind
+from mgmt.language.bound_queries.expressions import Aggregate, Cell, Coalesce, Expression, NullTest
+from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery, UnionView
+from mgmt.language.names.catalog import domain_sql
+from mgmt.language.parsing.settings import MOVE_BUDGET
+from mgmt.language.parsing.trailing_clauses import TailKind
 from mgmt.solution import PrimaryKey, Unassigned, Value
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import quote
-from mgmt.state.schema_bounds import MOST_VALUES
+from mgmt.state.schema_parsing.column_bounds import MOST_VALUES
 
 _Place = tuple[str, str]  # table, variable column
 _FILLINGS = 4

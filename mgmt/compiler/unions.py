@@ -12,9 +12,9 @@ from typing import Any
 
 from mgmt.compiler.columns import Column, Constants, RelationData
 from mgmt.compiler.evaluate import Evaluator
-from mgmt.language.bound import UnionView
-from mgmt.language.catalog import Relation, RelationColumn
-from mgmt.language.expressions import Expression
+from mgmt.language.bound_queries.expressions import Expression
+from mgmt.language.bound_queries.queries import UnionView
+from mgmt.language.names.catalog import Relation, RelationColumn
 from mgmt.optimization.problem import TRUE
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType, quote

@@ -24,7 +24,6 @@ from datastore_adapter.interface import (
     Placement,
     StaleIntentError,
 )
-from mgmt.control.consultation import Consultation
 from mgmt.control.decision import (
     Situation,
     decided_plan,
@@ -37,32 +36,33 @@ from mgmt.control.decision import (
 )
 from mgmt.control.drift import DriftWatch
 from mgmt.control.dry_run import describe
+from mgmt.control.environment import Environment
 from mgmt.control.events import ControlEvent, ControlEvents
-from mgmt.control.executor import Executor
-from mgmt.control.last_resorts import LastResorts
-from mgmt.control.plan_runner import PlanRunner, facts
-from mgmt.control.readings import Readings
-from mgmt.control.repairs import RepairOutcome, Repairs
-from mgmt.control.requests import Requests
+from mgmt.control.hysteresis import BalanceHold, balance_hold
+from mgmt.control.operator_requests.controller_requests import Requests
+from mgmt.control.operator_requests.forced_recovery import ForcedRecovery
+from mgmt.control.operator_requests.reports import Reports
+from mgmt.control.plan_execution.executor import Executor
+from mgmt.control.plan_execution.plan_runner import PlanRunner, facts
+from mgmt.control.plan_execution.repairs import RepairOutcome, Repairs
 from mgmt.control.settings import ControlSettings
 from mgmt.control.status import ControlStatus, Phase
-from mgmt.control.stillness import Held, held
-from mgmt.control_errors import ControlError
+from mgmt.errors import ControlError
 from mgmt.placement.adoption import adopted, only_roles, without_segments
 from mgmt.placement.hosts import HostView, controller_of, managers_of
 from mgmt.placement.intent import Intent, Order
-from mgmt.placement.plan import Plan, PlanKind, is_reached
-from mgmt.placement.plan_report import left_out
+from mgmt.plans.plan import Plan, PlanKind, is_reached
+from mgmt.plans.plan_report import left_out
+from mgmt.solving.async_solver import AsyncSolver, ThreadSolver
 from mgmt.solving.placement_solver import Infeasible, PolicySolver, Solved, SolveOutcome, Undecided
-from mgmt.solving.solvers import AsyncSolver, ThreadSolver
 
 
-class _Round(Enum):
+class _RoundResult(Enum):
     """What one round came to; decides the pause before the next."""
 
-    QUIET = "quiet"  # nothing to do until something changes
+    IDLE = "idle"  # nothing to do until something changes
     ACTED = "acted"  # look again at once
-    IN_VAIN = "in vain"  # look again after a growing pause
+    RETRY = "retry"  # look again after a growing pause
 
 
 class Controller:
@@ -90,29 +90,29 @@ class Controller:
         self._initial = initial
         self._settings = settings = settings or ControlSettings()
         self.events = events = ControlEvents(clock, settings.events_kept, listener)
-        self._consultation = consultation = Consultation(
+        self._environment = environment = Environment(
             me, adapter, solver or ThreadSolver(PolicySolver()), settings, events, wall
         )
-        self._executor = Executor(adapter, consultation.observe, settings, events, clock, consultation.cause)
+        self._executor = Executor(adapter, environment.observe, settings, events, clock, environment.cause)
         self._repairs = Repairs(adapter, self._executor, settings, clock)
-        self._runner = PlanRunner(me, consultation, self._executor, settings, events, clock)
-        self.requests = Requests(me, consultation, settings, events, self._wishes_changed, self._runner.pace)
+        self._runner = PlanRunner(me, environment, self._executor, settings, events, clock)
+        self.requests = Requests(me, environment, settings, events, self._wishes_changed, self._runner.speeds)
         self._drift = DriftWatch(events)
-        self.last_resorts = LastResorts(me, adapter, consultation, events, self._drift.acted)
+        self.forced_recovery = ForcedRecovery(me, adapter, environment, events, self._drift.acted)
         self._interrupt: trio.CancelScope | None = None
         self._interrupted_because = ""
         self._wake = trio.Event()
-        self._status = ControlStatus(me, consultation, self._executor, self._runner, events)
-        self.readings = Readings(consultation, self._status, settings)
+        self._status = ControlStatus(me, environment, self._executor, self._runner, events)
+        self.reports = Reports(environment, self._status, settings)
         self._acting = False  # between taking the role on and having put it down
         self._undecided = 0  # solves without an answer, one after the other
         self._failed_plan = ""  # id of the last plan that failed: solve again rather than resume it
-        self._quiet_key: object = None  # the situation in which there was nothing to do
+        self._idle_key: object = None  # the situation in which there was nothing to do
         self._plan_key: object = None  # the situation and target of the last plan carried out
         # View, wishes and target of the plan just done, if it was proven best.
         self._best: tuple[int, Intent, Placement] | None = None
 
-    # -- what may be asked; more is in ``requests`` and ``readings`` ------------------------------------
+    # -- what may be asked; more is in ``requests`` and ``reports`` ------------------------------------
 
     @property
     def settled(self) -> bool:
@@ -124,7 +124,7 @@ class Controller:
 
         As the status says, and quick enough to be asked at every moment of a simulation.
         """
-        view = self._consultation.view
+        view = self._environment.view
         if controller_of(view) != self._me:
             return None
         return self.settled and view.epoch == view_epoch
@@ -148,9 +148,9 @@ class Controller:
             nursery.cancel_scope.cancel()
 
     def _see(self, view: HostView) -> None:
-        if view.epoch <= self._consultation.view.epoch:
+        if view.epoch <= self._environment.view.epoch:
             return
-        self._consultation.see(view)
+        self._environment.see(view)
         self._adapter.set_hosts(view.epoch, view.addresses)
         self._status.phase = Phase.LOOKING
         self._undecided = 0
@@ -160,7 +160,7 @@ class Controller:
         """``at_once``: what is carried out now is not to be finished first."""
         if self._status.phase is not Phase.EXECUTING:
             self._status.phase = Phase.LOOKING
-        self._quiet_key = None  # wishes may be those of before again, and then that is to be told
+        self._idle_key = None  # wishes may be those of before again, and then that is to be told
         self._wake.set()
         if at_once:
             self._give_up("an operator decided otherwise")
@@ -172,11 +172,11 @@ class Controller:
 
     async def _control(self, nursery: trio.Nursery) -> None:
         while True:
-            view = self._consultation.view
+            view = self._environment.view
             with trio.CancelScope() as self._interrupt:
                 if controller_of(view) == self._me:
                     # Whatever changed the view, something will have to be solved: load while the engine is asked.
-                    nursery.start_soon(self._consultation.warm_up)
+                    nursery.start_soon(self._environment.warm_up)
                     await self._act(view)
                 else:
                     await self._stand_by(view)
@@ -190,7 +190,7 @@ class Controller:
 
     async def _stand_by(self, view: HostView) -> None:
         self._status.phase = Phase.STANDBY
-        self._consultation.questions = {}  # the controller asks them
+        self._environment.questions = {}  # the controller asks them
         if self._acting:
             await self._executor.cancel_all()
             self._acting = False
@@ -198,25 +198,25 @@ class Controller:
                 "standby", f"{controller_of(view)} is the controller now", controller=controller_of(view)
             )
         next_in_line = [host.name for host in managers_of(view)[1 : 1 + self._settings.standbys]]
-        if self._consultation.intent is not None:
+        if self._environment.intent is not None:
             # The controller looks at a new view at once, and should not have to wait behind all others.
             await trio.sleep(self._settings.wishes_interval)
         while True:
             try:
-                observation = await self._consultation.observe()
+                observation = await self._environment.observe()
                 if (
                     isinstance(observation, Observation)
-                    and self._consultation.intent is None
+                    and self._environment.intent is None
                     and self._initial is not None
                 ):
                     # The founder may have been evicted, and come back as the last in line: nobody else brings them.
                     await self._agree_initial(view, observation)
                     self._status.phase = Phase.STANDBY
-                if self._me in next_in_line and self._consultation.intent is not None:
-                    await self._consultation.prepare(self._consultation.intent.policies)
+                if self._me in next_in_line and self._environment.intent is not None:
+                    await self._environment.prepare(self._environment.intent.policies)
             except (AdapterError, ControlError) as error:
                 self._status.trouble = str(error)
-            early = self._consultation.intent is None
+            early = self._environment.intent is None
             await trio.sleep(self._settings.wishes_interval if early else self._settings.standby_interval)
 
     async def _act(self, view: HostView) -> None:
@@ -225,15 +225,15 @@ class Controller:
             self.events.add(
                 "controller", f"{self._me} is the controller by view {view.epoch}", view_epoch=view.epoch
             )
-        in_vain = 0
+        retries = 0
         while True:
             result = await self._guarded_round(view)
-            in_vain = in_vain + 1 if result is _Round.IN_VAIN else 0
-            if result is _Round.ACTED:
+            retries = retries + 1 if result is _RoundResult.RETRY else 0
+            if result is _RoundResult.ACTED:
                 await trio.lowlevel.checkpoint()
                 continue
             await self._pause(
-                self._settings.round_interval if result is _Round.QUIET else self._backoff(in_vain)
+                self._settings.round_interval if result is _RoundResult.IDLE else self._backoff(retries)
             )
 
     def _backoff(self, attempts: int) -> float:
@@ -244,118 +244,118 @@ class Controller:
             await self._wake.wait()
         self._wake = trio.Event()
 
-    async def _guarded_round(self, view: HostView) -> _Round:
+    async def _guarded_round(self, view: HostView) -> _RoundResult:
         """One round; whatever engine or document have to complain about ends it, never the loop."""
         self._status.counts["rounds"] += 1
         try:
             result = await self._round(view)
         except FencedError as error:
             self._status.complain(Phase.TROUBLE, "fenced", f"another controller took over: {error}")
-            result = _Round.IN_VAIN
+            result = _RoundResult.RETRY
         except StaleIntentError:
-            result = _Round.IN_VAIN  # somebody else's change won; look again
+            result = _RoundResult.RETRY  # somebody else's change won; look again
         except (AdapterError, ControlError) as error:
             self._status.complain(Phase.TROUBLE, "trouble", str(error))
-            result = _Round.IN_VAIN
-        if result is _Round.IN_VAIN:
-            self._quiet_key = None  # the situation of before, found again, ends what is complained of now
+            result = _RoundResult.RETRY
+        if result is _RoundResult.RETRY:
+            self._idle_key = None  # the situation of before, found again, ends what is complained of now
         self._status.plan = None
         return result
 
-    async def _round(self, view: HostView) -> _Round:
+    async def _round(self, view: HostView) -> _RoundResult:
         await self._executor.cancel_layout_changes()
-        observation = await self._consultation.observe()
+        observation = await self._environment.observe()
         if not isinstance(observation, Observation):
             self._status.complain(
                 Phase.UNREACHABLE, "trouble", f"the engine does not answer: {observation.reason}"
             )
-            return _Round.IN_VAIN
+            return _RoundResult.RETRY
         self._status.counts["drifts"] += self._drift.look(view.epoch, observation)
         if self._is_only_observed():
             return await self._observe_only(view, observation)
         plan_id = f"repair-{observation.layout_epoch}-{self._status.counts['rounds']}"
         repaired = await self._repairs.run(view.epoch, observation, plan_id, self._drift.acted)
         if repaired is not RepairOutcome.NOTHING:
-            return _Round.ACTED if repaired is RepairOutcome.ACTED else _Round.IN_VAIN
-        self._consultation.questions = self._repairs.questions
-        intent = self._consultation.intent
+            return _RoundResult.ACTED if repaired is RepairOutcome.ACTED else _RoundResult.RETRY
+        self._environment.questions = self._repairs.questions
+        intent = self._environment.intent
         if intent is None:
             return await self._agree_initial(view, observation)
-        frozen = self._consultation.with_freezes(intent)
+        frozen = self._environment.with_freezes(intent)
         if observation.segments and frozen != intent:
-            await self._consultation.agree(view, observation, frozen, why="hosts came back")
+            await self._environment.agree(view, observation, frozen, why="hosts came back")
             self._tell_freezes(frozen)
-            return _Round.ACTED
-        situation = self._consultation.situation(observation, intent)
+            return _RoundResult.ACTED
+        situation = self._environment.situation(observation, intent)
         missing = hosts_missing(situation)
         if missing:
             self._status.complain(
                 Phase.WAITING, "waiting", f"the first placement waits for {missing} more hosts"
             )
-            await self._consultation.prepare(intent.policies)
-            return _Round.QUIET
+            await self._environment.prepare(intent.policies)
+            return _RoundResult.IDLE
         key = decision_key(situation)
-        if key == self._quiet_key:
-            return _Round.QUIET
+        if key == self._idle_key:
+            return _RoundResult.IDLE
         return await self._improve(view, situation, key)
 
     def _tell_freezes(self, intent: Intent) -> None:
         for freeze in intent.freezes:
-            if freeze.view_epoch == self._consultation.view.epoch:
+            if freeze.view_epoch == self._environment.view.epoch:
                 seconds = freeze.until - freeze.since
                 text = f"{freeze.host} came back ({freeze.returns} in a row): nothing new for it for {seconds:.0f} s"
                 self.events.add("frozen", text, host=freeze.host, returns=freeze.returns, seconds=seconds)
 
     def _is_only_observed(self) -> bool:
         """Whether nothing of the engine may be changed: it is somebody else's, or nobody has said yet whose."""
-        wishes = self._consultation.intent or self._initial
-        return bool(self._consultation.slots) if wishes is None else wishes.observing
+        wishes = self._environment.intent or self._initial
+        return bool(self._environment.slots) if wishes is None else wishes.observing
 
-    async def _observe_only(self, view: HostView, observation: Observation) -> _Round:
+    async def _observe_only(self, view: HostView, observation: Observation) -> _RoundResult:
         """Follow what is found; of everything only the roles are the plane's own."""
-        intent = self._consultation.intent
+        intent = self._environment.intent
         if intent is None:
             return await self._agree_initial(view, observation)
-        found = adopted(intent, observation, self._consultation.slots)
+        found = adopted(intent, observation, self._environment.slots)
         if found != intent:
-            await self._consultation.agree(view, observation, found, why="the engine as it was found")
-            return _Round.ACTED
-        steps = without_segments(self._consultation.lower(observation, only_roles(view, observation)))
+            await self._environment.agree(view, observation, found, why="the engine as it was found")
+            return _RoundResult.ACTED
+        steps = without_segments(self._environment.lower(observation, only_roles(view, observation)))
         if steps.steps:
             self._drift.acted()
             plan_id = f"roles-{observation.layout_epoch}-{self._status.counts['rounds']}"
             result = await self._executor.run(steps, observation, view.epoch, plan_id)
-            return _Round.ACTED if result.done else _Round.IN_VAIN
+            return _RoundResult.ACTED if result.done else _RoundResult.RETRY
         text = "observing: nothing of the engine is changed until `rota apply` or `rota resume`"
         self._status.report_unavailable(view, observation)
         self._status.hold(Phase.OBSERVING, text)
-        await self._consultation.prepare(intent.policies)
-        return _Round.QUIET
+        await self._environment.prepare(intent.policies)
+        return _RoundResult.IDLE
 
-    async def _agree_initial(self, view: HostView, observation: Observation) -> _Round:
+    async def _agree_initial(self, view: HostView, observation: Observation) -> _RoundResult:
         if self._initial is None or observation.layout_epoch < 0:
             self._status.complain(
                 Phase.WAITING, "waiting", "the cluster has no wishes agreed yet; its founder brings them"
             )
-            return _Round.QUIET
-        wishes, slots = self._initial, self._consultation.slots
+            return _RoundResult.IDLE
+        wishes, slots = self._initial, self._environment.slots
         if wishes.observing:
             wishes = adopted(wishes, observation, slots)
         elif slots:
             wishes = wishes.with_even_slots(slots)
-        await self._consultation.agree(view, observation, wishes, why="the first wishes")
+        await self._environment.agree(view, observation, wishes, why="the first wishes")
         count, copies = len(wishes.segments), wishes.replication_factor
         self.events.add(
             "intent",
             f"agreed: {count} segments x {copies} replicas by {wishes.policies.pack}"
             + (", adopted as they are; nothing is changed yet" if wishes.observing else ""),
         )
-        return _Round.ACTED
+        return _RoundResult.ACTED
 
-    async def _improve(self, view: HostView, situation: Situation, key: object) -> _Round:
+    async def _improve(self, view: HostView, situation: Situation, key: object) -> _RoundResult:
         """Find out what to do, and do it."""
         outcome: SolveOutcome | None = None
-        holding: Held | None = None
+        holding: BalanceHold | None = None
         if self._is_best(situation):
             return self._nothing_to_do(situation, None, None, key)
         plan = self._resume(situation)
@@ -367,11 +367,13 @@ class Controller:
                 self._status.phase is not Phase.SETTLED
             ):  # a second look at a settled system does not unsettle it
                 self._status.phase = Phase.SOLVING
-            situation, outcome = await self._consultation.solve_or_thaw(situation, self._undecided)
+            situation, outcome = await self._environment.solve_or_thaw(situation, self._undecided)
             self._undecided = self._undecided + 1 if isinstance(outcome, Undecided) else 0
             plan = decided_plan(situation, outcome)
             if isinstance(outcome, Solved):
-                holding = held(plan, situation.intent, outcome, self._settings.stillness, situation.now)
+                holding = balance_hold(
+                    plan, situation.intent, outcome, self._settings.hysteresis, situation.now
+                )
                 plan = plan if holding is None else without_balance(situation, plan)
         self._status.held = holding
         self._status.trouble = ""  # what is still in the way is told again below
@@ -379,13 +381,13 @@ class Controller:
         if not self._runner.steps(plan, situation.observation, plan.target).steps:
             if holding is not None and holding.until is not None:
                 self._status.hold(Phase.HOLDING, holding.why)
-                return _Round.QUIET
+                return _RoundResult.IDLE
             return self._nothing_to_do(situation, plan, outcome, key)
         if outcome is not None and plan.kind is PlanKind.AVAILABILITY:
             self._status.report_no_placement(outcome)
         result = await self._carry_out(view, situation, plan)
         if (
-            result is _Round.ACTED
+            result is _RoundResult.ACTED
             and isinstance(outcome, Solved)
             and outcome.proven
             and holding is None
@@ -405,7 +407,7 @@ class Controller:
             # One that was given up may have handed its last slot on.
             and target.segments.keys() == {row.key for row in situation.state.segments}
             and is_reached(situation.observation, target)
-            and not self._consultation.lower(situation.observation, target).steps
+            and not self._environment.lower(situation.observation, target).steps
         )
 
     def _resume(self, situation: Situation) -> Plan | None:
@@ -414,40 +416,40 @@ class Controller:
         if record is None or (record.plan_id == self._failed_plan and record.order is not Order.ABORT):
             return None
         plan = resumed_plan(situation, record)
-        return plan if self._consultation.lower(situation.observation, plan.target).steps else None
+        return plan if self._environment.lower(situation.observation, plan.target).steps else None
 
     def _nothing_to_do(
         self, situation: Situation, plan: Plan | None, outcome: SolveOutcome | None, key: object
-    ) -> _Round:
+    ) -> _RoundResult:
         if isinstance(outcome, Undecided):
             self._status.report_no_placement(outcome)
-            return _Round.IN_VAIN
+            return _RoundResult.RETRY
         if not isinstance(outcome, Solved) or outcome.proven:
-            self._quiet_key = key
+            self._idle_key = key
         if isinstance(outcome, Infeasible):
             self._status.report_no_placement(outcome)
-            return _Round.QUIET
+            return _RoundResult.IDLE
         if situation.questions:
             text = "; ".join(situation.questions[key] for key in sorted(situation.questions))
             self._status.complain(Phase.ASKING, "asks", text, segments=sorted(situation.questions))
-            return _Round.QUIET
+            return _RoundResult.IDLE
         if plan is not None and plan.left_out:
             self._status.hold(Phase.HOLDING, left_out(plan))
-            return _Round.QUIET
+            return _RoundResult.IDLE
         if situation.intent.paused:
             self._status.hold(Phase.PAUSED, "paused: no data is moved until `rota resume`")
-            return _Round.QUIET
+            return _RoundResult.IDLE
         epoch = situation.observation.layout_epoch
         how = "nothing to do" if outcome is None else describe(outcome)
         self._status.settle(f"layout epoch {epoch} is what the policies want ({how})", epoch)
-        return _Round.QUIET
+        return _RoundResult.IDLE
 
-    async def _carry_out(self, view: HostView, situation: Situation, plan: Plan) -> _Round:
+    async def _carry_out(self, view: HostView, situation: Situation, plan: Plan) -> _RoundResult:
         self._status.plan, self._status.phase = plan, Phase.EXECUTING
         self._status.counts["plans"] += 1
         attempt = (decision_key(situation), plan.target)
         self._drift.acted()
-        self._quiet_key = None  # the plan may lead back to the situation in which there was nothing to do
+        self._idle_key = None  # the plan may lead back to the situation in which there was nothing to do
         error = await self._runner.run(view, situation, plan)
         repeated, self._plan_key = attempt == self._plan_key, attempt
         if error:
@@ -456,7 +458,7 @@ class Controller:
             self._status.complain(
                 Phase.TROUBLE, "plan-failed", f"plan {plan.plan_id}: {error}", plan_id=plan.plan_id
             )
-            return _Round.IN_VAIN
+            return _RoundResult.RETRY
         self._status.counts["plans_done"] += 1
         self._status.counts["moves_done"] += len(plan.moves)
         self.events.add("plan-done", f"plan {plan.plan_id} is done", **facts(plan))
@@ -464,6 +466,6 @@ class Controller:
             # Done, yet asked for again in the very situation it started from: once more would not help.
             text = f"plan {plan.plan_id} is done, and the engine shows no effect; nothing more until something changes"
             self._status.complain(Phase.TROUBLE, "trouble", text)
-            self._quiet_key = decision_key(situation)
-            return _Round.QUIET
-        return _Round.ACTED
+            self._idle_key = decision_key(situation)
+            return _RoundResult.IDLE
+        return _RoundResult.ACTED

@@ -9,17 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from datastore_adapter.interface import Observation, Placement
-from mgmt.placement.availability import available_placement
-from mgmt.placement.freezes import FreezeLimits, frozen_at, overdue_at
+from mgmt.placement.fallback_placement import available_placement
+from mgmt.placement.flap_damping import FreezeLimits, frozen_at, overdue_at
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent, Order, PlanRecord
 from mgmt.placement.layout_report import check_observation
-from mgmt.placement.moves import standing_chain
-from mgmt.placement.plan import Plan, PlanKind, is_reached, make_plan, plan_id_of
-from mgmt.placement.safety import WaveLimits
-from mgmt.placement.slots import Slots
-from mgmt.placement.state import PlacementState, apply_deltas, build_state, log_units_of
-from mgmt.placement.undoing import way_back
+from mgmt.placement.placement_rows import (
+    PlacementState,
+    apply_deltas,
+    build_state,
+    log_units_of,
+    standing_chain,
+)
+from mgmt.placement.slot_assignment import Slots
+from mgmt.plans.plan import Plan, PlanKind, is_reached, make_plan, plan_id_of
+from mgmt.plans.rollback import rollback_target
+from mgmt.plans.safety import WaveLimits
 from mgmt.solving.placement_solver import Solved, SolveOutcome
 
 
@@ -204,7 +209,7 @@ def _meets_frozen(situation: Situation, target: Placement) -> bool:
 
 def destination(view: HostView, observation: Observation, record: PlanRecord) -> Placement:
     """Where the recorded plan leads, with the hosts there are now."""
-    return way_back(view, observation, record.target) if record.order is Order.ABORT else record.target
+    return rollback_target(view, observation, record.target) if record.order is Order.ABORT else record.target
 
 
 def resumed_plan(situation: Situation, record: PlanRecord) -> Plan:
@@ -241,12 +246,12 @@ def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
     a placement that is not proven to be the best only what is required is taken: repairs do not wait for
     a proof, but data is not moved for balance's sake on a guess that the next solve may take back.
 
-    Raises :class:`mgmt.control_errors.PlacementError` when the solver's answer is no placement.
+    Raises :class:`mgmt.errors.PlacementError` when the solver's answer is no placement.
     """
     if isinstance(outcome, Solved):
         target = apply_deltas(situation.state, situation.observation, outcome.deltas)
         target = replace(target, slots=situation.slots)
-        plan = _plan(situation, target, PlanKind.SOLVED, demanded=frozenset(outcome.demanded))
+        plan = _plan(situation, target, PlanKind.SOLVED, must_leave=frozenset(outcome.must_leave))
         return plan if outcome.proven and not situation.thawed else without_balance(situation, plan)
     target = available_placement(situation.view, situation.observation, situation.wishes.drains)
     return _plan(situation, target, PlanKind.AVAILABILITY)
@@ -254,8 +259,8 @@ def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
 
 def without_balance(situation: Situation, plan: Plan) -> Plan:
     """Only what the rules require of it."""
-    demanded = frozenset((move.segment, move.source or "") for move in plan.moves if move.required)
-    return _plan(situation, _required_part(situation, plan), PlanKind.SOLVED, demanded=demanded)
+    must_leave = frozenset((move.segment, move.source or "") for move in plan.moves if move.required)
+    return _plan(situation, _required_part(situation, plan), PlanKind.SOLVED, must_leave=must_leave)
 
 
 def _required_part(situation: Situation, plan: Plan) -> Placement:
@@ -281,7 +286,7 @@ def _plan(
     target: Placement,
     kind: PlanKind,
     agreed_as: str | None = None,
-    demanded: frozenset[tuple[str, str]] = frozenset(),
+    must_leave: frozenset[tuple[str, str]] = frozenset(),
 ) -> Plan:
     return make_plan(
         situation.view,
@@ -295,6 +300,6 @@ def _plan(
         limits=situation.limits,
         frozen=situation.closed,
         thawed=situation.thawed,
-        demanded=demanded,
+        must_leave=must_leave,
         left_alone=frozenset(situation.questions),
     )

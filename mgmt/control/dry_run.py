@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from datastore_adapter.interface import StepGraph
-from mgmt.control.stillness import Held
-from mgmt.placement.pace import Pace
-from mgmt.placement.plan import Plan
-from mgmt.placement.plan_report import plan_to_json, plan_to_text
+from mgmt.control.hysteresis import BalanceHold
+from mgmt.plans.duration_estimate import TransferSpeeds
+from mgmt.plans.plan import Plan
+from mgmt.plans.plan_report import plan_to_json, plan_to_text
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
 
 
@@ -24,8 +24,8 @@ class DryRun:
     paused: bool = False
     observing: bool = False
     """Nothing of it is done by the loop itself."""
-    pace: Pace = field(default_factory=Pace)
-    held: Held | None = None
+    speeds: TransferSpeeds = field(default_factory=TransferSpeeds)
+    held: BalanceHold | None = None
     """Why the loop does not carry out what of the plan is for balance alone."""
     relaxations: tuple[str, ...] = ()
     """Where no placement satisfies the rules: the smallest changes, each of which would help."""
@@ -37,7 +37,7 @@ class DryRun:
     def to_json(self) -> dict[str, Any]:
         outcome = self.outcome
         return {
-            **plan_to_json(self.plan, self.steps, self.pace),
+            **plan_to_json(self.plan, self.steps, self.speeds),
             "target": {segment: list(hosts) for segment, hosts in self.plan.target.segments.items()},
             "feasible": self.feasible,
             "clashing": list(outcome.policies) if isinstance(outcome, Infeasible) else [],
@@ -57,7 +57,7 @@ class DryRun:
         if self.hosts_missing:
             lines.append(f"the first placement waits for {self.hosts_missing} more hosts")
         if self.feasible or not self.plan.is_empty:
-            lines.append(plan_to_text(self.plan, self.steps, self.pace))
+            lines.append(plan_to_text(self.plan, self.steps, self.speeds))
         else:
             lines.append("nothing can be done about it until a host comes or a rule is relaxed")
         if self.observing:

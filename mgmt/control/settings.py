@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mgmt.control.execution import ExecutionLimits
-from mgmt.control.stillness import StillnessLimits
-from mgmt.placement.freezes import FreezeLimits
-from mgmt.placement.safety import WaveLimits
+from mgmt.control.hysteresis import HysteresisLimits
+from mgmt.control.step_scheduling import ExecutionLimits
+from mgmt.placement.flap_damping import FreezeLimits
+from mgmt.plans.safety import WaveLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class ControlSettings:
     only how long drift of the engine itself stays unnoticed; each look is one majority read."""
     standby_interval: float = 60.0
     """Pause between looks of a host that is not the controller, each a question to every host: they keep its solver
-    prepared for other policies.  Whoever asks for its status has it look at once (`Readings.look`)."""
+    prepared for other policies.  Whoever asks for its status has it look at once (`Reports.look`)."""
     wishes_interval: float = 1.0
     """The same before any wishes are agreed: a host that is next in line waits for them to prepare its solver.  Also
     the pause between a new view and the first look of a host that is not the controller."""
@@ -56,7 +56,7 @@ class ControlSettings:
     """Of the execution of steps."""
     waves: WaveLimits = field(default_factory=WaveLimits)
     """How much one wave of a plan may move."""
-    stillness: StillnessLimits = field(default_factory=StillnessLimits)
+    hysteresis: HysteresisLimits = field(default_factory=HysteresisLimits)
     """What moves for balance have to wait for."""
     freezes: FreezeLimits = field(default_factory=FreezeLimits)
     """How long a host that came back receives nothing new."""

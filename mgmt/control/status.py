@@ -6,19 +6,19 @@ from enum import Enum
 from typing import Any
 
 from datastore_adapter.interface import Observation
-from mgmt.control.consultation import Consultation
 from mgmt.control.decision import destination
 from mgmt.control.dry_run import describe, solve_to_json
+from mgmt.control.environment import Environment
 from mgmt.control.events import ControlEvents
-from mgmt.control.executor import Executor
-from mgmt.control.plan_runner import PlanRunner
-from mgmt.control.stillness import Held
-from mgmt.placement.availability import is_unavailable
-from mgmt.placement.freezes import frozen_at
+from mgmt.control.hysteresis import BalanceHold
+from mgmt.control.plan_execution.executor import Executor
+from mgmt.control.plan_execution.plan_runner import PlanRunner
+from mgmt.placement.fallback_placement import is_unavailable
+from mgmt.placement.flap_damping import frozen_at
 from mgmt.placement.hosts import HostView, controller_of
 from mgmt.placement.layout_report import away_to_json, check_observation, shards_to_json
-from mgmt.placement.plan import Plan, is_reached
-from mgmt.placement.plan_report import summary
+from mgmt.plans.plan import Plan, is_reached
+from mgmt.plans.plan_report import summary
 from mgmt.solving.placement_solver import Infeasible, SolveOutcome
 
 
@@ -46,20 +46,20 @@ class ControlStatus:
     def __init__(
         self,
         me: str,
-        consultation: Consultation,
+        environment: Environment,
         executor: Executor,
         runner: PlanRunner,
         events: ControlEvents,
     ) -> None:
         self._me = me
-        self._consultation = consultation
+        self._environment = environment
         self._executor = executor
         self._runner = runner
         self._events = events
         self._said = ""  # the last standing complaint, not to be repeated every round
         self.phase = Phase.STANDBY
         self.plan: Plan | None = None
-        self.held: Held | None = None
+        self.held: BalanceHold | None = None
         self.trouble = ""
         self.counts = dict.fromkeys(
             ("rounds", "plans", "plans_done", "plans_failed", "moves_done", "drifts"), 0
@@ -97,7 +97,8 @@ class ControlStatus:
         """The solver gave no placement; why."""
         if isinstance(outcome, Infeasible):
             data = {"policies": list(outcome.policies), "details": list(outcome.details)}
-            self.complain(Phase.INFEASIBLE, "infeasible", describe(outcome), **data)
+            text = f"{describe(outcome)}; `rota plan` says what would help"
+            self.complain(Phase.INFEASIBLE, "infeasible", text, **data)
         else:
             self.complain(Phase.TROUBLE, "undecided", describe(outcome))
 
@@ -118,14 +119,14 @@ class ControlStatus:
 
     def report(self) -> dict[str, Any]:
         """For ``rota status``; as of the last look at the engine."""
-        consultation, plan = self._consultation, self.plan
-        view, observation, intent = consultation.view, consultation.observation, consultation.intent
+        environment, plan = self._environment, self.plan
+        view, observation, intent = environment.view, environment.observation, environment.intent
         check = None if observation is None else check_observation(view, observation, intent)
-        controller, solve = controller_of(view), solve_to_json(consultation.outcome)
+        controller, solve = controller_of(view), solve_to_json(environment.outcome)
         if solve is not None:
             solve |= {
-                "asked": consultation.asked,
-                "seconds_ago": max(0.0, self._events.now - consultation.solved_at),
+                "asked": environment.asked,
+                "seconds_ago": max(0.0, self._events.now - environment.solved_at),
             }
         return {
             "role": "controller" if controller == self._me else "standby",
@@ -148,7 +149,7 @@ class ControlStatus:
                 for away in segment.away
             ],
             "asks": [
-                {"segment": segment, "text": text} for segment, text in sorted(consultation.questions.items())
+                {"segment": segment, "text": text} for segment, text in sorted(environment.questions.items())
             ],
             "shards": [] if observation is None else shards_to_json(observation),
             "full": [] if observation is None else sorted(observation.full),
@@ -166,14 +167,14 @@ class ControlStatus:
     def outcome(self, plan_id: str) -> dict[str, Any]:
         """What became of an agreed plan: ``open``, ``done``, ``failed`` or ``replaced``, and why."""
         error = self._runner.ended(plan_id)
-        intent, observation = self._consultation.intent, self._consultation.observation
+        intent, observation = self._environment.intent, self._environment.observation
         record = None if intent is None else intent.plan
         progress = None
         if error is not None:
             state = "failed" if error else "done"
         elif record is None or record.plan_id != plan_id or observation is None:
             state, error = "replaced", "another plan took its place, because hosts or wishes changed"
-        elif is_reached(observation, destination(self._consultation.view, observation, record)):
+        elif is_reached(observation, destination(self._environment.view, observation, record)):
             state = "done"  # by a controller before this one
         else:
             state, progress = "open", self._runner.progress()
@@ -181,13 +182,13 @@ class ControlStatus:
 
     def _frozen(self) -> dict[str, float]:
         """Hosts that receive nothing new, and for how many seconds still."""
-        intent, now = self._consultation.intent, self._consultation.wall()
+        intent, now = self._environment.intent, self._environment.wall()
         active = frozen_at(intent.freezes, now) if intent else frozenset()
         return {f.host: f.until - now for f in (intent.freezes if intent else ()) if f.host in active}
 
     def _drains(self) -> dict[str, int]:
         """Drained hosts with the copies they still hold."""
-        observation, intent = self._consultation.observation, self._consultation.intent
+        observation, intent = self._environment.observation, self._environment.intent
         held = [copy.host for s in (observation.segments if observation else ()) for copy in s.replicas]
         return {host: held.count(host) for host in (intent.drains if intent else ())}
 
@@ -195,8 +196,8 @@ class ControlStatus:
         """Counters since the controller was made."""
         return {
             **self.counts,
-            "observations": self._consultation.observations,
-            "solves": self._consultation.solves,
+            "observations": self._environment.observations,
+            "solves": self._environment.solves,
             "steps_done": self._executor.steps_done,
             "steps_failed": self._executor.steps_failed,
         }

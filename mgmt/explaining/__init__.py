@@ -1,4 +1,5 @@
-"""Explanations: why a placement is as it is, why not otherwise, what would happen if; and the tools of a policy author.
+"""Explanations for people: all of them ask a compiled model.
 
-Everything here asks a compiled model and the database; nothing here solves by itself.
+- ``solutions``: of one placement, why it is so, why not otherwise, what would happen if, how much more would fit;
+- ``policies``: the tools of a policy's author: lint, tests, coverage, and what the compiler makes of a text.
 """

@@ -16,16 +16,17 @@ from dataclasses import replace
 from sqlglot import exp
 
 from mgmt.errors import PolicySyntaxError, UnknownColumnError, UnsupportedConstructError
-from mgmt.language import database_aggregates, pins
-from mgmt.language.binder import ExpressionBinder
-from mgmt.language.bound import BoundQuery, Demand, Output, Predicate, PushedView
-from mgmt.language.catalog import Relation, RelationColumn
-from mgmt.language.expressions import Cell, DatabasePart, has_aggregate, has_variable
-from mgmt.language.grouping import dependencies_of_view, refuse_ungrouped
-from mgmt.language.normalize import SelectNormalizer
-from mgmt.language.scopes import References, Scope
-from mgmt.language.soft import violation
-from mgmt.language.tails import TailKind
+from mgmt.language.bound_queries.expressions import Cell, DatabasePart, has_aggregate, has_variable
+from mgmt.language.bound_queries.queries import BoundQuery, Demand, Output, Predicate, PushedView
+from mgmt.language.expression_binding.expression_binder import ExpressionBinder
+from mgmt.language.expression_binding.functional_dependencies import dependencies_of_view, refuse_ungrouped
+from mgmt.language.names.catalog import Relation, RelationColumn
+from mgmt.language.names.scopes import References, Scope
+from mgmt.language.normalization import pinned_rows as pins
+from mgmt.language.normalization.select_normalizer import SelectNormalizer
+from mgmt.language.normalization.soft_constraints import violation
+from mgmt.language.parsing.trailing_clauses import TailKind
+from mgmt.language.pushdown import aggregates as database_aggregates
 from mgmt.state.schema import TEXTUAL, SqlType
 
 # The clauses that are bound; any other one is the database's, or refused.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from datastore_adapter.interface import Observation, Placement, Step, StepGraph
-from mgmt.control_errors import IntentError
-from mgmt.placement.availability import enough_layout_servers
+from mgmt.errors import IntentError
+from mgmt.placement.fallback_placement import enough_layout_servers
 from mgmt.placement.hosts import HostView
 from mgmt.placement.intent import Intent
-from mgmt.placement.moves import standing_chain
-from mgmt.placement.slots import fault_of
+from mgmt.placement.placement_rows import standing_chain
+from mgmt.placement.slot_assignment import fault_of
 
 
 def adopted(intent: Intent, observation: Observation, slots: int) -> Intent:

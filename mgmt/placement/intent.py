@@ -5,7 +5,7 @@ controller.  The last plan agreed stands in it too, so that a new controller can
 another in its place.  Which of its *steps* are done is not written down: the engine itself is the record
 of that (``observe``), and a second record could only disagree with it.
 
-This is not the state of the cluster (``mgmt.placement.state``) and decides nothing.
+This is not the state of the cluster (``mgmt.placement.placement_rows``) and decides nothing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from enum import StrEnum
 from typing import Any, TypeGuard
 
 from datastore_adapter.interface import Placement, ServiceRoles, SlotRange
-from mgmt.control_errors import IntentError
-from mgmt.placement.freezes import Freeze
-from mgmt.placement.slots import Slots, even, fault_of, resized
+from mgmt.errors import IntentError
+from mgmt.placement.flap_damping import Freeze
+from mgmt.placement.slot_assignment import Slots, even, fault_of, resized
 
 VERSION = 1
 LARGEST_REPLICATION_FACTOR = 16

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from datastore_adapter.interface import LayoutVersion
-from mgmt.control_errors import IntentError, UnknownEpochError
+from mgmt.errors import IntentError, UnknownEpochError
 from mgmt.placement.intent import Intent
-from mgmt.placement.slots import SlotMove, slot_moves
+from mgmt.placement.slot_assignment import SlotMove, slot_moves
 
 NAMES_SHOWN = 8
 """Of one sort, in words; the data have all."""

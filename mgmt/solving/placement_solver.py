@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from datastore_adapter.interface import ServiceRoles
-from mgmt.memory import MEMORY
 from mgmt.placement.intent import PolicyChoice
-from mgmt.placement.state import HostRow, PlacementState
+from mgmt.placement.placement_rows import HostRow, PlacementState
 from mgmt.solution import Delta, ObjectiveValue, SolveStatus
-from mgmt.solving.demanded import judge_today
 from mgmt.solving.policy_listing import PolicyEntry, list_policies
 from mgmt.solving.questions import Explanation, Question, explain
+from mgmt.solving.required_moves import required_moves
+from mgmt.state.memory import MEMORY
 
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model
@@ -42,7 +42,7 @@ class Solved:
     """What the policies keep back (SET min_gain), for people."""
     breaks_rules_today: bool = False
     """Whether the placement as it stands breaks a rule, so that it cannot be compared with this one."""
-    demanded: tuple[tuple[str, str], ...] = ()
+    must_leave: tuple[tuple[str, str], ...] = ()
     """(segment, host) of copies that the policies do not let stay there, beside those on hosts gone or drained."""
     asks_for_the_time: bool = False
     """Whether the policies do, so that the answer may be another one later."""
@@ -129,7 +129,7 @@ class PolicySolver:
             fill(database, state)
             asks_for_the_time = bool(model.asking_for_the_time)
             solution = model.solve(budget=budget, seed=seed, now=state.moment)
-            today = judge_today(model.at(state.moment), solution, state)
+            today = required_moves(model.at(state.moment), solution, state)
         except InfeasibleError as error:
             details = tuple(str(member) for member in error.core)
             rows = tuple(_some_rows(member) for member in error.core)
@@ -151,7 +151,7 @@ class PolicySolver:
             proven=solution.status is not SolveStatus.FEASIBLE,
             held=solution.held,
             breaks_rules_today=today.breaks_rules,
-            demanded=today.demanded,
+            must_leave=today.must_leave,
             asks_for_the_time=asks_for_the_time,
         )
 
@@ -170,7 +170,7 @@ class PolicySolver:
     def _compiled(self, policies: PolicyChoice) -> tuple[Database, Model]:
         if self._database is None or self._model is None or self._policies != policies:
             from mgmt.compiler.model import Model
-            from mgmt.language.policies import load_pack
+            from mgmt.language.policy_packs import load_pack
             from mgmt.state.database import Database
 
             pack = load_pack(policies.pack)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from mgmt.placement.intent import PolicyChoice
 
 if TYPE_CHECKING:
-    from mgmt.language.tails import Tail
-    from mgmt.source import SourceText
+    from mgmt.language.parsing.trailing_clauses import Tail
+    from mgmt.source_text import SourceText
 
 _NAME = re.compile(r"`([A-Za-z_]\w*)`")
 
@@ -39,8 +39,8 @@ class PolicyEntry:
 
 def list_policies(choice: PolicyChoice) -> tuple[PolicyEntry, ...]:
     """All that demand something, in the order of their texts.  Raises PolicyError as compiling them would."""
-    from mgmt.language.policies import load_pack
-    from mgmt.source import SourceText
+    from mgmt.language.policy_packs import load_pack
+    from mgmt.source_text import SourceText
 
     pack = load_pack(choice.pack)
     texts = (*pack.policies, *(SourceText(name, text) for name, text in choice.texts))
@@ -49,7 +49,7 @@ def list_policies(choice: PolicyChoice) -> tuple[PolicyEntry, ...]:
 
 def policy_entries(texts: Iterable[SourceText], readme: str = "") -> tuple[PolicyEntry, ...]:
     """All in these texts that demand something; what they mean is taken from the README.  Raises PolicyError."""
-    from mgmt.language.syntax import parse_statements
+    from mgmt.language.parsing.statements import parse_statements
 
     meanings = _meanings(readme)
     return tuple(

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mgmt.placement.state import PlacementState
+from mgmt.placement.placement_rows import PlacementState
 
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model
-    from mgmt.explaining.placing import WhyNot
-    from mgmt.explaining.what_if import WhatIf
+    from mgmt.explaining.solutions.what_if import WhatIf
+    from mgmt.explaining.solutions.why import WhyNot
 
 MOST_COPIES = 8
 """Copies of one host that are explained; each takes a solve of its own."""
@@ -69,7 +69,7 @@ def explain(model: Model, state: PlacementState, question: Question, budget: flo
 def _why(
     model: Model, decisions: list[tuple[str, tuple[str | int, ...], str]], budget: float, seed: int
 ) -> Explanation:
-    from mgmt.explaining.placing import why
+    from mgmt.explaining.solutions.why import why
 
     lines: list[str] = []
     for table, key, column in decisions:
@@ -93,7 +93,7 @@ def _why_not(
     model: Model, state: PlacementState, segment: str, host: str, budget: float, seed: int
 ) -> Explanation:
     """Whichever copy it takes least to have there is told of."""
-    from mgmt.explaining.placing import why_not
+    from mgmt.explaining.solutions.why import why_not
 
     rows = [row for row in state.replicas if row.segment == segment]
     here = [row for row in rows if row.host == host]
@@ -127,7 +127,7 @@ def _relaxations(model: Model, budget: float, seed: int) -> Explanation:
 
 def _what_if(model: Model, sql: str, budget: float, seed: int) -> Explanation:
     from mgmt.errors import DataError, InfeasibleError, PolicySyntaxError
-    from mgmt.explaining.what_if import what_if
+    from mgmt.explaining.solutions.what_if import what_if
 
     try:
         answer = what_if(model, sql, budget=budget, seed=seed)

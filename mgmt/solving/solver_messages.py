@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from mgmt.placement.intent import PolicyChoice
-from mgmt.placement.state import PlacementState
+from mgmt.placement.placement_rows import PlacementState
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
 from mgmt.solving.policy_listing import PolicyEntry
 from mgmt.solving.questions import Explanation, Question

@@ -1,8 +1,8 @@
 """The solver process: reads requests on standard input, solves them one by one, answers on standard output.
 
 ``python -P -m mgmt.solving.solver_worker [BYTES]``, which are the memory that it may take; started by an agent
-(``rota.solver_process``), useless to anybody else.  It holds what an agent need not hold: the policy compiler, the
-embedded database and the solver.  It ends when its standard input does, in the middle of a solve too, so it never
+(``rota.agent.solver_process``), useless to anybody else.  It holds what an agent need not hold: the policy compiler,
+the embedded database and the solver.  It ends when its standard input does, in the middle of a solve too, so it never
 outlives its agent.
 """
 
@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 
 from mgmt.placement.intent import PolicyChoice
-from mgmt.placement.state import PlacementState
+from mgmt.placement.placement_rows import PlacementState
 from mgmt.solving.placement_solver import PlacementSolver, PolicySolver, SolveOutcome, Undecided
 from mgmt.solving.questions import Explanation, Question
 from mgmt.solving.solver_messages import Answer, FrameReader, Request, SolverProtocolError, decode, encode

@@ -18,21 +18,20 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from mgmt.errors import StalePlanError, StateDatabaseError
-from mgmt.memory import LEAST_MEMORY, MEMORY
+from mgmt.errors import StalePlanError
 from mgmt.solution import Solution
-from mgmt.source import SourceText
+from mgmt.source_text import SourceText
 from mgmt.state.dates import REHEARSED
-from mgmt.state.duckdb_store import DuckDbStore, changed_by
-from mgmt.state.engine import STATEMENT_SECONDS
+from mgmt.state.duckdb_access.engine import STATEMENT_SECONDS
+from mgmt.state.memory import LEAST_MEMORY, MEMORY
 from mgmt.state.schema import Schema, Table, create_table
-from mgmt.state.snapshot import PrivateCopy, Snapshot
+from mgmt.state.snapshot import PrivateCopy, Reading, Snapshot
 from mgmt.state.sources.attached import Attached
 from mgmt.state.sources.loading import at_place, load
 from mgmt.state.sources.opening import Data, is_source, open_sources
 from mgmt.state.sources.python_data import is_tabular, rows_of
 from mgmt.state.sources.source import Change, ChangedError, Rows, new_loader
-from mgmt.state.store import Parameters, Reading, Row, Store, written_columns
+from mgmt.state.store import Parameters, Row, Store, changed_by, written_columns
 
 __all__ = ["Database", "Snapshot"]
 
@@ -99,7 +98,7 @@ class Database:
             raise ValueError(f"memory: {memory} bytes are too few, at least {LEAST_MEMORY} are needed")
         outside = is_source(url)
         path = None if outside or url == ":memory:" else url
-        self._store: Store = DuckDbStore(path, create=create, memory=memory)
+        self._store = Store(path, create=create, memory=memory)
         self._seconds, self._memory = statement_seconds, memory
         self._copies = _Copies(self._store, statement_seconds)
         self._create = create or outside
@@ -179,7 +178,7 @@ class Database:
 
         In a database that is to be used as it is (``create`` false), tables that are not there are left out.
         """
-        from mgmt.state.schema_parser import parse_schema
+        from mgmt.state.schema_parsing.parser import parse_schema
 
         known = self._read
         text = SourceText(source, sql)
@@ -256,17 +255,13 @@ class Database:
             other.restore(contents)
         else:
             with self.snapshot(moment) as snapshot:
-                if not isinstance(other._store, DuckDbStore) or not other._store.copy(snapshot):
+                if not other._store.copy(snapshot):
                     other.restore(snapshot.dump())
         other._moment = moment
         return other
 
     def restore(self, contents: bytes) -> None:
         """Put the rows and the version of a dump into the empty tables of one in memory; others' rows are left out."""
-        if not isinstance(self._store, DuckDbStore):
-            raise StateDatabaseError(
-                "this state database cannot be replaced by a dump", hint="restore it into memory"
-            )
         self._store.restore(contents, self._schema)
 
     def apply(self, solution: Solution, now: float | None = None) -> int:

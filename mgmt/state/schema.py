@@ -17,7 +17,7 @@ from enum import StrEnum
 from mgmt.errors import (
     UnknownTableError,
 )
-from mgmt.source import Position
+from mgmt.source_text import Position
 
 VARIABLE_PREFIXES = ("variable__", "controllable__")
 RESERVED_COLUMNS = {"rowid"}

@@ -2,8 +2,7 @@
 
 Copies are used again: for the next snapshot only those tables are read that have changed, and what was computed of the
 others stays.  Whatever is done to one in a ``scratch`` is undone; one to which anything else was done is given up.
-
-What it is not: it does not know what has changed (see ``store``).
+What has changed, the store knows (``mgmt.state.store``).
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError
 from mgmt.solution import PrimaryKey, Value
-from mgmt.state.engine import Catalog, TimeLimit, errors
-from mgmt.state.rows import incoming, insert_rows, update_rows
+from mgmt.state.duckdb_access.bulk_rows import incoming, insert_rows, update_rows
+from mgmt.state.duckdb_access.engine import Catalog, TimeLimit, errors
+from mgmt.state.duckdb_access.values import stored
 from mgmt.state.schema import Schema, SqlType, Table, quote, storage
-from mgmt.state.store import Cells, Reading
-from mgmt.state.values import stored
 
 if TYPE_CHECKING:
     from duckdb import Statement
@@ -30,8 +28,31 @@ if TYPE_CHECKING:
 Place = Callable[[str], AbstractContextManager[None]]
 """What the engine says against a statement is said inside this, so that it is known what the statement was for."""
 
-
 _ROW = "rowid"
+
+Cells = tuple[str, str]
+"""A table and a column of it, in lower case; or instead of a column WHOLE, all of them, or NUMBER, how many rows."""
+WHOLE, NUMBER = "*", ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read: the version, when a plan last moved rows (Unix seconds), and a number per table.
+
+    The numbers, by names in lower case, change when a table's rows do.  ``changed``: of the tables that were read anew,
+    what is not as it was.
+    """
+
+    version: int
+    moved_at: float | None
+    tables: Mapping[str, int]
+    changed: frozenset[Cells] = frozenset()
+
+
+def cells_of(table: Table) -> frozenset[Cells]:
+    """All that can change of a table."""
+    name = table.name.lower()
+    return frozenset((name, part) for part in (WHOLE, NUMBER, *(c.name.lower() for c in table.columns)))
 
 
 def no_place(name: str) -> AbstractContextManager[None]:
@@ -61,7 +82,7 @@ class PrivateCopy:
     catalog: Catalog
     schema: Schema
     tables: Mapping[str, int] = field(default_factory=dict)
-    """The numbers of the tables' contents (see ``store.Reading``)."""
+    """The numbers of the tables' contents (see :class:`Reading`)."""
     views: tuple[KeptView, ...] = ()
     versions: dict[Cells, int] = field(default_factory=dict)
     """Of all that can change, the number of its table's contents when it last did."""
@@ -154,12 +175,6 @@ class Snapshot:
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """The same with DuckDB's types."""
         return self._catalog.describe(sql)
-
-    def run(self, sql: str) -> None:
-        """Change the private copy."""
-        self._changing()
-        self._settled.clear()
-        self._catalog.run(sql)
 
     def keep_views(self, views: Sequence[KeptView], at: Place = no_place) -> None:
         """Make views, in this order, that stay; each inside ``at`` of its name.

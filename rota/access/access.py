@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from ssl import SSLContext
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.requests import Request
 
@@ -17,9 +17,6 @@ from rota.access.sessions import Sessions
 from rota.access.tls import TlsFiles
 from rota.access.tokens import LONGEST_TOKEN, Token, Tokens, read_tokens
 from rota.errors import ApiError
-
-if TYPE_CHECKING:
-    from rota.settings import AgentSettings
 
 COOKIE: Final = "__Host-rota"
 """Browsers keep a cookie of such a name only for this host, its every path, and TLS."""
@@ -71,15 +68,6 @@ class Access:
         self.reload()
         self.counters.update({f"http.refused_{status}": 0 for status in COUNTED})
 
-    @classmethod
-    def of(cls, settings: AgentSettings) -> Access:
-        """Raises :class:`AgentError` where a file is no good."""
-        certificate, key = settings.api_certificate, settings.api_key
-        files = None
-        if certificate is not None and key is not None:
-            files = TlsFiles(certificate, key, settings.api_client_ca)
-        return cls(settings.api_tokens, files)
-
     def reload(self) -> None:
         """Take over what the files say now, all of it or nothing.  Raises :class:`AgentError`."""
         tokens = None if self.token_file is None else Tokens(read_tokens(self.token_file))
@@ -114,7 +102,7 @@ class Access:
         number = request.cookies.get(COOKIE)
         if number is None:
             return None
-        # A browser adds the cookie by itself, so the page that asks must be this agent's own: `rota.http_guard`
+        # A browser adds the cookie by itself, so the page that asks must be this agent's own: `rota.http.guard`
         # has compared the origin, if there is one, and browsers give one with whatever changes something.
         if request.method not in READING and "origin" not in request.headers:
             text = "a session may change something only from the console, which says its Origin"

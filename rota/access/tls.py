@@ -21,6 +21,11 @@ class TlsFiles:
     client_ca: Path | None = None
     """Authorities of clients: who has no certificate of one of them is not even heard."""
 
+    @classmethod
+    def of(cls, certificate: Path | None, key: Path | None, client_ca: Path | None) -> TlsFiles | None:
+        """None where there is no certificate."""
+        return None if certificate is None or key is None else cls(certificate, key, client_ca)
+
     def context(self) -> ssl.SSLContext:
         """What connections begin with from now on.  Raises :class:`SettingsError`."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

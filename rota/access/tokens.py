@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from membership.durable_file import replace_file
+from membership.runtime.durable_file import replace_file
+from rota.access.names import checked_name
 from rota.access.roles import ROLES
 from rota.errors import AgentError
-from rota.names import checked_name
 
 PREFIX: Final = "rota_"
 """Of every token, so that scanners for secrets find one that was published by mistake."""

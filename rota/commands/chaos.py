@@ -9,8 +9,8 @@ import click
 
 from rota.commands.options import json_option
 from rota.errors import AgentError, ReportedFailure, UsageProblem
-from rota.output import as_json, emit, table
-from rota.progress import Progress
+from rota.terminal.output import as_json, emit, table
+from rota.terminal.progress import Progress
 
 
 @click.group(short_help="Faults on purpose, with every promise checked.")
@@ -254,7 +254,7 @@ def fuzz_packets(count: int, seed: int, json_wanted: bool) -> None:
     Example:
       rota chaos fuzz-packets --count 1000000
     """
-    from chaos.packet_fuzz import fuzz_packets as fuzz
+    from chaos.fuzzing.packet_fuzz import fuzz_packets as fuzz
 
     with Progress(f"{count} packets", json_wanted) as progress:
         report = fuzz(count, seed=seed, progress=progress.share)

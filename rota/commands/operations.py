@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from rota.api_client import ApiClient
+from rota.agent.settings import parse_tag
+from rota.client.api_client import ApiClient
+from rota.client.target import Target
 from rota.commands.options import AGREED_TIMEOUT, api_option, json_option
 from rota.errors import ReportedFailure, UsageProblem
-from rota.output import emit, short_id
-from rota.settings import parse_tag
-from rota.target import Target
+from rota.terminal.output import emit, short_id
 
 
 @click.command(short_help="Remove a host from the cluster, healthy or not.")

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
-from rota.contexts import FILES, contexts_file, load
-from rota.target import DEFAULT_URL, Target
+from rota.client.contexts import FILES, contexts_file, load
+from rota.client.target import DEFAULT_URL, Target
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

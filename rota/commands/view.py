@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from rota.api_client import ApiClient
+from rota.client.api_client import ApiClient
+from rota.client.target import Target
 from rota.commands.options import api_option, json_option, watch_option
 from rota.errors import ApiError
-from rota.output import away_text, emit, short_id, size, table
-from rota.plan_progress import share_of
-from rota.target import Target
-from rota.watching import watch
+from rota.terminal.output import away_text, emit, short_id, size, table
+from rota.terminal.plan_progress import share_of
+from rota.terminal.watching import watch
 
 
 @click.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.ablation import PARTS, ablation, named, worse
+from bench.policies.ablation import PARTS, ablation, named, worse
 
 
 def test_every_part_that_is_left_out_is_there() -> None:

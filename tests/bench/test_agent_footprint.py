@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from bench.agent_footprint import ALONE, KINDS, LIMIT_MEMORY, STORELESS, memory_of, start_of
-from rota.entry import importing
+from rota.imports import importing
 
 HEAVY = ("ortools", "pandas", "numpy", "sqlglot", "duckdb", "matplotlib")
 """What only the solver's process, or a plot, needs."""
@@ -30,11 +30,11 @@ def loaded_by(code: str) -> set[str]:
 
 
 def test_an_agent_starts_without_the_solver() -> None:
-    assert not loaded_by("import rota.main, hypercorn.trio") & set(HEAVY)
+    assert not loaded_by("import rota.agent.process, hypercorn.trio") & set(HEAVY)
 
 
 def test_the_command_line_starts_without_the_agent() -> None:
-    assert not loaded_by("import rota.command_line") & {
+    assert not loaded_by("import rota.commands.command_line") & {
         *HEAVY,
         "trio",
         "starlette",

@@ -13,14 +13,14 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from bench.__main__ import bench
-from bench.cut_sensitivity import HIGH, LOW, RINGS, closed_form, conflicts, estimate
+from bench.members.cut_sensitivity import HIGH, LOW, RINGS, closed_form, conflicts, estimate
 from membership.address import Address
-from membership.alert_table import AlertTable
-from membership.configuration import Configuration
-from membership.cut import Cut
-from membership.cut_detector import CutDetector
-from membership.member import Member
-from membership.messages import Alert, AlertKind
+from membership.protocol.cut_detection.alert_table import AlertTable
+from membership.protocol.cut_detection.cut_detector import CutDetector
+from membership.protocol.messages import Alert, AlertKind
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.cut import Cut
+from membership.protocol.view.member import Member
 from membership.settings import Settings
 
 

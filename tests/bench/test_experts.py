@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from ortools.sat.python import cp_model
 
 from bench.__main__ import bench
-from bench.experts.comparison import PROBLEMS, Answer, bound_ok, experts, objective_ok
-from bench.experts.problem import BrokenRuleError, Problem
+from bench.policies.experts.comparison import PROBLEMS, Answer, bound_ok, experts, objective_ok
+from bench.policies.experts.problem import BrokenRuleError, Problem
 
 
 @pytest.mark.parametrize("name", [problem.name for problem in PROBLEMS])

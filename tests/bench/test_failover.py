@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from bench.failover import failover
+from bench.log.failover import failover
 from datastore_adapter import LogClient, TrioRuntime
-from rota.workload import Workload
+from rota.local.workload import Workload
 
 
 async def test_the_pause_that_counts_is_the_longest_that_ended_after_the_kill() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.log_load import SYNCS, Measured
-from bench.log_throughput import Case, log_throughput
-from bench.raw_costs import RawCost, cpu_seconds_of, fsync_cost, round_trip_cost
+from bench.log.log_load import SYNCS, Measured
+from bench.log.raw_costs import RawCost, cpu_seconds_of, fsync_cost, round_trip_cost
+from bench.log.throughput import Case, log_throughput
 
 
 def measured(latencies: list[float]) -> Measured:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench import workloads
-from bench.many_pods import assignment_of, many_pods
+from bench.policies import workloads
+from bench.policies.many_pods import assignment_of, many_pods
 
 
 def test_the_assignment_is_the_workload() -> None:

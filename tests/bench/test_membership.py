@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bench import membership
 from bench.__main__ import bench
-from bench.alerts import alerts_complete, observers_of
-from bench.backends import RealSockets, Simulated
-from bench.membership_run import Run, summary
-from bench.simulated import Alert, Counted
+from bench.members import membership
+from bench.members.alerts import alerts_complete, observers_of
+from bench.members.backends import RealSockets, Simulated
+from bench.members.run import Run, summary
+from bench.members.simulated import Alert, Counted
 
 KEYS = {"nodes", "seconds", "cpu_seconds", "unique_sizes", "messages_per_node", "bytes_per_node", "max_rss"}
 CRASH_KEYS = KEYS | {"view_changes", "seconds_after_alerts"}

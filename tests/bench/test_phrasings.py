@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bench.phrasings.answers import check
-from bench.phrasings.case import SMALL, run_case, state_of
-from bench.phrasings.families import FAMILIES
-from bench.phrasings.family import Family
-from bench.phrasings.growth import grown
-from bench.phrasings.report import chosen, compared, phrasings
+from bench.policies.phrasings.answers import check
+from bench.policies.phrasings.case import SMALL, run_case, state_of
+from bench.policies.phrasings.families import FAMILIES
+from bench.policies.phrasings.family import Family
+from bench.policies.phrasings.growth import grown
+from bench.policies.phrasings.report import chosen, compared, phrasings
 
 _BY_NAME = {family.name: family for family in FAMILIES}
 

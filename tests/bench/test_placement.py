@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from bench.__main__ import bench
-from bench.placement import EVENTS, _racks
+from bench.policies.placement import EVENTS, _racks
 
 KEYS = {"status", "gap", "moves", "lower_bound", "seconds", "cpu_seconds"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.policy_scale import policy_scale
+from bench.policies.policy_scale import policy_scale
 
 
 def test_batches_are_placed_in_whole_columns() -> None:

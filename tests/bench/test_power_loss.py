@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.power_loss import WRITERS, WRITES, power_loss
+from bench.log.power_loss import WRITERS, WRITES, power_loss
 
 
 @pytest.mark.demo

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.slots_failover import Kill, Side, _figures
-from bench.slots_move import slots_move
-from bench.slots_servers import installed
-from bench.slots_traffic import Report, Span
-from rota.engine.program import find_program
+from bench.slots.failover import Kill, Side, _figures
+from bench.slots.move import slots_move
+from bench.slots.servers import installed
+from bench.slots.traffic import Report, Span
+from rota.agent.engine.program import find_program
 from rota.errors import SettingsError
 
 

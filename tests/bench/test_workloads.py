@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from bench import workloads
-from bench.packs import PackBench
-from bench.workloads import Tables
-from mgmt.language.policies import load_pack
+from bench.policies import workloads
+from bench.policies.packs import PackBench
+from bench.policies.workloads import Tables
+from mgmt.language.policy_packs import load_pack
 from mgmt.state.database import Database
 
 MADE = {

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from chaos.agent_process import AgentProcess, wait_until_ended
+from chaos.processes.agent_process import AgentProcess, wait_until_ended
 
 FAMILY = """
 import subprocess, sys

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from chaos import InvariantViolation, NotRunnableError, faults
-from chaos.agents import AgentWorld
-from chaos.loopback import LoopbackLinks
+from chaos.processes.agents import AgentWorld
+from chaos.processes.loopback import LoopbackLinks
 
 pytestmark = pytest.mark.socket
 

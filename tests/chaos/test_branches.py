@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from chaos.branches import some_branch_goes_on
-from membership.configuration import Configuration
-from membership.cut import Cut
-from membership.member import Member
+from chaos.checkers.branches import some_branch_goes_on
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.cut import Cut
+from membership.protocol.view.member import Member
 
 
 def _member(number: int) -> Member:

@@ -12,13 +12,14 @@ import pytest
 
 import chaos
 from chaos import BadArgumentError, InvariantViolation, NetworkSettings, faults
-from chaos.centralised import CentralisedCluster
-from chaos.host import Host
+from chaos.simulated_cluster.centralised import CentralisedCluster
+from chaos.simulation.host import Host
 from membership.address import Address
-from membership.cut import Cut
-from membership.effects import Evicted, JoinRefused, ViewChanged
 from membership.ensemble import Client
-from membership.member import Member
+from membership.protocol.context.effects import Evicted, JoinRefused
+from membership.protocol.view.cut import Cut
+from membership.protocol.view.member import Member
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 from tests.budget import budgeted
 

@@ -7,7 +7,7 @@ import heapq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.event_queue import CalendarQueue
+from chaos.simulation.event_queue import CalendarQueue
 
 pushes = st.lists(st.tuples(st.integers(0, 10), st.lists(st.integers(0, 5), max_size=3)), max_size=30)
 

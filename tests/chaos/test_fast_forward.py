@@ -11,16 +11,16 @@ import pytest
 
 import chaos
 from chaos import NetworkSettings, SimulationError, faults
-from chaos.cluster import Cluster
-from chaos.fast_forward import FastForward
 from chaos.faults import At
-from membership.core import Core
-from membership.edge import Edge
-from membership.edge_detector import QuietDetector, WindowedDetector
-from membership.effects import EdgeFailed
-from membership.loss_test import LossTest
-from membership.phi_detector import PhiAccrualDetector
-from membership.quiet_time import QuietEdge
+from chaos.simulated_cluster.cluster import Cluster
+from chaos.simulated_cluster.fast_forward import FastForward
+from membership.protocol.context.effects import EdgeFailed
+from membership.protocol.core.core import Core
+from membership.protocol.monitoring.edge import Edge
+from membership.protocol.monitoring.edge_detector import QuietDetector, WindowedDetector
+from membership.protocol.monitoring.fast_forward import QuietEdge
+from membership.protocol.monitoring.loss_test import LossTest
+from membership.protocol.monitoring.phi_detector import PhiAccrualDetector
 from membership.settings import Settings
 from tests.budget import budgeted
 

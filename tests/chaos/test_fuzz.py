@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import chaos
-from chaos.cluster import Cluster
+from chaos.checkers.store_outcome import LogOutcome
 from chaos.faults import At, Crash, Heal, LoseFile, Recover, RestoreDisk, WipeDisk
-from chaos.fuzz import shrink
-from chaos.generator import random_script
+from chaos.fuzzing.fuzz import shrink
+from chaos.fuzzing.generator import random_script
+from chaos.simulated_cluster.cluster import Cluster
 from chaos.store.cluster import StoreCluster
-from chaos.store.outcome import LogOutcome
 from datastore_adapter.log.storage.disk_identity import DiskIdentity, open_identity
-from membership.configuration import RECOVERY_STRIDE
+from membership.protocol.view.configuration import RECOVERY_STRIDE
 from membership.settings import Settings
 from tests.budget import budgeted
 
@@ -63,7 +63,7 @@ def test_a_planted_error_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_core_that_raises_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
-    from membership.core import Core
+    from membership.protocol.core import Core
 
     def stumble(self: Core, now: float) -> Any:
         raise ZeroDivisionError("planted")
@@ -210,7 +210,7 @@ def test_two_recoveries_stay_apart_until_an_operator_ends_one() -> None:
 
 def test_recoveries_that_merge_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted error: whoever is further counts, whatever recovery it comes from."""
-    monkeypatch.setattr("membership.view_installation.continues", lambda lineage, mine: True)
+    monkeypatch.setattr("membership.protocol.core.view_installation.continues", lambda lineage, mine: True)
     result = chaos.replay(TWO_RECOVERIES)
     assert not result.ok
     assert "which no branch that continues its own has reached without it" in str(result.broken)

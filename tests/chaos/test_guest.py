@@ -7,7 +7,7 @@ import math
 import pytest
 import trio
 
-from chaos.store.guest import Guest
+from chaos.store.guest_run import Guest
 
 
 class World:

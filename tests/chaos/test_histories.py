@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.history import Append, Kind, Operation
-from chaos.linearizability import contradictions, is_linearizable
-from chaos.log_order import broken_rules
+from chaos.checkers.history import Append, Kind, Operation
+from chaos.checkers.linearizability import contradictions, is_linearizable
+from chaos.checkers.log_order import broken_rules
 
 
 def read(value: Any, invoked: float, completed: float = inf, key: str = "x") -> Operation:

@@ -6,11 +6,11 @@ from typing import NoReturn
 
 import pytest
 
-from chaos.invariants import ViewInvariants
-from membership.configuration import Configuration
-from membership.cut import Cut, Removal
-from membership.effects import ViewChanged
-from membership.member import Member
+from chaos.checkers.invariants import ViewInvariants
+from membership.protocol.context.effects import ViewChanged
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.member import Member
 
 
 class BrokenError(Exception):

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos import control, faults
+from chaos import faults
 from chaos.faults import Fault
-from chaos.link_state import LinkState
-from chaos.loopback import LoopbackLinks
-from chaos.packet_filter import rules
+from chaos.processes import control_messages as control
+from chaos.processes.link_state import LinkState
+from chaos.processes.loopback import LoopbackLinks
+from chaos.processes.packet_filter import rules
 from membership.address import Address
 
 NFT = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chaos import ScriptError, faults
-from chaos.cluster import Cluster
 from chaos.script import parse
+from chaos.simulated_cluster.cluster import Cluster
 from membership.settings import Settings
 
 

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 import chaos
-from chaos.namespaces import NamespaceLinks
+from chaos.processes.namespaces import NamespaceLinks
 
 pytestmark = [
     pytest.mark.system,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos import faults
-from chaos.cluster import Cluster
+from chaos.simulated_cluster.cluster import Cluster
 from membership.settings import Settings
 
 

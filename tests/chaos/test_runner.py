@@ -9,9 +9,9 @@ import pytest
 
 import chaos
 from chaos import faults
+from chaos.recording.views import View
 from chaos.scenarios import find_scenario
 from chaos.scenarios.model import EXACTLY_THE_FAULTY, NOT_READDED, Outcome
-from chaos.views import View
 from membership.settings import Settings
 from tests.budget import budgeted
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos import ScriptError, faults
-from chaos.faults import At, Fault
-from chaos.generator import random_script
-from chaos.message_faults import MESSAGE_KINDS
+from chaos.faults import MESSAGE_KINDS, At, Fault
+from chaos.fuzzing.generator import random_script
 from chaos.script import Script, format_script, parse
 
 names = st.integers(0, 300).map("n{}".format)

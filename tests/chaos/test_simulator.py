@@ -154,7 +154,7 @@ def test_seeds_make_runs_equal_or_different(greeters: Any) -> None:
 def test_python_hash_seeds_make_no_difference() -> None:
     """Two interpreters with different string hashes: the same simulated cluster, event by event."""
     code = (
-        "from chaos.fuzz import replay; from chaos.generator import random_script\n"
+        "from chaos.fuzzing.fuzz import replay; from chaos.fuzzing.generator import random_script\n"
         "print([replay(random_script(seed)).trace_hash for seed in range(3)])"
     )
     traces = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from chaos.slots.judge import (
+from chaos.slots.checker import (
     Answer,
     CopiesMissing,
     CopiesOnOneHost,
@@ -17,7 +17,7 @@ from chaos.slots.judge import (
     judge,
 )
 from chaos.slots.outcome import SlotsOutcome
-from datastore_adapter.slots.nodes_table import parse_nodes
+from datastore_adapter.slots.state.nodes_table import parse_nodes
 
 RACKS = {"n0": "r1", "n1": "r2", "n2": "r3", "n3": "r1", "n4": "r2", "n5": "r3"}
 PARTS = {"a": "0-5460", "b": "5461-10921", "c": "10922-16383"}

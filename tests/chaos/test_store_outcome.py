@@ -7,9 +7,9 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.history import Append, Kind, Operation
+from chaos.checkers.history import Append, Kind, Operation
+from chaos.checkers.store_outcome import LogOutcome, RuleWatch, judge, keeps_the_rule
 from chaos.store.clients import Record
-from chaos.store.outcome import LogOutcome, RuleWatch, judge, keeps_the_rule
 
 
 @st.composite

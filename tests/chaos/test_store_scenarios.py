@@ -8,9 +8,9 @@ import random
 import pytest
 
 import chaos
-from chaos.fast_forward import FastForward
 from chaos.faults import At, Crash, Heal, LoseFile, Pause, Restart, RestoreDisk, Resume, Start, WipeDisk
 from chaos.scenarios import Stage, find_scenario, with_lost_disks
+from chaos.simulated_cluster.fast_forward import FastForward
 from chaos.store.cluster import StoreCluster
 from datastore_adapter import LogClient
 from datastore_adapter.log.errors import LayoutError

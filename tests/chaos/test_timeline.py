@@ -11,7 +11,7 @@ import pytest
 import chaos
 from chaos import faults
 from chaos.faults import At, Span, spans
-from chaos.timeline import _union, figure
+from chaos.runs.timeline import _union, figure
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_what_can_not_be_drawn_is_refused_before_the_run(
         chaos.check_plot(tmp_path / "run.gif")
     with pytest.raises(chaos.PlotError, match="there is no folder"):
         chaos.check_plot(tmp_path / "nowhere" / "run.png")
-    monkeypatch.setattr("chaos.timeline.find_spec", lambda name: None)
+    monkeypatch.setattr("chaos.runs.timeline.find_spec", lambda name: None)
     with pytest.raises(chaos.PlotError, match="extra `plots`"):
         chaos.check_plot(tmp_path / "run.png")
 

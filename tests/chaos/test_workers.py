@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import chaos
-from chaos.workers import in_order
+from chaos.fuzzing.workers import in_order
 
 
 def square(number: int) -> int:
@@ -47,7 +47,10 @@ def test_a_worker_that_dies_is_no_endless_wait() -> None:
 
 
 def test_fuzzing_in_processes_reports_the_same() -> None:
-    alone, together = chaos.fuzz(3, first=100, nodes=3), chaos.fuzz(3, first=100, nodes=3, jobs=2)
+    alone, together = (
+        chaos.fuzz(3, first=100, nodes=3),
+        chaos.fuzz(3, first=100, nodes=3, jobs=2),
+    )
     assert replace(together, cpu_seconds=0.0) == replace(alone, cpu_seconds=0.0)
 
 

@@ -1,7 +1,7 @@
 """An agent's HTTP interface over made-up data: the console's tests drive every state of a cluster with it.
 
-What it is: a :class:`rota.api.Backend` whose answers are plain attributes, and the real application over it on a real
-socket in a thread.  What it is not: a cluster; the test with real agents is in ``test_console_live``.
+What it is: a :class:`rota.http.api.Backend` whose answers are plain attributes, and the real application over it on a
+real socket in a thread.  What it is not: a cluster; the test with real agents is in ``test_console_live``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import trio
 
 from membership import Address
 from rota.access.access import Access
-from rota.api import build_application
 from rota.errors import ApiError
-from rota.http_server import serve
+from rota.http.api import build_application
+from rota.http.server import serve
 
 POLICIES: list[dict[str, Any]] = [
     {"name": "one_replica_per_rack", "kind": "rule", "tier": None, "weight": 1, "where": "datastore/10_rules.sql:17:1",

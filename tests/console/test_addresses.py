@@ -11,8 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from membership import Address
-from rota.demo import Narrator, _keep
-from rota.up import _show
+from rota.local.demo import Narrator, _keep
+from rota.local.up import _show
 
 
 def cluster() -> Any:

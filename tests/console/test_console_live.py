@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from rota.local_cluster import ClusterPlan, open_local_cluster
+from rota.local.cluster import ClusterPlan, open_local_cluster
 from tests.console.conftest import Page
 
 pytestmark = [pytest.mark.system, pytest.mark.socket]

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rota.api import build_application
-from rota.console import page_wanted, static_files
+from rota.http.api import build_application
+from rota.http.console import page_wanted, static_files
 from tests.rota.test_api import FakeNode
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +101,6 @@ def test_a_wheel_holds_them(tmp_path: Path) -> None:
         held = {
             name.rpartition("/")[2]: archive.read(name)
             for name in archive.namelist()
-            if name.startswith("rota/console/static/") and not name.endswith("/")
+            if name.startswith("rota/http/console/static/") and not name.endswith("/")
         }
     assert held == {name: file.content for name, file in static_files().items()}

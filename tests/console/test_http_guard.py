@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from rota.access.access import Access
-from rota.api import build_application
-from rota.http_guard import CONTENT_SECURITY_POLICY, refusal
+from rota.http.api import build_application
+from rota.http.guard import CONTENT_SECURITY_POLICY, refusal
 from tests.rota.test_api import FakeNode
 
 HERE = {"host": "127.0.0.1:7947"}
@@ -152,7 +152,7 @@ async def test_a_header_said_twice_is_no_way_around(client: httpx.AsyncClient) -
 
 async def test_the_guard_leaves_other_protocols_alone() -> None:
     """Lifespan messages have no headers."""
-    from rota.http_guard import HttpGuard
+    from rota.http.guard import HttpGuard
 
     seen: list[Any] = []
 

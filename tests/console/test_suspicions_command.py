@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from rota.command_line import rota
+from rota.commands.command_line import rota
 from tests.console.fake_agent import FakeAgent, served
 
 pytestmark = pytest.mark.socket

@@ -7,8 +7,8 @@ import pytest
 from datastore_adapter import LayoutError, ReplicaUnavailableError
 from datastore_adapter.interface import Fence, Observation
 from datastore_adapter.log.layout.document import encode_document
-from datastore_adapter.log.layout.forced import EPOCHS
 from datastore_adapter.log.messages import Accept, Install, Request
+from datastore_adapter.log.reconfiguration.forced import EPOCHS
 from tests.datastore_adapter.world import World
 
 

@@ -10,7 +10,6 @@ import pytest
 import trio
 
 from datastore_adapter import LogThread, StorageError
-from datastore_adapter.log.host.codec import decode_reply, encode_request
 from datastore_adapter.log.layout.document import EpochDocument, Layout, encode_document
 from datastore_adapter.log.messages import (
     BatchWritten,
@@ -22,6 +21,7 @@ from datastore_adapter.log.messages import (
     Seal,
     WriteBatch,
 )
+from datastore_adapter.log.messages.codec import decode_reply, encode_request
 from membership.address import Address
 from membership.settings import Settings
 from membership.transport import FrameStream, StreamClosedError, Transport, open_service

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.history import Kind, Operation
-from chaos.linearizability import contradictions
+from chaos.checkers.history import Kind, Operation
+from chaos.checkers.linearizability import contradictions
 from chaos.store.clients import drawn, recorded
 from datastore_adapter import MapSettings, ReplicatedDict
 from datastore_adapter.log.runtime.virtual_loop import Task

@@ -10,16 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter import ProtocolError
-from datastore_adapter.log.host.codec import (
-    FRAME_LIMIT,
-    decode_entry,
-    decode_reply,
-    decode_request,
-    encode_entry,
-    encode_reply,
-    encode_request,
-    entries_checksum,
-)
 from datastore_adapter.log.messages import (
     JUNK,
     Chunk,
@@ -31,6 +21,16 @@ from datastore_adapter.log.messages import (
     Write,
     WriteChunk,
     WrongEpoch,
+)
+from datastore_adapter.log.messages.codec import (
+    FRAME_LIMIT,
+    decode_entry,
+    decode_reply,
+    decode_request,
+    encode_entry,
+    encode_reply,
+    encode_request,
+    entries_checksum,
 )
 
 entries = st.builds(

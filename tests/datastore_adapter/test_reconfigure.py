@@ -24,7 +24,6 @@ from datastore_adapter.interface import (
 from datastore_adapter.log.errors import LogUnavailableError, ReplicaUnavailableError, SupersededError
 from datastore_adapter.log.layout.chain import LayoutChain
 from datastore_adapter.log.layout.change import Wish
-from datastore_adapter.log.layout.reconfiguration import Authority, Reconfiguration, View
 from datastore_adapter.log.messages import (
     Accept,
     BeginBootstrap,
@@ -40,6 +39,7 @@ from datastore_adapter.log.messages import (
     Write,
     WriteChunk,
 )
+from datastore_adapter.log.reconfiguration.reconfiguration import Authority, Reconfiguration, View
 from tests.datastore_adapter.world import World
 
 

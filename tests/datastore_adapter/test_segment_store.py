@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from datastore_adapter import StorageFullError
-from datastore_adapter.log.host.codec import encode_entry
 from datastore_adapter.log.log_unit.journal_records import HEADER, RUN_BYTES, Location, neighbours
 from datastore_adapter.log.log_unit.segment_store import AddressState, SegmentStore
 from datastore_adapter.log.messages import (
     JUNK,
     Entry,
 )
+from datastore_adapter.log.messages.codec import encode_entry
 from datastore_adapter.log.storage.file_storage import FileStorage, Storage
 from datastore_adapter.log.storage.memory_storage import MemoryStorage
 

@@ -10,8 +10,8 @@ import trio
 
 from datastore_adapter import LogAdapter, LogClient, LogServer, LogSettings, StorageError, TrioRuntime
 from datastore_adapter.interface import Done, Fence, Observation, Placement, Running, ServiceRoles
-from datastore_adapter.log.host.codec import decode_reply
 from datastore_adapter.log.messages import Refused
+from datastore_adapter.log.messages.codec import decode_reply
 from membership.address import Address
 from membership.transport import StreamClosedError, Transport, open_service
 

@@ -12,8 +12,8 @@ from datastore_adapter.log.adapter.lowering import CLOSE, COPY
 from datastore_adapter.log.client.replication import Replication
 from datastore_adapter.log.layout.striping import addresses_in
 from datastore_adapter.log.log_unit.segment_store import AddressState
-from datastore_adapter.log.log_unit.transfer import Progress, Transfer
 from datastore_adapter.log.messages import Done, Entry, ReadChunk, Request, TakeTokens, Write, WriteChunk
+from datastore_adapter.log.reconfiguration.transfer import Progress, Transfer
 from tests.datastore_adapter.world import World
 
 SMALL_CHUNKS = LogSettings(call_timeout=0.3, chunk_bytes=300, backoff_limit=0.1)

@@ -20,7 +20,6 @@ from datastore_adapter import (
     TrioRuntime,
 )
 from datastore_adapter.log.errors import LogError
-from datastore_adapter.log.host.codec import decode_reply, decode_request, encode_reply, encode_request
 from datastore_adapter.log.layout.document import EpochDocument, Layout, encode_document
 from datastore_adapter.log.messages import (
     Entry,
@@ -37,6 +36,7 @@ from datastore_adapter.log.messages import (
     TakeTokens,
     Write,
 )
+from datastore_adapter.log.messages.codec import decode_reply, decode_request, encode_reply, encode_request
 from membership.transport import FrameStream, StreamClosedError
 from membership.transport import PeerUnreachableError as TransportUnreachableError
 

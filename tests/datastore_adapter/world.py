@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import pytest
 
-from chaos.history import Append
-from chaos.log_order import broken_rules
+from chaos.checkers.history import Append
+from chaos.checkers.log_order import broken_rules
 from chaos.store.log_invariants import LogInvariants
 from datastore_adapter import (
     EpochDocument,

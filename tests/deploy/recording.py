@@ -2,6 +2,7 @@
 
 A sample is taken twice a second and stands for one scrape, of which there may be one in some minutes: so the alerts see
 the scenario as slow as their ``for`` asks.  An agent that does not answer is ``up 0``, and its metrics are stale.
+promtool's clock begins at 0, so moments in Unix seconds are told from when the recording began.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -29,7 +31,7 @@ Series = dict[tuple[str, str], list[str]]
 
 
 def agents_of(pid: int, nodes: int) -> Mapping[str, str]:
-    """Where the agents of a chaos run of this process serve HTTP (`chaos.loopback`)."""
+    """Where the agents of a chaos run of this process serve HTTP (`chaos.processes.loopback`)."""
     net = f"127.{1 + pid // 254 % 254}.{1 + pid % 254}"
     return {f"n{number}": f"http://{net}.{number + 1}:7947/metrics" for number in range(nodes)}
 
@@ -37,17 +39,20 @@ def agents_of(pid: int, nodes: int) -> Mapping[str, str]:
 class Recorder:
     """Samples of some metrics of some agents, taken together, from the moment on when all are ready."""
 
-    def __init__(self, agents: Mapping[str, str], wanted: set[str]) -> None:
+    def __init__(self, agents: Mapping[str, str], wanted: set[str], **options: Any) -> None:
+        """``options`` of the HTTP client."""
         self.series: Series = {}
+        self._client = httpx.Client(limits=httpx.Limits(max_keepalive_connections=0), **options)
         self._agents = agents
         self._wanted = wanted
         self._taken = 0
+        self._began = time.time()
         self._pool = ThreadPoolExecutor(len(agents))
 
     def take(self) -> None:
         """A sample of each, and what is left of the period."""
         began = time.monotonic()
-        texts = dict(zip(self._agents, self._pool.map(scrape, self._agents.values()), strict=True))
+        texts = dict(zip(self._agents, self._pool.map(self._scrape, self._agents.values()), strict=True))
         if self._taken or all("rota_ready 1" in text for text in texts.values()):
             self._add(texts)
             self._taken += 1
@@ -64,14 +69,14 @@ class Recorder:
                 samples = self.series.setdefault((name, instance), [])
                 if gap := self._taken - len(samples):  # as Prometheus marks what it does not find any more
                     samples += ["stale" if samples else "_", *["_"] * (gap - 1)]
-                samples.append(f"{float(value):.15g}")
+                since = self._began if name.endswith("_timestamp_seconds") else 0.0
+                samples.append(f"{float(value) - since:.15g}")
 
-
-def scrape(url: str) -> str:
-    try:
-        return httpx.get(url, timeout=0.4).text
-    except httpx.HTTPError:
-        return ""
+    def _scrape(self, url: str) -> str:
+        try:
+            return self._client.get(url, timeout=0.4).text
+        except httpx.HTTPError:
+            return ""
 
 
 def record(arguments: Iterable[str], nodes: int, wanted: set[str], log: Path) -> tuple[int, Series]:

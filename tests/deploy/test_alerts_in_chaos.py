@@ -22,7 +22,7 @@ from valkey import Valkey
 from valkey.exceptions import ConnectionError as ValkeyConnectionError
 
 from membership import Address
-from rota.local_cluster import ClusterPlan, open_local_cluster
+from rota.local.cluster import ClusterPlan, open_local_cluster
 from tests.deploy.recording import Recorder, Series, record, rules_test
 from tests.deploy.test_monitoring import ALERTS, run
 

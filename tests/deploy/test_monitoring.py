@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from membership import Address
-from rota.local_cluster import ClusterPlan, LocalCluster, if_free, is_settled, open_local_cluster
+from rota.local.cluster import ClusterPlan, LocalCluster, if_free, is_settled, open_local_cluster
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ALERTS = DEPLOY / "prometheus/alerts.yml"

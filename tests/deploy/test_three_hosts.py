@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.namespaces import NamespaceLinks
+from chaos.processes.namespaces import NamespaceLinks
 from tests.docs.test_tutorial import ROOT, Block, blocks, run
 from tests.rota.certificates import DAY, Authority
 

@@ -13,7 +13,7 @@ import pytest
 
 from docs.site import sources
 from mgmt.control import events
-from rota.command_line import rota
+from rota.commands.command_line import rota
 
 ROOT = Path(__file__).parents[2]
 FETCHED = re.compile(r"""<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//[^"]+""")

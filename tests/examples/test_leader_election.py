@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import membership
-from membership.cut import Cut, Removal
+from membership.protocol.view.cut import Cut, Removal
 from tests.examples.running import PATIENCE, Program, free_port, load
 
 example = load("leader_election")

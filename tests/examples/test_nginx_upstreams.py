@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import membership
-from membership.cut import Cut
+from membership.protocol.view.cut import Cut
 from tests.examples.running import PATIENCE, Program, free_port, load
 
 PROCESSES = 5

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import membership
 from membership import Address
-from membership.cut import Cut, Removal
+from membership.protocol.view.cut import Cut, Removal
 from tests.examples.running import PATIENCE, Program, load
 
 example = load("sharded_cache")

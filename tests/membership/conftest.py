@@ -15,14 +15,15 @@ import pytest
 
 from chaos import NetworkSettings, Simulator
 from membership.address import Address
-from membership.configuration import Configuration
-from membership.configuration_cache import ConfigurationCache
-from membership.context import Context
-from membership.core import Core
-from membership.cut import Cut
-from membership.effects import AcceptedToSave, Effects, Evicted, Left, Send, ViewChanged
-from membership.evidence import incarnation_of
-from membership.member import Member
+from membership.protocol.context.alert_signatures import incarnation_of
+from membership.protocol.context.context import Context
+from membership.protocol.context.effects import AcceptedToSave, Effects, Evicted, Left, Send
+from membership.protocol.core import Core
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.configuration_cache import ConfigurationCache
+from membership.protocol.view.cut import Cut
+from membership.protocol.view.member import Member
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 
 CLUSTER_ID = b"cluster-for-test"

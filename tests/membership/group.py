@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from chaos import Host, NetworkSettings, Simulator
-from membership.configuration import Configuration
-from membership.core import Core, Status
-from membership.cut import Cut, Removal
-from membership.effects import Effects, ViewChanged
-from membership.member import Member
-from membership.messages import AlertKind
+from membership.protocol.context.effects import Effects
+from membership.protocol.core import Core
+from membership.protocol.core.status import Status
+from membership.protocol.messages import AlertKind
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.member import Member
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 
 Lost = Callable[[int, int, Any], bool]

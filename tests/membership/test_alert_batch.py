@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from membership.address import Address
-from membership.alert_batch import AlertBatch
-from membership.lateness import Lateness
-from membership.member import Member
+from membership.protocol.context.loop_lag import Lateness
+from membership.protocol.cut_detection.alert_batch import AlertBatch
+from membership.protocol.view.member import Member
 from membership.settings import Settings
 
 SETTINGS = Settings()

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from membership.address import Address
-from membership.alert_table import AlertTable
-from membership.configuration import Configuration
-from membership.cut import Cut
-from membership.member import Member
-from membership.messages import Alert, AlertKind
+from membership.protocol.cut_detection.alert_table import AlertTable
+from membership.protocol.messages import Alert, AlertKind
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.cut import Cut
+from membership.protocol.view.member import Member
 from membership.settings import Settings
 
 

@@ -10,10 +10,10 @@ import membership
 from chaos import Cluster, NetworkSettings
 from chaos.faults import Crash
 from membership import Broadcaster, InMemoryNetwork, JoinArgumentError, Mode, Settings, SettingsError
-from membership import messages as wire
-from membership.cut import Cut
-from membership.monitor import Monitor
-from membership.stage import Stage
+from membership.protocol import messages as wire
+from membership.protocol.core.view_instance import Stage
+from membership.protocol.monitoring.monitor import Monitor
+from membership.protocol.view.cut import Cut
 
 BOTH = [membership.epidemic(), membership.unicast_to_all()]
 

@@ -1,10 +1,10 @@
-"""Helping members that are behind. See `membership.catch_up`."""
+"""Helping members that are behind. See `membership.protocol.dissemination.catch_up`."""
 
 from __future__ import annotations
 
-from membership.catch_up import CatchUp
-from membership.cut import Cut, Removal
-from membership.messages import EMPTY_DIGEST, Decided, Gossip
+from membership.protocol.dissemination.catch_up import CatchUp
+from membership.protocol.messages import EMPTY_DIGEST, Decided, Gossip
+from membership.protocol.view.cut import Cut, Removal
 
 
 def test_what_crossed_the_news_of_a_decision_is_not_answered(lab) -> None:

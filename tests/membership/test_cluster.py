@@ -18,12 +18,12 @@ from trio.testing import MockClock
 
 import membership
 from membership import Address, Change, Cluster, ClusterStatus, Faults, InMemoryNetwork, Settings
-from membership.cut import Cut
-from membership.frames import DatagramCodec, Envelope
-from membership.last_view import LastView
-from membership.messages import CutBody, encode
-from membership.shell import SEED_RETRY_LONGEST
+from membership.protocol.messages import CutBody, encode
+from membership.protocol.view.cut import Cut
+from membership.runtime.driver import SEED_RETRY_LONGEST
+from membership.runtime.last_view import LastView
 from membership.transport import BindError, FrameStream
+from membership.wire.frames import DatagramCodec, Envelope
 
 SETTINGS = Settings.local()
 SEED = Address("10.0.0.1", 7946)

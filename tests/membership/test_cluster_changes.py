@@ -8,10 +8,10 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from membership.change import Change, ChangeFeed, ClusterState, ClusterStatus
-from membership.configuration import Configuration
-from membership.cut import Cut, Removal
-from membership.member import Member
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.member import Member
+from membership.runtime.change_feed import Change, ChangeFeed, ClusterState, ClusterStatus
 
 CLUSTER = bytes(range(16))
 

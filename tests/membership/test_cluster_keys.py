@@ -14,10 +14,10 @@ from trio.testing import MockClock
 
 import membership
 from membership import Address, Cluster, InMemoryNetwork, Key, KeyRing, Settings
-from membership.frames import DatagramCodec
-from membership.key_ring import write_key_file
-from membership.messages import Alert, AlertKind, Digest, Gossip, encode
-from membership.sealing import SealedProtection
+from membership.protocol.messages import Alert, AlertKind, Digest, Gossip, encode
+from membership.wire.frames import DatagramCodec
+from membership.wire.key_ring import write_key_file
+from membership.wire.sealing import SealedProtection
 
 OLD, NEW, STRANGE = (Key.of(bytes([number]) * 32) for number in (1, 2, 3))
 SEED = Address("10.0.0.1", 7946)

@@ -11,11 +11,12 @@ import random
 import pytest
 
 from chaos import NetworkSettings
-from chaos.message_faults import MessageFaults
-from membership import messages as wire
+from chaos.simulated_cluster.message_faults import MessageFaults
 from membership.address import Address
-from membership.core import Core
-from membership.effects import JoinWaiting, ViewChanged
+from membership.protocol import messages as wire
+from membership.protocol.context.effects import JoinWaiting
+from membership.protocol.core.core import Core
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 
 SEEDS = range(6)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from membership.configuration import Configuration, ConfigurationError, ConfigurationRecord
-from membership.configuration_cache import ConfigurationCache
-from membership.cut import Cut, Removal
-from membership.member import Member
-from membership.view_difference import by_comparison, by_cut
+from membership.protocol.view.configuration import Configuration, ConfigurationError, ConfigurationRecord
+from membership.protocol.view.configuration_cache import ConfigurationCache
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.member import Member
+from membership.protocol.view.view_difference import by_comparison, by_cut
 
 
 def begins_as(other: Member, member: Member) -> Member:

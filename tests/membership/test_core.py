@@ -10,11 +10,13 @@ import random
 
 import pytest
 
-from membership import messages as wire
 from membership.address import Address
-from membership.core import Core, Status
-from membership.cut import Cut, Removal
-from membership.effects import Dropped, Effects, Evicted, Left, QuorumLost, QuorumRegained, ViewChanged
+from membership.protocol import messages as wire
+from membership.protocol.context.effects import Dropped, Effects, Evicted, Left, QuorumLost, QuorumRegained
+from membership.protocol.core import Core
+from membership.protocol.core.status import Status
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 
 SOMEWHERE = Address("10.9.9.9", 9)

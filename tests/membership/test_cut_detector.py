@@ -15,12 +15,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from membership.address import Address
-from membership.alert_table import AlertTable
-from membership.configuration import Configuration
-from membership.cut import Cut, Removal
-from membership.cut_detector import Assessment, CutDetector
-from membership.member import Member
-from membership.messages import Alert, AlertKind
+from membership.protocol.cut_detection.alert_table import AlertTable
+from membership.protocol.cut_detection.cut_detector import Assessment, CutDetector
+from membership.protocol.messages import Alert, AlertKind
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.member import Member
 from membership.settings import Settings
 
 H, L, K = 9, 3, 10

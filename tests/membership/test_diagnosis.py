@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from membership import Address, Transport
-from membership.diagnosis import JOINING_PATIENCE, JoinDiagnosis
-from membership.rendezvous import JOINING_TOO
+from membership.protocol.lifecycle.founder_election import JOINING_TOO
+from membership.runtime.join_diagnosis import JOINING_PATIENCE, JoinDiagnosis
 
 
 def test_that_seeds_are_joining_themselves_is_said_when_it_lasts(caplog: pytest.LogCaptureFixture) -> None:

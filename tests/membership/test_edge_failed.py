@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from membership.core import Core, Status
-from membership.effects import Accused, EdgeFailed, EdgeRecovered, Evicted
 from membership.errors import EdgeError
-from membership.member import Member
-from membership.messages import AlertKind, Gossip
+from membership.protocol.context.effects import Accused, EdgeFailed, EdgeRecovered, Evicted
+from membership.protocol.core import Core
+from membership.protocol.core.status import Status
+from membership.protocol.messages import AlertKind, Gossip
+from membership.protocol.view.member import Member
 from membership.settings import Settings
 
 NODES = 12

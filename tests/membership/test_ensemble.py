@@ -8,19 +8,20 @@ from typing import Any
 import pytest
 
 from consensus import AcceptorState, Ballot
-from membership import messages as wire
 from membership.address import Address
-from membership.configuration import Configuration
-from membership.configuration_cache import ConfigurationCache
-from membership.context import Context
-from membership.cut import Cut, Removal
-from membership.effects import Effects, QuorumLost, StateToSave, ViewChanged
 from membership.ensemble import Client, EnsembleError, RecordError, Voter
-from membership.ensemble.detection import Detection
+from membership.ensemble.cut_detection import Detection
+from membership.ensemble.durable_state import Record, decode_record, encode_record
 from membership.ensemble.electorate import Electorate
-from membership.ensemble.reception import Reception
-from membership.ensemble.record import Record, decode_record, encode_record
-from membership.member import Member
+from membership.ensemble.member_registry import Reception
+from membership.protocol import messages as wire
+from membership.protocol.context.context import Context
+from membership.protocol.context.effects import Effects, QuorumLost, StateToSave
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.configuration_cache import ConfigurationCache
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.member import Member
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 
 ADDRESSES = [Address("10.255.0.1", 1000 + number) for number in range(3)]

@@ -7,21 +7,21 @@ import random
 import msgspec
 import pytest
 
-from membership import messages as wire
 from membership.address import Address
-from membership.configuration import Configuration
-from membership.configuration_cache import ConfigurationCache
-from membership.context import Context
-from membership.cut import Cut, Removal
 from membership.ensemble import Client, Voter
-from membership.ensemble.detection import Detection
-from membership.ensemble.line import Line
-from membership.ensemble.record import Record, encode_record
-from membership.evidence import Evidence
-from membership.member import Member
-from membership.monitor import Monitor
+from membership.ensemble.cut_detection import Detection
+from membership.ensemble.durable_state import Record, encode_record
+from membership.ensemble.session import Line
+from membership.protocol import messages as wire
+from membership.protocol.context.alert_signatures import Evidence
+from membership.protocol.context.context import Context
+from membership.protocol.monitoring.monitor import Monitor
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.configuration_cache import ConfigurationCache
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.member import Member
+from membership.runtime.signing import SigningAuthority
 from membership.settings import Settings
-from membership.signing import SigningAuthority
 
 ADDRESSES = [Address("10.255.0.1", 1000 + number) for number in range(3)]
 VOTERS = tuple(Member(f"e{number}", *ADDRESSES[number], bytes([number + 1]) * 16) for number in range(3))

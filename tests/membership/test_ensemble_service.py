@@ -27,7 +27,7 @@ from membership import (
     Settings,
     StateError,
 )
-from membership.ensemble.storage import StateDirectory
+from membership.runtime.voter_storage import StateDirectory
 
 SETTINGS = Settings.local()
 VOTERS = [Address(f"10.1.0.{number}", 7946) for number in range(1, 4)]

@@ -9,15 +9,16 @@ import msgspec
 import pytest
 
 from membership.address import Address
-from membership.configuration import Configuration
-from membership.core import Core
-from membership.cut import Cut
-from membership.effects import Effects, ViewChanged
-from membership.evidence import PROOF_BYTES, Evidence
-from membership.member import Member
-from membership.messages import Alert, AlertKind, Digest, FullConfiguration, Gossip, Proof, encode
+from membership.protocol.context.alert_signatures import PROOF_BYTES, Evidence
+from membership.protocol.context.effects import Effects
+from membership.protocol.core import Core
+from membership.protocol.messages import Alert, AlertKind, Digest, FullConfiguration, Gossip, Proof, encode
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.cut import Cut
+from membership.protocol.view.member import Member
+from membership.protocol.view.view_difference import ViewChanged
+from membership.runtime.signing import SigningAuthority
 from membership.settings import Settings
-from membership.signing import SigningAuthority
 
 EVERY_RING = (1 << 10) - 1
 NOBODY = Member.create("n99", Address("10.0.0.9", 99), bytes(range(16)))

@@ -266,7 +266,7 @@ def test_who_observes_a_member_may_report_it_and_it_goes_when_the_others_do_too(
 @pytest.fixture
 def defect(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every protocol tick from the second view on raises."""
-    from membership.core import Core
+    from membership.protocol.core import Core
 
     tick = Core.tick
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from membership.address import Address
-from membership.faults import NO_FAULTS, FaultInjector, Faults
+from membership.transport.faults import NO_FAULTS, FaultInjector, Faults
 
 PEER = Address("10.0.0.2", 7946)
 OTHER = Address("10.0.0.3", 7946)

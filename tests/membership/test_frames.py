@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from membership.address import Address
-from membership.frames import (
+from membership.wire.frames import (
     DATAGRAM_LIMIT,
     FIXED_LENGTH,
     PROTOCOL_VERSION,

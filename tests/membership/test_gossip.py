@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from membership import messages as wire
 from membership.address import Address
-from membership.alert_table import AlertTable
-from membership.cut import Cut
-from membership.gossip import GossipSpreader
-from membership.member import Member
-from membership.record_size import GOSSIP_BYTES, alert_bytes, cut_bytes
+from membership.protocol import messages as wire
+from membership.protocol.agreement.view_change import ViewChange
+from membership.protocol.cut_detection.alert_table import AlertTable
+from membership.protocol.dissemination.gossip import GossipSpreader
+from membership.protocol.messages.sizes import GOSSIP_BYTES, alert_bytes, cut_bytes
+from membership.protocol.view.cut import Cut
+from membership.protocol.view.member import Member
 from membership.settings import Settings
-from membership.view_change import ViewChange
 
 
 class Spreader:

@@ -11,13 +11,15 @@ import pytest
 import trio
 import trio.testing
 
-from chaos.packet_fuzz import PacketFuzzer, fuzz_packets
-from chaos.packets import Samples, spoil_bytes, spoil_value
+from chaos.fuzzing.packet_fuzz import PacketFuzzer, fuzz_packets
+from chaos.fuzzing.packets import Samples, spoil_bytes, spoil_value
 from membership import Key, KeyRing
 from membership.address import Address
-from membership.configuration import Configuration, ConfigurationError
-from membership.cut import Cut, Removal
-from membership.frames import (
+from membership.protocol.messages import MESSAGE_TYPES, DecodeError, decode, encode
+from membership.protocol.view.configuration import Configuration, ConfigurationError
+from membership.protocol.view.cut import Cut, Removal
+from membership.transport import FrameStream, Services
+from membership.wire.frames import (
     DATAGRAM_LIMIT,
     DatagramCodec,
     Envelope,
@@ -25,9 +27,7 @@ from membership.frames import (
     encode_opening,
     frame_prefix,
 )
-from membership.messages import MESSAGE_TYPES, DecodeError, decode, encode
-from membership.sealing import SealedProtection
-from membership.transport import FrameStream, Services
+from membership.wire.sealing import SealedProtection
 from tests.budget import budgeted
 
 SERVER, CLIENT = Address("10.0.0.1", 7946), Address("10.0.0.2", 7946)

@@ -7,9 +7,9 @@ from math import comb
 
 import pytest
 
-from membership.indirect_probe import HELPED_SEQUENCE, IndirectProbes, Verdicts
-from membership.local_health import WORST, LocalHealth
-from membership.messages import IndirectAnswer, IndirectProbe, Probe, StreamProbe
+from membership.protocol.messages import IndirectAnswer, IndirectProbe, Probe, StreamProbe
+from membership.protocol.monitoring.indirect_probe import HELPED_SEQUENCE, IndirectProbes, Verdicts
+from membership.protocol.monitoring.local_health import WORST, LocalHealth
 
 
 class TestVerdicts:

@@ -12,7 +12,7 @@ import trio
 
 import membership
 from membership import Address, Cluster
-from rota.local_cluster import ClusterPlan, open_local_cluster
+from rota.local.cluster import ClusterPlan, open_local_cluster
 from tests.membership.facades import FACADES, PATIENCE, SETTINGS, Facade
 
 

@@ -9,12 +9,14 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from membership import messages as wire
 from membership.address import Address
-from membership.core import Core, Status
-from membership.cut import Cut, Removal
-from membership.effects import JoinRefused, JoinWaiting, Left, ViewChanged
-from membership.joiner import Joiner
+from membership.protocol import messages as wire
+from membership.protocol.context.effects import JoinRefused, JoinWaiting, Left
+from membership.protocol.core import Core
+from membership.protocol.core.status import Status
+from membership.protocol.lifecycle.joiner import Joiner
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 
 SEED = Address("10.0.0.9", 1)

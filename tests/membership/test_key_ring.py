@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from membership import Key, KeyNotInRingError, KeyRing, KeyRingError
-from membership.key_ring import LARGEST_RING, read_key_file, write_key_file
+from membership.wire.key_ring import LARGEST_RING, read_key_file, write_key_file
 
 OLD, NEW, OTHER = (Key.of(bytes([number]) * 32) for number in (1, 2, 3))
 

@@ -18,17 +18,18 @@ import pytest
 
 import membership
 from chaos import NetworkSettings, faults
-from chaos.cluster import Cluster
 from chaos.faults import At
-from membership import messages as wire
+from chaos.simulated_cluster.cluster import Cluster
 from membership.address import Address
-from membership.configuration import Configuration
-from membership.configuration_cache import ConfigurationCache
-from membership.core import Core, Status
-from membership.cut import Cut, Removal
-from membership.effects import Evicted, JoinRefused, ViewChanged
-from membership.member import Member
-from membership.rings import ring_keys
+from membership.protocol import messages as wire
+from membership.protocol.context.effects import Evicted, JoinRefused
+from membership.protocol.core.core import Core, Status
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.configuration_cache import ConfigurationCache
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.member import Member
+from membership.protocol.view.rings import ring_keys
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 from tests.membership.group import Group
 

@@ -10,11 +10,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from membership.change import ClusterState
-from membership.configuration import Configuration
-from membership.cut import Cut
-from membership.durable_file import replace_file
-from membership.last_view import RETRY, LastView, Remembered, _checksum
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.cut import Cut
+from membership.runtime.change_feed import ClusterState
+from membership.runtime.durable_file import replace_file
+from membership.runtime.last_view import RETRY, LastView, Remembered, _checksum
 
 RINGS = 10
 

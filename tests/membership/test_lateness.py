@@ -7,15 +7,15 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from membership import messages as wire
-from membership.alert_batch import AlertBatch
-from membership.alert_table import AlertTable
-from membership.gossip import GossipSpreader
-from membership.lateness import Lateness
-from membership.messages import Digest
-from membership.monitor import Monitor
+from membership.protocol import messages as wire
+from membership.protocol.agreement.view_change import ViewChange
+from membership.protocol.context.loop_lag import Lateness
+from membership.protocol.cut_detection.alert_batch import AlertBatch
+from membership.protocol.cut_detection.alert_table import AlertTable
+from membership.protocol.dissemination.gossip import GossipSpreader
+from membership.protocol.messages import Digest
+from membership.protocol.monitoring.monitor import Monitor
 from membership.settings import Settings
-from membership.view_change import ViewChange
 
 
 def late_by(seconds: float) -> Lateness:

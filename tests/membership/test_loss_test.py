@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from membership.loss_test import LossTest, false_alarm_rounds
+from membership.protocol.monitoring.loss_test import LossTest, false_alarm_rounds
 from membership.settings import Settings, SettingsError
 
 ROUNDS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=40)

@@ -12,10 +12,14 @@ import trio.testing
 
 import membership
 from membership import Settings
-from membership.check_runner import CheckRunner
-from membership.effects import Accused, EdgeFailed, EdgeRecovered
-from membership.member import Member
-from membership.member_check import ApplicationCheck, ApplicationCheckError, application_check
+from membership.protocol.context.effects import Accused, EdgeFailed, EdgeRecovered
+from membership.protocol.view.member import Member
+from membership.runtime.application_checks import (
+    ApplicationCheck,
+    ApplicationCheckError,
+    CheckRunner,
+    application_check,
+)
 from tests.membership.test_cluster import address, running
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from membership import messages as wire
-from membership.cut import Cut, Removal, Update
-from membership.faulty_members import FaultyMember
-from membership.member import Member
+from membership.protocol import messages as wire
+from membership.protocol.view.cut import Cut, Removal, Update
+from membership.protocol.view.member import Member
+from membership.protocol.view.removal_history import FaultyMember
 
 
 class EarlierConfiguration(msgspec.Struct, array_like=True, tag=8):

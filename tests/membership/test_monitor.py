@@ -7,10 +7,9 @@ import random
 import pytest
 
 from membership.address import Address
-from membership.cut import Cut, Removal
-from membership.edge_detector import DetectorFactory, WindowedDetector
-from membership.effects import EdgeFailed, EdgeRecovered
-from membership.messages import (
+from membership.protocol.context.effects import EdgeFailed, EdgeRecovered
+from membership.protocol.context.refusals import Refusal, counter_of
+from membership.protocol.messages import (
     Digest,
     IndirectAnswer,
     IndirectProbe,
@@ -19,9 +18,10 @@ from membership.messages import (
     StreamProbe,
     Unanswered,
 )
-from membership.monitor import Monitor
-from membership.phi_detector import phi_accrual
-from membership.refusals import Refusal, counter_of
+from membership.protocol.monitoring.edge_detector import DetectorFactory, WindowedDetector
+from membership.protocol.monitoring.monitor import Monitor
+from membership.protocol.monitoring.phi_detector import phi_accrual
+from membership.protocol.view.cut import Cut, Removal
 from membership.settings import Settings
 
 

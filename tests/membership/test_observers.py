@@ -6,8 +6,9 @@ import pytest
 
 import chaos
 from chaos import NetworkSettings
-from membership.effects import Evicted, ViewChanged
-from membership.phi_detector import phi_accrual
+from membership.protocol.context.effects import Evicted
+from membership.protocol.monitoring.phi_detector import phi_accrual
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 from tests.budget import budgeted
 

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from consensus import fast_quorum
-from membership import messages as wire
-from membership.core import Core, Status
-from membership.cut import Cut
-from membership.effects import Evicted, ViewChanged
+from membership.protocol import messages as wire
+from membership.protocol.context.effects import Evicted
+from membership.protocol.core import Core
+from membership.protocol.core.status import Status
+from membership.protocol.view.cut import Cut
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 from tests.membership.group import Group
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from membership.phi_detector import PhiAccrualDetector, phi, phi_accrual
+from membership.protocol.monitoring.phi_detector import PhiAccrualDetector, phi, phi_accrual
 from membership.settings import Settings, SettingsError
 
 SECONDS = st.floats(0.001, 1e6)

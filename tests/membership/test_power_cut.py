@@ -1,6 +1,7 @@
 """After a power cut: who remembers the last view finds the others again, and exactly one cluster goes on from it.
 
-Source: the embedded log's specification (power loss of everybody); the rule is that of `membership.rendezvous`.
+Source: the embedded log's specification (power loss of everybody); the rule is that of
+`membership.protocol.lifecycle.founder_election`.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import random
 import pytest
 
 from chaos import NetworkSettings
-from chaos.message_faults import MessageFaults
-from membership import messages as wire
-from membership.configuration import RECOVERY_STRIDE, RESTART_STRIDE, Configuration
-from membership.core import Core
-from membership.cut import Cut, Removal
-from membership.effects import AcceptedToSave, Evicted, JoinWaiting, ViewChanged
+from chaos.simulated_cluster.message_faults import MessageFaults
 from membership.errors import RecoveryError
+from membership.protocol import messages as wire
+from membership.protocol.context.effects import AcceptedToSave, Evicted, JoinWaiting
+from membership.protocol.core.core import Core
+from membership.protocol.view.configuration import RECOVERY_STRIDE, RESTART_STRIDE, Configuration
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 
 SEEDS = range(6)

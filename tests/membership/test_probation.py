@@ -7,17 +7,17 @@ import random
 import pytest
 
 import chaos
-import chaos.cluster
+import chaos.simulated_cluster.cluster
 from chaos import faults
 from membership.address import Address
-from membership.configuration import Configuration
-from membership.context import Context
-from membership.core import Core
-from membership.cut import Cut, Removal
-from membership.faulty_members import FaultyMembers
-from membership.member import Member
-from membership.messages import NotMember, Probe
-from membership.probation import Probation
+from membership.protocol.context.context import Context
+from membership.protocol.core import Core
+from membership.protocol.lifecycle.readmission import Probation
+from membership.protocol.messages import NotMember, Probe
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.member import Member
+from membership.protocol.view.removal_history import FaultyMembers
 from membership.settings import Settings
 
 PATIENCE = Settings().probe_failures * Settings().probe_interval
@@ -205,7 +205,7 @@ class TestCluster:
         assert sum(len(view.removed) for view in report.views) == 3
 
     def test_one_that_dies_and_is_started_after_its_removal_is_back_in_about_detection_time(self) -> None:
-        world = chaos.cluster.Cluster(10, seed=1)
+        world = chaos.simulated_cluster.cluster.Cluster(10, seed=1)
         world.start()
         assert world.run(30.0, stop=lambda: world.converged() and world.views[-1].size == 10)
         world.apply(faults.Crash(("n3",)))
@@ -222,7 +222,7 @@ class TestCluster:
         )
 
     def test_who_joins_later_knows_it_too(self) -> None:
-        world = chaos.cluster.Cluster(6, seed=2)
+        world = chaos.simulated_cluster.cluster.Cluster(6, seed=2)
         world.start()
         assert world.run(30.0, stop=lambda: world.converged() and world.views[-1].size == 6)
         lost = world.hosts["n3"].process

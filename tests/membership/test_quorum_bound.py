@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-import chaos.cluster
-import chaos.simulator
+import chaos.simulated_cluster.cluster
+import chaos.simulation.simulator
 from chaos import faults
-from membership.diagnosis import unheard
-from membership.effects import Event, Evicted, QuorumLost, QuorumRegained
+from membership.protocol.context.effects import Event, Evicted, QuorumLost, QuorumRegained
+from membership.runtime.join_diagnosis import unheard
 from membership.settings import Settings
 from tests.budget import budgeted
 
@@ -94,7 +94,7 @@ def test_an_even_split_says_so_on_both_sides_within_the_bound(cluster, preset: s
 def test_every_survivor_says_so_within_the_bound_whatever_its_neighbours(
     nodes: int, dead: int, seed: int
 ) -> None:
-    world = chaos.cluster.Cluster(nodes, seed=seed, count_bytes=False)
+    world = chaos.simulated_cluster.cluster.Cluster(nodes, seed=seed, count_bytes=False)
     world.start()
     assert world.run(60.0, stop=lambda: world.converged() and world.views[-1].size == nodes)
     rng = random.Random(seed)
@@ -112,11 +112,11 @@ def test_every_survivor_says_so_within_the_bound_whatever_its_neighbours(
 @pytest.mark.parametrize("seed", range(4))
 def test_a_founder_whose_joiners_never_hear_of_their_view_says_so_and_can_recover(seed: int) -> None:
     """What fuzz seed 1664 leaves behind, when the founder lives: it alone knows whom it has admitted."""
-    world = chaos.cluster.Cluster(4, seed=seed)
+    world = chaos.simulated_cluster.cluster.Cluster(4, seed=seed)
     events: list[Event] = []
     handle = world.simulator.on_events
 
-    def listen(host: chaos.simulator.Host, happened: Sequence[Any]) -> None:
+    def listen(host: chaos.simulation.simulator.Host, happened: Sequence[Any]) -> None:
         events.extend(happened)
         handle(host, happened)
 

@@ -1,4 +1,4 @@
-"""The roll call: whom a member asks when neighbours are silent, and how often. See `membership.quorum_watch`."""
+"""The roll call: whom a member asks when neighbours are silent, and how often. See `quorum_watch`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from membership.address import Address
-from membership.context import Context
-from membership.effects import QuorumLost, QuorumRegained
-from membership.messages import Probe, QuorumAlarm
-from membership.quorum_watch import QuorumWatch
-from membership.roll_call import is_unsure
+from membership.protocol.context.context import Context
+from membership.protocol.context.effects import QuorumLost, QuorumRegained
+from membership.protocol.messages import Probe, QuorumAlarm
+from membership.protocol.recovery.quorum_watch import QuorumWatch, is_unsure
 from membership.settings import Settings
 from tests.membership.test_quorum_bound import bound
 

@@ -9,11 +9,17 @@ from __future__ import annotations
 import pytest
 
 from chaos import NetworkSettings
-from membership import messages as wire
-from membership.configuration import LINEAGE_LIMIT, RECOVERY_STRIDE, ConfigurationError
-from membership.core import Status
-from membership.effects import Evicted, QuorumLost, QuorumRegained, RecoveryFailed, RecoveryFinished
 from membership.errors import RecoveryError
+from membership.protocol import messages as wire
+from membership.protocol.context.effects import (
+    Evicted,
+    QuorumLost,
+    QuorumRegained,
+    RecoveryFailed,
+    RecoveryFinished,
+)
+from membership.protocol.core.status import Status
+from membership.protocol.view.configuration import LINEAGE_LIMIT, RECOVERY_STRIDE, ConfigurationError
 
 SEEDS = range(4)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from membership.address import Address
-from membership.member import SHORT_BYTES
-from membership.messages import Digest, FullConfiguration, Probe
-from membership.refusals import Refusal, public_name, refusal_of
+from membership.protocol.context.refusals import Refusal, public_name, refusal_of
+from membership.protocol.messages import Digest, FullConfiguration, Probe
+from membership.protocol.view.member import SHORT_BYTES
 
 PACKAGE = Path(__file__).parents[2] / "membership"
 
@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parents[2] / "membership"
 def sentences() -> list[tuple[str, str]]:
     """Every reason given as text: to `drop`, or returned by `refusal`."""
     found = []
-    for path in sorted((*PACKAGE.glob("*.py"), *PACKAGE.glob("ensemble/*.py"))):
+    for path in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
             given: list[ast.expr | None] = []
@@ -40,7 +40,9 @@ def sentences() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("module", "sentence"), sentences())
 def test_every_reason_is_in_the_list(module: str, sentence: str) -> None:
-    assert refusal_of(sentence) is not Refusal.OTHER, f"{module}: add it to membership/refusals.py"
+    assert refusal_of(sentence) is not Refusal.OTHER, (
+        f"{module}: add it to membership/protocol/context/refusals.py"
+    )
 
 
 def test_the_list_is_found_in_the_code() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from membership.replay import WINDOW, ReplayGuard, ReplayWindow
+from membership.wire.replay import WINDOW, ReplayGuard, ReplayWindow
 
 counters = st.one_of(
     st.integers(0, 50),

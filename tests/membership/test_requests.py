@@ -11,12 +11,13 @@ import msgspec
 import pytest
 
 from chaos import NetworkSettings
-from membership import messages as wire
-from membership.core import Status
-from membership.cut import Cut, Removal, Update
-from membership.effects import Evicted, ViewChanged
 from membership.errors import EvictionError
-from membership.member import RECORD_LIMIT, MemberError
+from membership.protocol import messages as wire
+from membership.protocol.context.effects import Evicted
+from membership.protocol.core.status import Status
+from membership.protocol.view.cut import Cut, Removal, Update
+from membership.protocol.view.member import RECORD_LIMIT, MemberError
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 
 LOSSES = (0.0, 0.2)

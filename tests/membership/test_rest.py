@@ -10,7 +10,7 @@ import pytest
 
 from chaos import Cluster, Host
 from chaos.faults import Crash, DropEgress, DropIngress
-from membership.messages import Probe
+from membership.protocol.messages import Probe
 
 RESTING = 15.0
 """Seconds after which all members of a cluster rest."""

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from chaos import NetworkSettings
-from membership import messages as wire
-from membership.core import Core
-from membership.effects import JoinRefused, ViewChanged
+from membership.protocol import messages as wire
+from membership.protocol.context.effects import JoinRefused
+from membership.protocol.core import Core
+from membership.protocol.view.view_difference import ViewChanged
 
 SEEDS = range(3)
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from membership.address import Address
-from membership.member import Member
-from membership.rings import Rings, ring_keys
+from membership.protocol.view.member import Member
+from membership.protocol.view.rings import Rings, ring_keys
 
 
 def member(number: int) -> Member:

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from chaos import NetworkSettings
-from membership import messages
-from membership.core import Status
-from membership.effects import Evicted, Left, QuorumLost, ViewChanged
+from membership.protocol import messages
+from membership.protocol.context.effects import Evicted, Left, QuorumLost
+from membership.protocol.core.status import Status
+from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 from tests.budget import budgeted
 
@@ -331,11 +332,11 @@ _TRACE = """
 import random, sys
 sys.path.insert(0, {root!r})
 from chaos import NetworkSettings, Simulator
-from membership import messages
+from membership.protocol import messages
 from membership.address import Address
-from membership.configuration_cache import ConfigurationCache
-from membership.core import Core
-from membership.member import Member
+from membership.protocol.view.configuration_cache import ConfigurationCache
+from membership.protocol.core import Core
+from membership.protocol.view.member import Member
 from membership.settings import Settings
 
 cache = ConfigurationCache(64)

@@ -13,9 +13,6 @@ import trio.testing
 
 from membership import Key, KeyRing
 from membership.address import Address
-from membership.frames import Envelope
-from membership.protection import UNPROTECTED, Protection
-from membership.sealing import SealedProtection
 from membership.transport import (
     FrameStream,
     KeyMismatchError,
@@ -25,6 +22,9 @@ from membership.transport import (
     StreamClosedError,
     open_service,
 )
+from membership.wire.frames import Envelope
+from membership.wire.protection import UNPROTECTED, Protection
+from membership.wire.sealing import SealedProtection
 
 SERVER = Address("10.0.0.1", 7946)
 CLIENT = Address("10.0.0.2", 7946)

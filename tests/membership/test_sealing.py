@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from membership import Key, KeyRing
 from membership.address import Address
-from membership.frames import DatagramCodec, DropReason, FrameError
-from membership.sealing import _CIPHERS_KEPT, SealedProtection
+from membership.wire.frames import DatagramCodec, DropReason, FrameError
+from membership.wire.sealing import _CIPHERS_KEPT, SealedProtection
 
 A, B = Address("10.0.0.1", 7946), Address("10.0.0.2", 7946)
 CLUSTER = bytes(range(16))
@@ -101,7 +101,7 @@ def test_a_restarted_sender_never_reuses_a_derived_key() -> None:
 
 
 def test_a_session_ends_before_its_counter_could(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("membership.sealing.DATAGRAMS_PER_SESSION", 3)
+    monkeypatch.setattr("membership.wire.sealing.DATAGRAMS_PER_SESSION", 3)
     sender, receiver = codec(), codec(sender=B)
     header = len(sender._header)
     datagrams = [sender.seal(b"x") for _ in range(7)]

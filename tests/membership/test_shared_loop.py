@@ -12,16 +12,17 @@ import pytest
 import trio
 
 from membership.address import Address
-from membership.configuration import Configuration
-from membership.core_maker import Identity
-from membership.effects import Event, ViewChanged
-from membership.frames import UNKNOWN_CLUSTER, Envelope, encode_opening, frame_prefix
+from membership.protocol.context.effects import Event
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.view_difference import ViewChanged
+from membership.runtime.core_factory import Identity
+from membership.runtime.driver import Shell
+from membership.runtime.shared_loop import SharedLoop, open_shared_loop
 from membership.settings import Settings
-from membership.shared_loop import SharedLoop, open_shared_loop
-from membership.shell import Shell
 from membership.transport import InMemoryNetwork, Transport
 from membership.transport.sockets import SocketEndpoint
 from membership.transport.transport import MEMBERSHIP_SERVICE
+from membership.wire.frames import UNKNOWN_CLUSTER, Envelope, encode_opening, frame_prefix
 
 PATIENCE = 60
 LOOPBACK = Address("127.0.0.1", 0)

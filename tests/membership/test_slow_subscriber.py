@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import membership
 from membership import Change, Configuration, Member
-from membership.change import ClusterState, ClusterStatus, Subscription
-from membership.cut import Cut, Removal
+from membership.protocol.view.cut import Cut, Removal
+from membership.runtime.change_feed import ClusterState, ClusterStatus, Subscription
 from tests.membership.facades import FACADES, PATIENCE, Facade
 
 CLUSTER = bytes(range(16))

@@ -17,7 +17,6 @@ import trio
 import trio.testing
 
 from membership.address import Address
-from membership.frames import Envelope, encode_opening, frame_prefix
 from membership.settings import Settings
 from membership.transport import (
     FrameStream,
@@ -31,6 +30,7 @@ from membership.transport import (
 from membership.transport.connections import Connections, remote_host
 from membership.transport.descriptors import fit_connections, raise_descriptor_limit
 from membership.transport.frame_memory import FrameMemory
+from membership.wire.frames import Envelope, encode_opening, frame_prefix
 
 CLUSTER = bytes(range(16))
 LOOPBACK = Address("127.0.0.1", 0)

@@ -6,10 +6,11 @@ import random
 from typing import Any
 
 from consensus import fast_quorum
-from membership.core import Core, Status
-from membership.monitor import Monitor
+from membership.protocol.core import Core
+from membership.protocol.core.status import Status
+from membership.protocol.core.suspicions import Suspicions, own_suspicions
+from membership.protocol.monitoring.monitor import Monitor
 from membership.settings import Settings
-from membership.suspicions import Suspicions, own_suspicions
 from tests.membership.group import Group
 from tests.membership.test_paper_rules import accuse_on
 

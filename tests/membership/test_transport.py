@@ -13,8 +13,6 @@ import trio
 import trio.testing
 
 from membership.address import Address
-from membership.faults import FaultInjector, Faults
-from membership.frames import DATAGRAM_LIMIT, UNKNOWN_CLUSTER, DatagramCodec
 from membership.transport import (
     Arrival,
     BindError,
@@ -26,7 +24,9 @@ from membership.transport import (
     Transport,
 )
 from membership.transport.endpoint import Network
+from membership.transport.faults import FaultInjector, Faults
 from membership.transport.outgoing import FRAMES_PER_PEER, OutgoingFrames
+from membership.wire.frames import DATAGRAM_LIMIT, UNKNOWN_CLUSTER, DatagramCodec
 
 CLUSTER = bytes(range(16))
 FOREIGN = bytes(range(1, 17))

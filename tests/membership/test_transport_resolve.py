@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from membership.address import Address
-from membership.resolve import (
+from membership.transport.resolve import (
     NAME_LIFETIME,
     DestinationCache,
     is_loopback,

@@ -12,7 +12,6 @@ import trio
 import trio.testing
 
 from membership.address import Address
-from membership.frames import UNKNOWN_CLUSTER, Envelope, StreamStatus, encode_opening, frame_prefix
 from membership.settings import Settings
 from membership.transport import (
     ForeignClusterError,
@@ -28,6 +27,7 @@ from membership.transport import (
     WrongVersionError,
     open_service,
 )
+from membership.wire.frames import UNKNOWN_CLUSTER, Envelope, StreamStatus, encode_opening, frame_prefix
 
 SERVER = Address("10.0.0.1", 7946)
 CLIENT = Address("10.0.0.2", 7946)

@@ -1,6 +1,6 @@
 """A founding after a power cut, cut through by kills and a partition at any moment: never two clusters.
 
-Source: the rule of `membership.founding`. Before it, the founder and one other went on in the first view as soon as
+Source: the rule of `refounding`. Before it, the founder and one other went on in the first view as soon as
 they had it, and the other three, one of which was in that view and had not heard of it, founded the cluster once more:
 28 of 40 seeds.
 """
@@ -12,10 +12,10 @@ from collections import Counter
 
 import pytest
 
-from chaos.message_faults import MessageFaults
+from chaos.simulated_cluster.message_faults import MessageFaults
 from consensus import classic_quorum
-from membership.configuration import RESTART_STRIDE, Configuration
-from membership.effects import AcceptedToSave
+from membership.protocol.context.effects import AcceptedToSave
+from membership.protocol.view.configuration import RESTART_STRIDE, Configuration
 from tests.membership.test_power_cut import cut_power, running, start
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from membership.address import Address, AddressError
-from membership.cut import Cut, Removal
-from membership.member import RECORD_LIMIT, Member, MemberError
+from membership.protocol.view.cut import Cut, Removal
+from membership.protocol.view.member import RECORD_LIMIT, Member, MemberError
 from membership.settings import Settings, SettingsError
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from consensus import fast_quorum
-from membership import messages as wire
-from membership.context import NEVER, Context
-from membership.cut import Cut, Removal
-from membership.view_change import ViewChange
+from membership.protocol import messages as wire
+from membership.protocol.agreement.view_change import ViewChange
+from membership.protocol.context.context import NEVER, Context
+from membership.protocol.view.cut import Cut, Removal
 
 
 class Table:

@@ -12,8 +12,8 @@ from itertools import product, tee
 from mgmt.compiler.model import Model
 from mgmt.compiler.oracle import Verdict
 from mgmt.compiler.split import SplitQuery
-from mgmt.language.bound import Demand
-from mgmt.language.catalog import domain_sql
+from mgmt.language.bound_queries.queries import Demand
+from mgmt.language.names.catalog import domain_sql
 from mgmt.solution import PrimaryKey, Solution, Value
 from mgmt.state.database import Database
 

@@ -17,7 +17,7 @@ from mgmt.errors import (
     UnknownTableError,
     UnsupportedConstructError,
 )
-from mgmt.source import SourceText
+from mgmt.source_text import SourceText
 from tests.mgmt.support import database
 
 SCHEMA = """

@@ -47,13 +47,12 @@ def test_a_snapshot_stays_as_it_was() -> None:
         state.execute("DELETE FROM task")
         assert snapshot.version == state.version - 1
         assert snapshot.rows("SELECT id FROM task") == [(1,)]
+        host = state.schema.table("host")
         with snapshot.scratch():
-            snapshot.run("DELETE FROM task")
-        assert snapshot.rows("SELECT id FROM task") == [(1,)]
-        snapshot.run("DELETE FROM host")
-    assert state.execute("SELECT count(*) FROM host") == [(1,)], (
-        "what is done to a snapshot is seen by nobody"
-    )
+            snapshot.write(host, {"size": {("a",): 7}})
+        assert snapshot.rows("SELECT size FROM host") == [(1,)]
+        snapshot.write(host, {"size": {("a",): 7}})
+    assert state.execute("SELECT size FROM host") == [(1,)], "what is done to a snapshot is seen by nobody"
 
 
 def test_a_solution_is_applied_to_its_own_version_only() -> None:

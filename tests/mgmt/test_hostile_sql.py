@@ -13,18 +13,18 @@ import pytest
 from mgmt.compiler.compilation import MOST_STATEMENTS
 from mgmt.compiler.model import Model
 from mgmt.errors import PolicyError, PolicySyntaxError
-from mgmt.language.catalog import Catalog
-from mgmt.language.engine_types import EngineTypes
-from mgmt.language.implied_rules import bind_settings
-from mgmt.language.policies import load_pack, pack_names
-from mgmt.language.query import QueryBinder
-from mgmt.language.settings import parse_settings
-from mgmt.language.syntax import parse_statements
-from mgmt.source import SourceText
+from mgmt.language.implied_constraints import bind_settings
+from mgmt.language.names.catalog import Catalog
+from mgmt.language.parsing.settings import parse_settings
+from mgmt.language.parsing.statements import parse_statements
+from mgmt.language.policy_packs import load_pack, pack_names
+from mgmt.language.pushdown.column_types import EngineTypes
+from mgmt.language.statement_binder import QueryBinder
+from mgmt.source_text import SourceText
+from mgmt.sql.tokens import MAXIMUM_TEXT_TOKENS, refuse_too_many, split_statements, tokenize
 from mgmt.state.database import Database
-from mgmt.state.engine import RefusedStatementError
-from mgmt.state.schema_parser import parse_schema
-from mgmt.tokens import MAXIMUM_TEXT_TOKENS, refuse_too_many, split_statements, tokenize
+from mgmt.state.duckdb_access.engine import RefusedStatementError
+from mgmt.state.schema_parsing.parser import parse_schema
 from tests.budget import budgeted
 from tests.mgmt.support import database
 from tests.mgmt.test_meaning import SCHEMA
@@ -222,7 +222,7 @@ def repeated(piece: str, size: int = 1_000_000) -> str:
 )
 def test_a_text_of_too_many_tokens_is_not_even_tokenized(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is what would take seconds; the refusal is where the first token stands that is not read."""
-    monkeypatch.setattr("mgmt.tokens.tokenize", lambda source: pytest.fail("it was tokenized"))
+    monkeypatch.setattr("mgmt.sql.tokens.tokenize", lambda source: pytest.fail("it was tokenized"))
     for parse in (parse_statements, parse_schema):
         with pytest.raises(
             PolicySyntaxError, match=f"more than {MAXIMUM_TEXT_TOKENS} words and signs"
@@ -267,12 +267,12 @@ def test_a_text_has_at_most_as_many_tokens_as_are_counted(
     for seed in range(50):
         random = Random(1000 * chunk + seed)
         text = SourceText("p.sql", mutated(random.choice(random.choice(bases())[1]).text, random))
-        monkeypatch.setattr("mgmt.tokens.MAXIMUM_TEXT_TOKENS", 10**9)
+        monkeypatch.setattr("mgmt.sql.tokens.MAXIMUM_TEXT_TOKENS", 10**9)
         try:
             found = len(tokenize(text))
         except PolicySyntaxError:
             continue
-        monkeypatch.setattr("mgmt.tokens.MAXIMUM_TEXT_TOKENS", found - 1)
+        monkeypatch.setattr("mgmt.sql.tokens.MAXIMUM_TEXT_TOKENS", found - 1)
         with pytest.raises(PolicySyntaxError, match="more than"):
             refuse_too_many(text)
         refused += 1

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter.interface import Cause, LayoutVersion, Placement, ServiceRoles
-from mgmt.control_errors import UnknownEpochError
+from mgmt.errors import UnknownEpochError
 from mgmt.placement.intent import Intent
 from mgmt.placement.layout_history import difference, difference_report, history_report
 

@@ -7,8 +7,8 @@ from sqlglot import exp
 
 from mgmt.compiler.model import Model
 from mgmt.errors import PolicySyntaxError
-from mgmt.language.syntax import parse_statements
-from mgmt.source import SourceText
+from mgmt.language.parsing.statements import parse_statements
+from mgmt.source_text import SourceText
 from tests.mgmt.support import database
 
 # What PostgreSQL does not reserve, as `pg_get_keywords()` has it, and a few words of other databases.

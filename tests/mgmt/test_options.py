@@ -15,9 +15,9 @@ from mgmt.errors import (
     UnknownColumnError,
     UnsupportedConstructError,
 )
-from mgmt.language.settings import parse_settings
+from mgmt.language.parsing.settings import parse_settings
 from mgmt.solution import SolveStatus
-from mgmt.source import SourceText
+from mgmt.source_text import SourceText
 from tests.mgmt.support import database, solve
 from tests.mgmt.test_meaning import SCHEMA, THREE, place, placed, tasks
 

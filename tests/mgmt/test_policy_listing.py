@@ -6,7 +6,7 @@ import pytest
 
 from mgmt.control.dry_run import solve_to_json
 from mgmt.errors import PolicyError
-from mgmt.language.policies import pack_names
+from mgmt.language.policy_packs import pack_names
 from mgmt.placement.intent import PolicyChoice
 from mgmt.solving.placement_solver import Infeasible
 from mgmt.solving.policy_listing import list_policies
@@ -15,7 +15,7 @@ from mgmt.solving.policy_listing import list_policies
 @pytest.mark.parametrize("pack", pack_names())
 def test_every_policy_of_a_pack_is_listed_and_explained_in_its_readme(pack: str) -> None:
     from mgmt.compiler.model import Model
-    from mgmt.language.policies import load_pack
+    from mgmt.language.policy_packs import load_pack
     from mgmt.state.database import Database
 
     loaded = load_pack(pack)

@@ -12,17 +12,17 @@ import pytest
 import mgmt
 from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError, PolicySyntaxError, VerificationError
-from mgmt.explaining.bundles import Bundle, answer_of, bundle_of, bundle_of_error
-from mgmt.explaining.decision_log import decision_log
-from mgmt.explaining.expectations import parse_tests
-from mgmt.explaining.headroom import headroom
-from mgmt.explaining.placing import why, why_not
-from mgmt.explaining.policy_tests import run_tests
-from mgmt.explaining.stages import explain
-from mgmt.explaining.what_if import what_if
+from mgmt.explaining.policies.compilation_report import explain
+from mgmt.explaining.policies.policy_test_syntax import parse_tests
+from mgmt.explaining.policies.policy_tests import run_tests
+from mgmt.explaining.solutions.decision_log import decision_log
+from mgmt.explaining.solutions.headroom import headroom
+from mgmt.explaining.solutions.replay_bundle import Bundle, answer_of, bundle_of, bundle_of_error
+from mgmt.explaining.solutions.what_if import what_if
+from mgmt.explaining.solutions.why import why, why_not
 from mgmt.placement.intent import PolicyChoice
 from mgmt.solving.placement_solver import PolicySolver, Solved
-from mgmt.source import SourceText
+from mgmt.source_text import SourceText
 from mgmt.state import database as database_module
 from tests.mgmt.control.test_with_the_datastore_pack import small_state
 from tests.mgmt.support import database

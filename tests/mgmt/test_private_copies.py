@@ -11,8 +11,8 @@ from threading import Thread
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.state import engine
 from mgmt.state.database import Database
+from mgmt.state.duckdb_access import engine
 from tests.mgmt.support import database
 
 SCHEMA = """
@@ -68,21 +68,22 @@ def test_only_tables_that_changed_are_read(copied: list[str]) -> None:
 
 def test_what_is_done_outside_of_a_scratch_is_not_met_again() -> None:
     state = database(SCHEMA, {"host": [{"name": "a", "size": 1}]})
+    host = state.schema.table("host")
     with state.snapshot() as snapshot:
-        snapshot.run("DELETE FROM host")
+        snapshot.write(host, {"size": {("a",): 7}})
     with state.snapshot() as snapshot:
         with snapshot.scratch():
-            snapshot.run("DELETE FROM host")
-            snapshot.define_view("seen", "SELECT * FROM host")
-            assert snapshot.rows("SELECT * FROM seen") == []
-        assert snapshot.rows("SELECT name FROM host") == [("a",)]
+            snapshot.write(host, {"size": {("a",): 7}})
+            snapshot.define_view("seen", "SELECT size FROM host")
+            assert snapshot.rows("SELECT * FROM seen") == [(7,)]
+        assert snapshot.rows("SELECT size FROM host") == [(1,)]
 
 
 def test_several_at_a_time_are_private() -> None:
     state = database(SCHEMA, {"host": [{"name": "a", "size": 1}]})
     with state.snapshot() as first, state.snapshot() as second, first.scratch():
-        first.run("DELETE FROM host")
-        assert second.rows("SELECT name FROM host") == [("a",)]
+        first.write(state.schema.table("host"), {"size": {("a",): 7}})
+        assert second.rows("SELECT size FROM host") == [(1,)]
 
 
 def test_threads_take_them_in_turns() -> None:

@@ -73,7 +73,7 @@ def test_what_never_ends_over_rows_ends_with_the_budget(each_database: str) -> N
 
 def test_the_rows_of_one_query_are_bounded(each_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert each_database
-    monkeypatch.setattr("mgmt.state.engine.MOST_ROWS", 20)
+    monkeypatch.setattr("mgmt.state.duckdb_access.engine.MOST_ROWS", 20)
     rows = "(SELECT unnest(range(1, (SELECT CAST({} AS BIGINT) + 1 FROM host))) AS n)"
     rule = f"CREATE CONSTRAINT c AS SELECT * FROM task, {rows} AS n"
     rule += " CHECK variable__host = 'a' OR variable__host = 'b' AND n.n > 3 OR weight * n.n > 5"

@@ -12,9 +12,9 @@ import mgmt
 from mgmt.compiler.model import Model
 from mgmt.compiler.quantities import quantities_of
 from mgmt.errors import InfeasibleError, OverflowError, PolicyError, UnsupportedConstructError  # noqa: A004
-from mgmt.explaining.placing import why, why_not
+from mgmt.explaining.solutions.why import why, why_not
 from mgmt.solution import SolveStatus
-from mgmt.state.schema_bounds import FEW_VALUES, MOST_VALUES
+from mgmt.state.schema_parsing.column_bounds import FEW_VALUES, MOST_VALUES
 from tests.budget import budgeted
 from tests.mgmt.support import brute_force, database, solution_value, solve
 

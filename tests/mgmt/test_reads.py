@@ -6,7 +6,7 @@ import pytest
 from sqlglot import parse_one
 
 from mgmt.compiler.reads import UNKNOWN, read_by, read_by_text
-from mgmt.state.store import NUMBER, WHOLE
+from mgmt.state.snapshot import NUMBER, WHOLE
 from tests.mgmt.support import database
 
 SCHEMA = """

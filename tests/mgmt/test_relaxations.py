@@ -13,7 +13,7 @@ from mgmt.compiler.infeasibility.relaxations import relaxed
 from mgmt.compiler.infeasibility.waivers import condition_without
 from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError
-from mgmt.language.bound import BoundQuery
+from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.solution import Value
 from tests.budget import budgeted
 from tests.mgmt.support import UNHURRIED, database

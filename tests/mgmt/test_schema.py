@@ -15,9 +15,9 @@ from mgmt.errors import (
     UnknownTableError,
     UnsupportedConstructError,
 )
-from mgmt.source import SourceText
+from mgmt.source_text import SourceText
 from mgmt.state.schema import Schema, SqlType
-from mgmt.state.schema_parser import parse_schema
+from mgmt.state.schema_parsing.parser import parse_schema
 from tests.mgmt.support import database
 
 HOST = "CREATE TABLE host (name TEXT PRIMARY KEY, size INTEGER, variable__on BOOLEAN NOT NULL);\n"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from datastore_adapter.interface import ServiceRoles
 from mgmt import PolicyChoice
-from mgmt.placement.state import HostRow, PlacementState, ReplicaRow, SegmentRow
+from mgmt.placement.placement_rows import HostRow, PlacementState, ReplicaRow, SegmentRow
 from mgmt.solution import Delta, ObjectiveValue
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
 from mgmt.solving.policy_listing import PolicyEntry

@@ -14,7 +14,7 @@ from mgmt.errors import InfeasibleError, SolveTimeout, VerificationError
 from mgmt.optimization.backends import Answer, AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend, CpSatSession
 from mgmt.solution import SolveStatus
-from mgmt.source import SourceText
+from mgmt.source_text import SourceText
 from tests.mgmt.support import UNHURRIED, database
 
 pytestmark = pytest.mark.usefixtures("each_database")

@@ -22,11 +22,11 @@ import pytest
 
 import mgmt
 from mgmt.errors import DataError, DuplicateNameError, PolicyError, StalePlanError, StateDatabaseError
-from mgmt.source import SourceText
-from mgmt.state.schema_parser import parse_schema
+from mgmt.source_text import SourceText
+from mgmt.state.schema_parsing.parser import parse_schema
+from mgmt.state.snapshot import WHOLE
 from mgmt.state.sources.opening import open_sources
 from mgmt.state.sources.source import Change, ChangedError
-from mgmt.state.store import WHOLE
 from tests.postgres_server import PostgresServer
 
 SCHEMA = """

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgmt.errors import PolicyError, PolicySyntaxError
-from mgmt.language.syntax import TailKind, parse_statements
-from mgmt.source import SourceText
-from mgmt.tokens import MAXIMUM_NESTING
+from mgmt.language.parsing.statements import TailKind, parse_statements
+from mgmt.source_text import SourceText
+from mgmt.sql.tokens import MAXIMUM_NESTING
 
 
 def parse(text: str):  # type: ignore[no-untyped-def]

@@ -9,8 +9,8 @@ import pytest
 from mgmt.compiler.decided import Assignments
 from mgmt.compiler.model import Model
 from mgmt.errors import StatementTimeoutError
-from mgmt.explaining.lint import Rule, lint
-from mgmt.language.policies import load_pack
+from mgmt.explaining.policies.lint import Rule, lint
+from mgmt.language.policy_packs import load_pack
 from mgmt.solution import Solution, Value
 from tests.mgmt.support import database
 

@@ -17,7 +17,7 @@ from mgmt.errors import (
     UnsupportedConstructError,
 )
 from mgmt.solution import Solution
-from mgmt.state.schema_bounds import range_sql
+from mgmt.state.schema_parsing.column_bounds import range_sql
 from tests.mgmt.support import database, solve
 
 pytestmark = pytest.mark.usefixtures("each_database")

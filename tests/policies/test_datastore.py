@@ -13,7 +13,7 @@ import pytest
 import mgmt
 from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError
-from mgmt.language.policies import load_pack, pack_names
+from mgmt.language.policy_packs import load_pack, pack_names
 from mgmt.solution import Solution, SolveStatus
 from tests.budget import budgeted
 

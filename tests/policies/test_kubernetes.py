@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench import workloads
+from bench.policies import workloads
 from mgmt.solution import Value
 from tests.policies.scenario import Pack
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.explaining.expectations import parse_tests
-from mgmt.explaining.policy_tests import run_tests
-from mgmt.language.policies import load_pack, pack_names
-from mgmt.language.syntax import parse_statements
+from mgmt.explaining.policies.policy_test_syntax import parse_tests
+from mgmt.explaining.policies.policy_tests import run_tests
+from mgmt.language.parsing.statements import parse_statements
+from mgmt.language.policy_packs import load_pack, pack_names
 from mgmt.placement.intent import PolicyChoice
 from mgmt.solving.policy_listing import list_policies
+from mgmt.sql.tokens import split_statements
 from mgmt.state.database import Database
-from mgmt.tokens import split_statements
 
 LONGEST = 20
 TESTS = Path(__file__).parent

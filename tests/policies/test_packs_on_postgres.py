@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 import mgmt
-from bench import workloads
+from bench.policies import workloads
 from mgmt.compiler.model import Model
-from mgmt.language.policies import load_pack
+from mgmt.language.policy_packs import load_pack
 from mgmt.solution import SolveStatus, Value
 from mgmt.state.schema import SqlType
 from tests.policies.test_borg import machine, running, task

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.language.policies import load_pack
+from mgmt.language.policy_packs import load_pack
 from mgmt.solution import Solution, SolveStatus, Value
 from tests.policies.scenario import Pack
 

@@ -6,8 +6,8 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from rota.api import Backend, build_application
-from rota.api_client import ApiClient
+from rota.client.api_client import ApiClient
+from rota.http.api import Backend, build_application
 from tests.rota.description import Description
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from rota.openapi import Operation, document
+from rota.http.openapi import Operation, document
 
 
 class Description:

@@ -20,8 +20,8 @@ from rota.access.tokens import (
     read_tokens,
     write_tokens,
 )
+from rota.agent.settings import load
 from rota.errors import SettingsError
-from rota.settings import load
 from tests.rota.test_command_line import run
 
 ALICE, BOB = Token("alice", OPERATE, digest_of("a")), Token("bob", READ, digest_of("b"))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chaos.slots.clients import SlotsWorkload
-from rota.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
+from rota.local.cluster import ClusterPlan, LocalCluster, open_local_cluster
 from tests.slots.conftest import engine  # noqa: F401 - a fixture
 from tests.slots.servers import Fleet, Options, Server, running, wait_until
 

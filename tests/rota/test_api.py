@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from rota.api import LARGEST_CHANGE, LARGEST_RECORD, build_application
 from rota.errors import ApiError
+from rota.http.api import LARGEST_CHANGE, LARGEST_RECORD, build_application
 
 JSON = {"content-type": "application/json"}
 

@@ -10,18 +10,18 @@ from typing import Any, cast
 import pytest
 
 from datastore_adapter import LogClient, MapSettings, ReplicatedDict
-from rota import backup
-from rota.api_client import ApiClient
-from rota.backup import back_up, restore
-from rota.backup_file import BackupDamagedError, parts_of, verify
+from rota.client import backup
+from rota.client.api_client import ApiClient
+from rota.client.backup import back_up, restore
+from rota.client.backup_file import BackupDamagedError, parts_of, verify
 from rota.errors import ApiError, UsageProblem
-from rota.store_api import StoreApi
+from rota.services.store_api import StoreApi
 from tests.datastore_adapter.world import World
 from tests.rota.description import Description
 
 
 class Agent:
-    """Answers for the requests of `rota.backup` from a simulated cluster, as an agent's HTTP interface does."""
+    """Answers for the requests of `rota.client.backup` from a simulated cluster, as an agent's HTTP interface does."""
 
     url = "http://n1"
 

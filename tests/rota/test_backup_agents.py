@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import trio
 
-from rota.api_client import ApiClient
-from rota.backup_file import parts_of, verify
-from rota.command_line import main
-from rota.local_cluster import AgentProcess, ClusterPlan, LocalCluster, open_local_cluster
+from rota.client.api_client import ApiClient
+from rota.client.backup_file import parts_of, verify
+from rota.commands.command_line import main
+from rota.local.cluster import AgentProcess, ClusterPlan, LocalCluster, open_local_cluster
 
 pytestmark = [pytest.mark.demo, pytest.mark.socket]
 

@@ -11,8 +11,8 @@ import pytest
 
 from datastore_adapter.log.client.copying import LogPart
 from datastore_adapter.log.messages import Entry
-from rota import backup_file
-from rota.backup_file import (
+from rota.client import backup_file
+from rota.client.backup_file import (
     HEADER,
     BackupDamagedError,
     BackupError,

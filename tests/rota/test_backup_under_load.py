@@ -14,10 +14,10 @@ import trio
 from datastore_adapter import LogClient, LogSettings, MapSettings, ReplicatedDict, TrioRuntime
 from membership import Address, FrameStream
 from membership.transport import open_service
-from rota.api_client import ApiClient
-from rota.backup import back_up, restore
-from rota.backup_file import parts_of
-from rota.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
+from rota.client.api_client import ApiClient
+from rota.client.backup import back_up, restore
+from rota.client.backup_file import parts_of
+from rota.local.cluster import ClusterPlan, LocalCluster, open_local_cluster
 
 pytestmark = [pytest.mark.sweep, pytest.mark.socket]
 

@@ -15,10 +15,10 @@ import pytest
 import trio
 import trio.testing
 
-from chaos import control
+from chaos.processes import control_messages as control
 from membership import Cluster
-from rota.api_client import ApiClient
-from rota.chaos_control import ChaosControl
+from rota.agent.chaos_control import ChaosControl
+from rota.client.api_client import ApiClient
 
 pytestmark = pytest.mark.socket
 

@@ -16,11 +16,11 @@ import pytest
 
 import chaos
 from membership import Address
-from rota.cluster_file import ClusterFile, Place
-from rota.command_line import main, rota
-from rota.demo import DemoOptions, check_options
+from rota.commands.command_line import main, rota
 from rota.errors import UsageProblem
-from rota.output import printable
+from rota.local.cluster_file import ClusterFile, Place
+from rota.local.demo import DemoOptions, check_options
+from rota.terminal.output import printable
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -294,6 +294,16 @@ def test_a_demo_that_cannot_come_true_is_refused(nodes: int, racks: int, possibl
         check_options(options)
         return
     with pytest.raises(UsageProblem, match="copies need 3"):
+        check_options(options)
+
+
+@pytest.mark.parametrize(("nodes", "racks", "room"), [(6, 3, None), (6, 2, None), (4, 2, 5), (4, 3, 5)])
+def test_a_demo_of_shards_counts_the_servers_of_each_rack(nodes: int, racks: int, room: int | None) -> None:
+    options = DemoOptions(nodes=nodes, racks=racks, store="valkey")
+    if room is None:
+        check_options(options)
+        return
+    with pytest.raises(UsageProblem, match=f"have room for {room} copies when one host is killed, .* need 6"):
         check_options(options)
 
 

@@ -10,9 +10,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from rota.client.target import DEFAULT_URL, Target
 from rota.commands.options import api_option, target_options
 from rota.errors import UsageProblem
-from rota.target import DEFAULT_URL, Target
 from tests.rota.test_command_line import run
 
 ALICE = "https://a.example:7947"

@@ -8,8 +8,8 @@ import msgpack
 import pytest
 import trio
 
-from rota.control_service import answer_requests, ask
 from rota.errors import ApiError
+from rota.services.control_service import answer_requests, ask
 
 
 class Half:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.demo import DemoOptions, ShardsReport, run_demo
+from rota.local.demo import DemoOptions, ShardsReport, run_demo
 
 pytestmark = [pytest.mark.demo, pytest.mark.socket]
 

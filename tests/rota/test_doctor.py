@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from membership import Address
-from rota import doctor
-from rota.doctor import Outcome
+from rota.commands import host_checks as doctor
+from rota.commands.host_checks import Outcome
 from rota.errors import ApiError
-from rota.watching import watch
+from rota.terminal.watching import watch
 from tests.rota.test_command_line import run
 
 NOBODY = "http://127.0.0.1:1"
@@ -94,7 +94,7 @@ def test_an_address_of_another_host_is_told_as_such() -> None:
 def test_what_is_watched_is_shown_when_it_changes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.watching.INTERVAL", 0)
+    monkeypatch.setattr("rota.terminal.watching.INTERVAL", 0)
     for json_wanted, told in (
         (False, "1\n\n2\n\naway\n\n"),
         (True, '1\n2\n{"error": "away", "code": "api"}\n'),
@@ -124,7 +124,7 @@ def test_shells_complete_commands(shell: str, capsys: pytest.CaptureFixture[str]
         "COMP_CWORD": "sta" if shell == "fish" else "1",
     }
     done = subprocess.run(
-        [sys.executable, "-c", "from rota.command_line import main; main([])"],
+        [sys.executable, "-c", "from rota.commands.command_line import main; main([])"],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "status" in done.stdout

@@ -14,7 +14,7 @@ import trio
 from valkey import Valkey
 
 from chaos.slots.clients import connect
-from rota.local_cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
+from rota.local.cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
 from tests.rota.test_engine_servers import runs
 from tests.slots.conftest import engine  # noqa: F401 - a fixture
 

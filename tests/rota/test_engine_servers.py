@@ -17,11 +17,11 @@ import trio
 from valkey import AuthenticationError, Valkey
 
 from datastore_adapter.slots.settings import EngineAccess
-from rota.engine.configuration import Ports, ServerOptions, configuration, quoted
-from rota.engine.inspection import inspect
-from rota.engine.password import SharedPassword, read_password
-from rota.engine.program import find_program
-from rota.engine.servers import FILE, EngineServers, allocate_ports
+from rota.agent.engine.configuration import Ports, ServerOptions, configuration, quoted
+from rota.agent.engine.inspection import inspect
+from rota.agent.engine.password import SharedPassword, read_password
+from rota.agent.engine.program import find_program
+from rota.agent.engine.servers import FILE, EngineServers, allocate_ports
 from rota.errors import AgentError, SettingsError, first_error
 from tests.slots import certificates
 from tests.slots.conftest import engine  # noqa: F401 - a fixture
@@ -33,9 +33,9 @@ STARTER = """
 import sys
 from pathlib import Path
 import trio
-from rota.engine.configuration import ServerOptions
-from rota.engine.program import find_program
-from rota.engine.servers import EngineServers, allocate_ports
+from rota.agent.engine.configuration import ServerOptions
+from rota.agent.engine.program import find_program
+from rota.agent.engine.servers import EngineServers, allocate_ports
 
 async def main():
     directory, name, address = Path(sys.argv[1]), sys.argv[2], sys.argv[3]

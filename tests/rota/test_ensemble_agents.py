@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from rota.agent.settings import load
 from rota.errors import SettingsError
-from rota.settings import load
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0

@@ -15,11 +15,11 @@ from trio.testing import MockClock
 
 import membership
 from membership import Address, InMemoryNetwork, Mode, Settings
-from rota.api import build_application
-from rota.ensemble_api import EnsembleApi
-from rota.event_log import EventLog
-from rota.key_service import KeyService
-from rota.metrics import exposition
+from rota.agent.ensemble_node import EnsembleApi
+from rota.http.api import build_application
+from rota.http.metrics import exposition
+from rota.services.event_log import EventLog
+from rota.services.key_service import KeyService
 
 JSON = {"content-type": "application/json"}
 VOTERS = [Address(f"10.1.0.{number}", 7946) for number in range(1, 4)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.event_log import EventLog
+from rota.services.event_log import EventLog
 
 
 def log_with(count: int, kept: int = 10) -> EventLog:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.api_client import ApiClient
+from rota.client.api_client import ApiClient
 from tests.datastore_adapter.exported_formats import CockroachStatement, kafka_partitions, pd_rules
 from tests.rota.test_command_line import run
 

@@ -30,7 +30,7 @@ def run(program: str, *without: str) -> subprocess.CompletedProcess[str]:
             "plane",
         ),
         (
-            "from rota.command_line import main; main(['policy', 'list'])",
+            "from rota.commands.command_line import main; main(['policy', 'list'])",
             "sqlglot",
             "rota: this command",
             "plane",

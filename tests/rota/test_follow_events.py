@@ -7,9 +7,9 @@ from typing import Any
 
 from trio.testing import MockClock
 
-from rota.event_log import EventLog
-from rota.key_service import KeyService
-from rota.node_api import NodeApi
+from rota.agent.node_api import NodeApi
+from rota.services.event_log import EventLog
+from rota.services.key_service import KeyService
 
 
 class TwoControllers(NodeApi):

@@ -17,7 +17,7 @@ import pytest
 import trio
 
 from rota.errors import ApiError
-from rota.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
+from rota.local.cluster import ClusterPlan, LocalCluster, open_local_cluster
 
 pytestmark = pytest.mark.socket
 

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.http_connections import Connections
+from rota.http.connections import Connections
 
 
 class Fake:

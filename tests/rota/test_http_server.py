@@ -12,16 +12,17 @@ import pytest
 import trio
 
 from membership import Address
-from rota import http_requests, http_server
 from rota.access.access import Access
 from rota.access.roles import OPERATE, READ
 from rota.access.tls import TlsFiles
 from rota.access.tokens import Token, digest_of, write_tokens
-from rota.api import build_application
-from rota.api_client import ApiClient
+from rota.client.api_client import ApiClient
+from rota.client.target import Target
 from rota.errors import AgentError, ApiError, SettingsError
-from rota.http_server import UnixSocket, reload_access, serve
-from rota.target import Target
+from rota.http import requests as http_requests
+from rota.http import server as http_server
+from rota.http.api import build_application
+from rota.http.server import UnixSocket, reload_access, serve
 from tests.rota import hostile_http
 from tests.rota.certificates import DAY, Authority
 from tests.rota.test_api import FakeNode

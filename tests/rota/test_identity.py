@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rota import identity
+from rota.agent import identity
+from rota.agent.identity import Identity
+from rota.agent.node import Node
+from rota.agent.settings import AgentSettings
 from rota.errors import SettingsError
-from rota.identity import Identity
-from rota.node import Node
-from rota.settings import AgentSettings
 
 MINE = Identity(bytes(range(16)), "n1")
 

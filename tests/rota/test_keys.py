@@ -15,10 +15,10 @@ import pytest
 import trio
 
 from membership import Key, KeyRing
-from membership.key_ring import read_key_file, write_key_file
+from membership.wire.key_ring import read_key_file, write_key_file
 from rota.errors import ApiError, SettingsError
-from rota.key_service import KeyService
-from rota.local_cluster import AgentProcess, ClusterPlan, open_local_cluster
+from rota.local.cluster import AgentProcess, ClusterPlan, open_local_cluster
+from rota.services.key_service import KeyService
 from tests.rota.description import Description
 
 OLD, NEW, STRANGE = (Key.of(bytes([number]) * 32) for number in (1, 2, 3))

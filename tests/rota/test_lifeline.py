@@ -16,7 +16,7 @@ STARTER = """
 import sys, json
 from pathlib import Path
 import trio
-from rota.local_cluster import ClusterPlan, open_local_cluster
+from rota.local.cluster import ClusterPlan, open_local_cluster
 
 async def main():
     async with open_local_cluster(ClusterPlan(Path(sys.argv[1]), nodes=2, racks=2)) as cluster:

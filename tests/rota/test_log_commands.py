@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.api_client import ApiClient
+from rota.client.api_client import ApiClient
 from tests.rota.test_command_line import run
 
 LOST = [

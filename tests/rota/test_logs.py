@@ -9,10 +9,10 @@ from datetime import datetime
 
 import pytest
 
-from rota import logs
+from rota.agent import logs
+from rota.agent.process import _reload_level
+from rota.agent.settings import AgentSettings, load
 from rota.errors import SettingsError
-from rota.main import _reload_level
-from rota.settings import AgentSettings, load
 
 log = logging.getLogger("rota")
 

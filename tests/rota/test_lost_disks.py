@@ -16,8 +16,8 @@ import pytest
 import trio
 
 from datastore_adapter import LogClient, LogError, TrioRuntime
-from rota.local_cluster import ClusterPlan, LocalCluster, LocalClusterError, is_settled, open_local_cluster
-from rota.workload import Workload
+from rota.local.cluster import ClusterPlan, LocalCluster, LocalClusterError, is_settled, open_local_cluster
+from rota.local.workload import Workload
 
 PATIENCE = 60.0
 COPIES = 3

@@ -14,9 +14,9 @@ import pytest
 import trio
 
 from membership import Address
-from rota.api_client import ApiClient
+from rota.client.api_client import ApiClient
 from rota.errors import ApiError
-from rota.local_cluster import AgentProcess, ClusterPlan, LocalCluster, open_local_cluster
+from rota.local.cluster import AgentProcess, ClusterPlan, LocalCluster, open_local_cluster
 from tests.rota.description import Description
 
 pytestmark = pytest.mark.socket

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from starlette.routing import Route
 
-from rota.api import ENDPOINTS, Backend, build_application
+from rota.http.api import ENDPOINTS, Backend, build_application
 from tests.rota.description import Description
 
 APPLICATION = build_application(cast(Backend, None))

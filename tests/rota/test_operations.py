@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import trio
 
-from rota import exported_placement
-from rota.api_client import ApiClient
+from rota.client.api_client import ApiClient
+from rota.commands.layout import exported_placement
 from rota.errors import ApiError
-from rota.local_cluster import AgentProcess, ClusterPlan, LocalCluster, is_settled, open_local_cluster
+from rota.local.cluster import AgentProcess, ClusterPlan, LocalCluster, is_settled, open_local_cluster
 
 pytestmark = [pytest.mark.demo, pytest.mark.socket]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rota.commands import placement
+from rota.agent.node import Node
+from rota.agent.settings import AgentSettings
+from rota.commands.layout import layout as placement
 from rota.errors import AgentError, SettingsError
-from rota.node import Node
-from rota.progress import Progress
-from rota.settings import AgentSettings
+from rota.terminal.progress import Progress
 
 
 class Layouts:

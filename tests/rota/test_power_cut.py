@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from membership import Address
-from rota import cluster_file
-from rota.cluster_file import ClusterFile, Place
 from rota.errors import LocalClusterError
-from rota.local_cluster import ClusterPlan, if_free, is_settled, open_local_cluster
-from rota.workload import Workload
+from rota.local import cluster_file
+from rota.local.cluster import ClusterPlan, if_free, is_settled, open_local_cluster
+from rota.local.cluster_file import ClusterFile, Place
+from rota.local.workload import Workload
 
 NODES = 4
 CUTS = 2

@@ -13,8 +13,8 @@ from starlette.routing import Route
 from rota.access.access import COOKIE, Access
 from rota.access.roles import OPERATE, PUBLIC, READ
 from rota.access.tokens import Token, digest_of, write_tokens
-from rota.api import build_application
-from rota.openapi import Operation
+from rota.http.api import build_application
+from rota.http.openapi import Operation
 from tests.rota.test_api import FakeNode
 
 URL = "https://127.0.0.1:7947"

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pytest
 import trio
 
-from rota.api_client import ApiClient
+from rota.client.api_client import ApiClient
 from rota.errors import ApiError
-from rota.local_cluster import AgentProcess, ClusterPlan, LocalCluster, is_settled, open_local_cluster
+from rota.local.cluster import AgentProcess, ClusterPlan, LocalCluster, is_settled, open_local_cluster
 from rota.version import VERSION
 from tests.rota.frozen import frozen_build
 

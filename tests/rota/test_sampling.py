@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from mgmt.placement.hosts import Host, HostView
-from rota.engine.sampling import Sampling
+from rota.agent.engine.sampling import Sampling
 
 
 class Adapter:

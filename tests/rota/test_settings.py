@@ -9,8 +9,8 @@ import pytest
 
 from membership import Address
 from mgmt.control.settings import ControlSettings
+from rota.agent.settings import CONTROL_KEYS, AgentSettings, EngineUrl, load, parse_size, parse_tag
 from rota.errors import SettingsError
-from rota.settings import CONTROL_KEYS, AgentSettings, EngineUrl, load, parse_size, parse_tag
 
 
 def write(path: Path, text: str) -> Path:
@@ -154,14 +154,14 @@ def test_the_control_table_says_how_much_moves_and_when(tmp_path: Path) -> None:
         90.0,
         300.0,
     )
-    assert (control.stillness.min_gain, control.stillness.cooldown) == (7, 60.0)
+    assert (control.hysteresis.min_gain, control.hysteresis.cooldown) == (7, 60.0)
     assert load(None, {}).control == ControlSettings()
 
 
 def test_every_limit_has_a_key() -> None:
     parts = ControlSettings()
     reached = {(key.part, key.field) for key in CONTROL_KEYS.values()}
-    for part in ("waves", "freezes", "stillness"):
+    for part in ("waves", "freezes", "hysteresis"):
         assert {(part, field.name) for field in fields(getattr(parts, part))} <= reached
 
 

@@ -16,11 +16,11 @@ import trio
 
 from datastore_adapter.interface import ServiceRoles
 from mgmt import Controller, Host, HostView, Intent, PolicyChoice, PolicySolver, SolverUnavailableError
-from mgmt.placement.state import HostRow, PlacementState, ReplicaRow, SegmentRow
+from mgmt.placement.placement_rows import HostRow, PlacementState, ReplicaRow, SegmentRow
 from mgmt.solving.placement_solver import Solved, Undecided
 from mgmt.solving.questions import Question
-from rota.local_cluster import ClusterPlan, open_local_cluster
-from rota.solver_process import SolverLimits, SolverProcess, open_solver_process
+from rota.agent.solver_process import SolverLimits, SolverProcess, open_solver_process
+from rota.local.cluster import ClusterPlan, open_local_cluster
 from tests.fake_adapter import FakeAdapter, FakeEngine
 
 pytestmark = pytest.mark.socket
@@ -261,11 +261,11 @@ async def test_it_does_not_outlive_its_agent_even_in_the_middle_of_a_solve() -> 
     owner = f"""
 import sys, trio
 sys.path.insert(0, {str(ROOT)!r})
-from rota.local_cluster import ClusterPlan, open_local_cluster
-from rota.solver_process import open_solver_process
+from rota.local.cluster import ClusterPlan, open_local_cluster
+from rota.agent.solver_process import open_solver_process
 from datastore_adapter.interface import ServiceRoles
 from mgmt import PolicyChoice
-from mgmt.placement.state import HostRow, PlacementState, ReplicaRow, SegmentRow
+from mgmt.placement.placement_rows import HostRow, PlacementState, ReplicaRow, SegmentRow
 hosts = tuple(HostRow(f"n{{i}}", f"r{{i % 9}}", "", 10**9, True, False, i < 3, i == 0) for i in range(60))
 keys = [f"s{{i:05}}" for i in range(30_000)]
 rows = tuple(ReplicaRow(key, slot, None, False) for key in keys for slot in range(3))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from rota.agent.node_api import NodeApi
 from rota.errors import ApiError
-from rota.event_log import EventLog
-from rota.key_service import KeyService
-from rota.node_api import NodeApi
-from rota.store_api import MAPS_AT_ONCE, StoreApi
+from rota.services.event_log import EventLog
+from rota.services.key_service import KeyService
+from rota.services.store_api import MAPS_AT_ONCE, StoreApi
 from tests.datastore_adapter.world import World
 from tests.rota.description import Description
 

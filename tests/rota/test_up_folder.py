@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.errors import LocalClusterError
-from rota.up import _directory
+from rota.local.up import _directory
 
 
 def test_a_second_one_is_refused_before_it_starts_anything(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota.api_client import ApiClient
+from rota.client.api_client import ApiClient
 from rota.errors import ApiError
 from tests.rota.test_command_line import run
 

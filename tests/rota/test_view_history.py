@@ -11,8 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from rota.errors import ApiError
-from rota.event_log import EventLog
-from rota.view_history import (
+from rota.services.event_log import EventLog
+from rota.services.view_history import (
     ANSWER_TIMEOUT,
     KEPT,
     MEMBERS_ASKED,

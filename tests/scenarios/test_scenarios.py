@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from chaos import Replay, replay
+from chaos.recording.views import View
 from chaos.script import format_at, parse
-from chaos.views import View
 from tests.budget import budgeted
 
 HERE = Path(__file__).parent

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from datastore_adapter.slots.evidence import Candidate, Evidence, Sample, Verdict
-from datastore_adapter.slots.promotion import in_order
-from datastore_adapter.slots.server_info import ServerInfo
-from datastore_adapter.slots.shards import Record
+from datastore_adapter.slots.state.evidence import Candidate, Evidence, Sample, Verdict
+from datastore_adapter.slots.state.server_info import ServerInfo
+from datastore_adapter.slots.state.shards import Record
+from datastore_adapter.slots.steps.promotion import in_order
 
 LAG = 3
 BLIND = 5.0

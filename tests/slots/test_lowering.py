@@ -16,8 +16,8 @@ from datastore_adapter.interface import (
     ServiceRoles,
 )
 from datastore_adapter.slots.lowering import inverse, lower
-from datastore_adapter.slots.shards import Record, identify
-from datastore_adapter.slots.slot_ranges import SLOTS, of_slots, overlap
+from datastore_adapter.slots.state.shards import Record, identify
+from datastore_adapter.slots.state.slot_ranges import SLOTS, of_slots, overlap
 from tests.slots.controllers import placement
 
 HALVES = {"s00": [(0, 8191)], "s01": [(8192, SLOTS - 1)]}

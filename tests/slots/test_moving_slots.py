@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from datastore_adapter.interface import Cancelled, Done, Placement, Running
-from datastore_adapter.slots.slot_ranges import SLOTS
+from datastore_adapter.slots.state.slot_ranges import SLOTS
 from tests.slots.controllers import Controller, chains_of, placement, story
 from tests.slots.servers import Fleet, Options, running
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter.slots.errors import MalformedReplyError, SlotRangeError, SlotsError
-from datastore_adapter.slots.nodes_table import parse_nodes
-from datastore_adapter.slots.server_info import parse_info
-from datastore_adapter.slots.slot_ranges import (
+from datastore_adapter.slots.state.nodes_table import parse_nodes
+from datastore_adapter.slots.state.server_info import parse_info
+from datastore_adapter.slots.state.slot_ranges import (
     common,
     count,
     normalized,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datastore_adapter.slots.slot_moves import _together
+from datastore_adapter.slots.steps.slot_moves import _together
 
 
 @given(st.lists(st.lists(st.binary(max_size=2), min_size=1, max_size=10), max_size=20))

@@ -51,15 +51,15 @@ from datastore_adapter.log.errors import (
     ReplicaUnavailableError,
     SupersededError,
 )
-from datastore_adapter.log.layout.activation import status_of
 from datastore_adapter.log.layout.chain import LayoutChain
 from datastore_adapter.log.layout.change import Wish
 from datastore_adapter.log.layout.document import EpochDocument, Layout, encode_document
-from datastore_adapter.log.layout.forced import ForcedLayout
 from datastore_adapter.log.layout.history import read_history
-from datastore_adapter.log.layout.reconfiguration import Authority, Reconfiguration, Reopening, View
-from datastore_adapter.log.log_unit.transfer import Progress, Transfer
 from datastore_adapter.log.messages import Install, StatusReply
+from datastore_adapter.log.reconfiguration.activation import status_of
+from datastore_adapter.log.reconfiguration.forced import ForcedLayout
+from datastore_adapter.log.reconfiguration.reconfiguration import Authority, Reconfiguration, Reopening, View
+from datastore_adapter.log.reconfiguration.transfer import Progress, Transfer
 from datastore_adapter.log.runtime.runtime import Backoff, Runtime, TaskHandle, call_all
 from datastore_adapter.log.settings import LogSettings
 

@@ -20,9 +20,9 @@ import msgspec
 
 from datastore_adapter.log.client.replication import Replication, away_error
 from datastore_adapter.log.errors import NotCopiedError, ProtocolError, ReplicaUnavailableError
-from datastore_adapter.log.host.codec import entries_checksum
 from datastore_adapter.log.layout.document import Extent, ExtentState, Segment
 from datastore_adapter.log.messages import JUNK, TOKENS_LIMIT, Address, Chunk, Entry, ReadChunk
+from datastore_adapter.log.messages.codec import entries_checksum
 from datastore_adapter.log.runtime.runtime import Runtime, results_of
 
 SPAN: Final = 1 << 14

@@ -15,6 +15,7 @@ from typing import Final, TypeVar, cast
 
 from datastore_adapter.log.client.appending import Appends
 from datastore_adapter.log.client.copying import SPAN, Copying, Excerpt, LogPart, bounded
+from datastore_adapter.log.client.current_epoch import ensure_current
 from datastore_adapter.log.client.layout_cache import LayoutCache
 from datastore_adapter.log.client.record import Record
 from datastore_adapter.log.client.replication import Replication
@@ -34,7 +35,6 @@ from datastore_adapter.log.errors import (
     TrimmedError,
     UnwrittenError,
 )
-from datastore_adapter.log.layout.current_epoch import ensure_current
 from datastore_adapter.log.layout.document import EpochDocument
 from datastore_adapter.log.messages import (
     STREAM_NAME_LIMIT,

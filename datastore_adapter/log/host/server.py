@@ -21,7 +21,6 @@ from typing import Final, NamedTuple, Protocol
 import trio
 
 from datastore_adapter.log.errors import ProtocolError, StorageError
-from datastore_adapter.log.host.codec import decode_request, encode_reply
 from datastore_adapter.log.host.node import LogNode, Part, part_of
 from datastore_adapter.log.layout.document import EpochDocument
 from datastore_adapter.log.log_unit.pulling import pull
@@ -33,6 +32,7 @@ from datastore_adapter.log.messages import (
     Reply,
     Request,
 )
+from datastore_adapter.log.messages.codec import decode_request, encode_reply
 from datastore_adapter.log.runtime.runtime import Runtime
 from datastore_adapter.log.runtime.trio_runtime import FrameStream
 from datastore_adapter.log.settings import LogSettings

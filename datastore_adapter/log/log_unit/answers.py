@@ -12,7 +12,6 @@ import heapq
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from datastore_adapter.log.host.codec import entries_checksum
 from datastore_adapter.log.layout.striping import Stripe, addresses_in
 from datastore_adapter.log.log_unit.segment_store import SegmentStore
 from datastore_adapter.log.messages import (
@@ -26,6 +25,7 @@ from datastore_adapter.log.messages import (
     Survey,
     SurveyReply,
 )
+from datastore_adapter.log.messages.codec import entries_checksum
 
 SURVEY_LIMIT: Final = 1 << 16
 """Addresses one survey looks at; the asker goes on where it ended."""

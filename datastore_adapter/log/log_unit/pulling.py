@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from datastore_adapter.log.errors import CallError
-from datastore_adapter.log.host.codec import entries_checksum
 from datastore_adapter.log.layout.document import EpochDocument
 from datastore_adapter.log.layout.striping import Stripe, addresses_in
 from datastore_adapter.log.messages import (
@@ -30,6 +29,7 @@ from datastore_adapter.log.messages import (
     WriteChunk,
     WrongEpoch,
 )
+from datastore_adapter.log.messages.codec import entries_checksum
 from datastore_adapter.log.runtime.runtime import Runtime
 from datastore_adapter.log.settings import LogSettings
 

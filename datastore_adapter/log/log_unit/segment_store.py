@@ -26,7 +26,6 @@ from itertools import takewhile
 from typing import Final, TypeAlias, TypeVar
 
 from datastore_adapter.log.errors import ProtocolError
-from datastore_adapter.log.host.codec import decode_entry, decode_record_id, encode_entry
 from datastore_adapter.log.log_unit.journal_records import (
     HEADER,
     BlockReader,
@@ -45,6 +44,7 @@ from datastore_adapter.log.log_unit.journal_records import (
 from datastore_adapter.log.messages import (
     Entry,
 )
+from datastore_adapter.log.messages.codec import decode_entry, decode_record_id, encode_entry
 from datastore_adapter.log.storage.file_storage import Storage
 
 T = TypeVar("T")

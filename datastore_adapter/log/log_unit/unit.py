@@ -23,7 +23,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from datastore_adapter.log.errors import StorageError, StorageFullError
-from datastore_adapter.log.host.codec import entries_checksum
 from datastore_adapter.log.layout.document import EpochDocument
 from datastore_adapter.log.layout.striping import Stripe, addresses_in
 from datastore_adapter.log.log_unit.answers import SURVEY_ANSWERS, chunk, record_ids, stream_tails, survey
@@ -58,6 +57,7 @@ from datastore_adapter.log.messages import (
     WriteChunk,
     WrongEpoch,
 )
+from datastore_adapter.log.messages.codec import entries_checksum
 from datastore_adapter.log.settings import LogSettings
 from datastore_adapter.log.storage.durable_record import load_record, save_record
 from datastore_adapter.log.storage.file_storage import Storage

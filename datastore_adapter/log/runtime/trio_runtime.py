@@ -22,11 +22,11 @@ from datastore_adapter.log.errors import (
     PeerUnreachableError,
     ProtocolError,
 )
-from datastore_adapter.log.host.codec import decode_reply, encode_request
 from datastore_adapter.log.messages import (
     Reply,
     Request,
 )
+from datastore_adapter.log.messages.codec import decode_reply, encode_request
 from membership.address import Address, AddressError
 from membership.transport import TransportError, open_service
 

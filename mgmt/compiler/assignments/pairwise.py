@@ -30,10 +30,7 @@ from mgmt.compiler.assignments.normalization.select import Item, Select, Stateme
 from mgmt.compiler.assignments.recognition.lookup_joins import column_of
 from mgmt.compiler.assignments.recognition.shape import seen_inside
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.bound import BoundQuery
-from mgmt.language.catalog import Catalog
-from mgmt.language.engine_types import EngineTypes
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Arithmetic,
@@ -49,7 +46,10 @@ from mgmt.language.expressions import (
     Negation,
     NullTest,
 )
-from mgmt.language.sql_text import to_sql
+from mgmt.language.bound_queries.queries import BoundQuery
+from mgmt.language.names.catalog import Catalog
+from mgmt.language.pushdown.column_types import EngineTypes
+from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.optimization.assignment import (
     NONE,
     Amounts,

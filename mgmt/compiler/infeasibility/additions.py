@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from mgmt.compiler.infeasibility.adjustable import Limits, output_of
 from mgmt.errors import DataError, Relaxation
-from mgmt.language.bound import BoundQuery
+from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.solution import Value
 from mgmt.state.database import Database
 from mgmt.state.row_copies import NewRow, RowCopier, by_table, insertion, row_condition

@@ -11,8 +11,14 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from mgmt.language.bound import BoundQuery, PushedView
-from mgmt.language.expressions import Arithmetic, Comparison, Conjunction, DatabasePart, Expression
+from mgmt.language.bound_queries.expressions import (
+    Arithmetic,
+    Comparison,
+    Conjunction,
+    DatabasePart,
+    Expression,
+)
+from mgmt.language.bound_queries.queries import BoundQuery, PushedView
 from mgmt.state.schema import Schema, SqlType, Table
 
 _DEEPEST_VIEW = 10

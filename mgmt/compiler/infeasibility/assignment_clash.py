@@ -17,8 +17,8 @@ from mgmt.compiler.assignments.recognition.shape import Shape
 from mgmt.compiler.columnar import ColumnarPart
 from mgmt.compiler.infeasibility.clashes import core_member
 from mgmt.errors import CoreMember
-from mgmt.language.bound import BoundQuery
-from mgmt.language.expressions import Comparison, has_aggregate
+from mgmt.language.bound_queries.expressions import Comparison, has_aggregate
+from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.optimization.assignment import Mask, Skew
 from mgmt.optimization.infeasibility import elastic
 from mgmt.optimization.infeasibility.assignments import Clashing, find_clash, least_gives

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from mgmt.compiler.columns import Choice
 from mgmt.compiler.encoder import Encoding
 from mgmt.errors import CoreMember, InfeasibleError, PolicyError, Relaxation
-from mgmt.language.bound import BoundQuery, PushedView
-from mgmt.language.tails import Tail
+from mgmt.language.bound_queries.queries import BoundQuery, PushedView
+from mgmt.language.parsing.trailing_clauses import Tail
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.infeasibility.core import Core, find_core, restricted, shortfall
 from mgmt.optimization.infeasibility.elastic import Slack, least_slack

@@ -9,12 +9,12 @@ from typing import Any
 from sqlglot import exp
 
 from mgmt.errors import Waiver
-from mgmt.language.bound import BoundQuery, Predicate
-from mgmt.language.expressions import DatabasePart, Disjunction
-from mgmt.source import SourceText
+from mgmt.language.bound_queries.expressions import DatabasePart, Disjunction
+from mgmt.language.bound_queries.queries import BoundQuery, Predicate
+from mgmt.source_text import SourceText
+from mgmt.sql.tokens import parse_tokens, tokenize
 from mgmt.state.row_copies import literal
 from mgmt.state.schema import SqlType
-from mgmt.tokens import parse_tokens, tokenize
 
 _MOST_SINGLY = 20
 """Rows that are told one after the other."""

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from mgmt.errors import DataError
+from mgmt.state.duckdb_access.values import stored
 from mgmt.state.sources.files import File
 from mgmt.state.sources.python_data import rows_of
 from mgmt.state.sources.source import Change, Rows
-from mgmt.state.values import stored
 
 
 class JsonFile(File):

@@ -3,7 +3,7 @@
 Columns are matched by name.  A variable column that the source lacks begins with the value of today; a column that the
 table lacks is left out.  A value that is none of its column's type is an error that names its row, never rounded.
 
-What it is not: keys and references are ``mgmt.state.rules``'.
+What it is not: keys and references are ``mgmt.state.integrity_constraints``'.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError, DuplicateNameError, UnknownColumnError
-from mgmt.source import Position
-from mgmt.state.engine import type_of
+from mgmt.source_text import Position
+from mgmt.state.duckdb_access.engine import type_of
 from mgmt.state.schema import Column, SqlType, Table, quote, storage
 from mgmt.state.sources.source import Rows, reading_errors
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from mgmt.errors import DataError, StateDatabaseError
 from mgmt.solution import PrimaryKey, Value
+from mgmt.state.duckdb_access.values import array, stored
 from mgmt.state.schema import Table, quote, storage
-from mgmt.state.values import array, stored
 
 if TYPE_CHECKING:
     import duckdb

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from mgmt.placement.intent import PolicyChoice
-from mgmt.placement.state import HostRow, PlacementState
+from mgmt.placement.placement_rows import HostRow, PlacementState
 from mgmt.solution import Delta
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
 from mgmt.solving.policy_listing import PolicyEntry

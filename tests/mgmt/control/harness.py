@@ -12,12 +12,12 @@ import trio
 
 from mgmt.control.controller import Controller
 from mgmt.control.events import ControlEvent
-from mgmt.control.execution import ExecutionLimits
 from mgmt.control.settings import ControlSettings
+from mgmt.control.step_scheduling import ExecutionLimits
 from mgmt.placement.hosts import Host, HostView, controller_of
 from mgmt.placement.intent import Intent, PolicyChoice
+from mgmt.solving.async_solver import ThreadSolver
 from mgmt.solving.placement_solver import PlacementSolver, PolicySolver
-from mgmt.solving.solvers import ThreadSolver
 from tests.fake_adapter import FakeAdapter, FakeEngine
 from tests.mgmt.control.greedy_solver import GreedySolver
 

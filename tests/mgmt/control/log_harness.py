@@ -15,7 +15,7 @@ from typing import TypeVar
 import trio
 
 from chaos.store.adapter import BridgedAdapter
-from chaos.store.guest import Guest
+from chaos.store.guest_run import Guest
 from datastore_adapter import LogAdapter, LogClient, LogSettings, SimulatedCluster, SimulatedRuntime
 from datastore_adapter.log.messages import Request, WriteChunk
 from mgmt.control.controller import Controller
@@ -23,7 +23,7 @@ from mgmt.control.events import ControlEvent
 from mgmt.control.settings import ControlSettings
 from mgmt.placement.hosts import HostView, controller_of
 from mgmt.placement.intent import Intent
-from mgmt.solving.solvers import ThreadSolver
+from mgmt.solving.async_solver import ThreadSolver
 from tests.mgmt.control.greedy_solver import GreedySolver
 from tests.mgmt.control.harness import make_hosts
 

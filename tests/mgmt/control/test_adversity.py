@@ -9,11 +9,11 @@ import pytest
 import trio
 
 from datastore_adapter.interface import AdapterError, Placement, Running, StaleIntentError, Step, StepGraph
-from mgmt.control.execution import ExecutionLimits
-from mgmt.control_errors import EngineUnreachableError, UndecidedError
+from mgmt.control.step_scheduling import ExecutionLimits
+from mgmt.errors import EngineUnreachableError, UndecidedError
 from mgmt.placement.hosts import Host
 from mgmt.placement.intent import PolicyChoice
-from mgmt.placement.state import PlacementState
+from mgmt.placement.placement_rows import PlacementState
 from mgmt.solving.placement_solver import Solved, SolveOutcome, Undecided
 from tests.mgmt.control.greedy_solver import GreedySolver
 from tests.mgmt.control.harness import SETTINGS, Harness, harness, six_hosts

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from datastore_adapter.interface import Observation, ReplicaState, SegmentObservation, ServiceRoles
-from mgmt.placement.availability import available_chain, available_placement, is_unavailable
+from mgmt.placement.fallback_placement import available_chain, available_placement, is_unavailable
 from mgmt.placement.hosts import HostView
 from mgmt.placement.intent import Intent
 from tests.mgmt.control.situations import ROLES, observation_of, segment_of, situations, view_of

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from datastore_adapter.interface import AdapterError, Done, Failed, FencedError, Step
-from mgmt.control_errors import (
+from mgmt.errors import (
     DrainRefusedError,
     EngineUnreachableError,
     NotControllerError,
@@ -18,8 +18,8 @@ from mgmt.control_errors import (
 )
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import PolicyChoice
-from mgmt.placement.safety import WaveLimits
-from mgmt.solving.solvers import ThreadSolver
+from mgmt.plans.safety import WaveLimits
+from mgmt.solving.async_solver import ThreadSolver
 from tests.mgmt.control.greedy_solver import GreedySolver
 from tests.mgmt.control.harness import SETTINGS, harness, make_hosts
 
@@ -111,10 +111,10 @@ async def test_a_standby_looks_when_it_is_asked_and_else_hardly_ever(autojump_cl
         cluster.engine.full = frozenset({"n3"})
         assert standby.status()["full"] == []
         await trio.sleep(SETTINGS.round_interval)
-        await standby.readings.look()
+        await standby.reports.look()
         assert standby.status()["full"] == ["n3"]
         asked = standby.statistics()["observations"]
-        await standby.readings.look()
+        await standby.reports.look()
         assert standby.statistics()["observations"] == asked, "it was done just now"
 
 
@@ -137,7 +137,7 @@ async def test_a_status_does_not_wait_for_an_engine_that_does_not_answer(autojum
         await trio.sleep(SETTINGS.round_interval)
         cluster.nodes["n5"].adapter.observe = trio.sleep_forever  # type: ignore[assignment]
         began = trio.current_time()
-        await standby.readings.look()
+        await standby.reports.look()
         assert trio.current_time() - began <= 1.0
         assert standby.status()["layout_epoch"] >= 0
 
@@ -441,7 +441,7 @@ async def test_requests_to_others_than_the_controller_name_it(autojump_clock: ob
         with pytest.raises(UnknownHostError, match="n77"):
             await cluster.controller.requests.drain("n77")
         assert standby.status()["role"] == "standby"
-        assert len((await standby.readings.layout())["segments"]) == 12
+        assert len((await standby.reports.layout())["segments"]) == 12
 
 
 async def test_only_the_controller_says_whether_it_is_settled_and_of_the_latest_view_alone(

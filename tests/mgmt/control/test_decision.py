@@ -20,7 +20,7 @@ from mgmt.control.decision import (
 )
 from mgmt.placement.hosts import HostView
 from mgmt.placement.intent import Intent, PlanRecord
-from mgmt.placement.plan import PlanKind
+from mgmt.plans.plan import PlanKind
 from mgmt.solution import Delta
 from mgmt.solving.placement_solver import Infeasible, Solved, Undecided
 from tests.mgmt.control.situations import ROLES, hosts, intent_of, observation_of, situations, view_of

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter.interface import Cancelled, Done, Failed, Pending, Running, Step, StepGraph, StepStatus
-from mgmt.control.execution import Execution, ExecutionLimits, Outcome, StepState, is_transfer, same_effect
+from mgmt.control.step_scheduling import (
+    Execution,
+    ExecutionLimits,
+    Outcome,
+    StepState,
+    is_transfer,
+    same_effect,
+)
 
 LIMITS = ExecutionLimits(transfers=3, transfers_per_host=1, attempts=3)
 

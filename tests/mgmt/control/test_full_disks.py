@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mgmt.control.decision import relieved
-from mgmt.placement.state import build_state
+from mgmt.placement.placement_rows import build_state
 from tests.mgmt.control.harness import harness, pack_solver
 from tests.mgmt.control.situations import intent_of, observation_of, view_of
 

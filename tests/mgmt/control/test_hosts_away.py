@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from mgmt.control_errors import (
+from mgmt.errors import (
     EngineUnreachableError,
     InvalidRequestError,
     NotControllerError,
@@ -84,7 +84,7 @@ def test_what_an_operator_gives_up_is_told_first_and_then_forgotten(harness: Log
     with harness:
         hosts = written_and_lost(harness)
         controller = harness.controllers["n1"]
-        forget = controller.last_resorts.forget
+        forget = controller.forced_recovery.forget
         with pytest.raises(InvalidRequestError, match="no host is named"):
             harness.answer(partial(forget, (), "n2", confirmed=True))
         for wrong, words in (("n1", "in the view"), ("n77", "holds nothing")):
@@ -96,7 +96,7 @@ def test_what_an_operator_gives_up_is_told_first_and_then_forgotten(harness: Log
         assert harness.answer(partial(forget, hosts, "n2", confirmed=True)) == {**told, "forgotten": True}
         harness.run_until(lambda: not controller.status()["away"])
         assert harness.answer(partial(forget, hosts, "n2", confirmed=True))["lost"] == []
-        versions = harness.answer(controller.readings.history)["versions"]
+        versions = harness.answer(controller.reports.history)["versions"]
         causes = [(version["why"], version["asked_at"]) for version in versions]
         assert (f"declared lost: {', '.join(sorted(hosts))}", "n2") in causes
         harness.settle()
@@ -109,19 +109,19 @@ def test_only_the_controller_forgets_and_any_host_recovers_a_layout(harness: Log
         harness.write(18)
         with pytest.raises(NotControllerError):
             harness.answer(
-                partial(harness.controllers["n2"].last_resorts.forget, ["n9"], "n2", confirmed=True)
+                partial(harness.controllers["n2"].forced_recovery.forget, ["n9"], "n2", confirmed=True)
             )
         document = next(h.node.document for h in harness.log.hosts.values() if h.node and h.node.document)
         servers = tuple(host for host in document.layout.layout_servers if host != "n1")[:2]
         survivor = next(name for name in harness.hosts if name not in {"n1", *servers})
-        recover = partial(harness.controllers[survivor].last_resorts.recover_layout, survivor)
+        recover = partial(harness.controllers[survivor].forced_recovery.recover_layout, survivor)
         with pytest.raises(NothingLostError, match="nothing is to be recovered"):
             harness.answer(partial(recover, confirmed=True))
         lose(harness, servers)
         controller = harness.controllers["n1"]
         harness.run_until(lambda: "no majority" in controller.status()["last_error"])
         with pytest.raises(EngineUnreachableError, match="rota layout recover"):
-            harness.answer(partial(controller.last_resorts.forget, servers, "n1", confirmed=False))
+            harness.answer(partial(controller.forced_recovery.forget, servers, "n1", confirmed=False))
         assert not harness.answer(partial(recover, confirmed=False))["recovered"]
         answer = harness.answer(partial(recover, confirmed=True))
         assert answer["layout_epoch"] == 1_000_000_000

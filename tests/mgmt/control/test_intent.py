@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter.interface import Placement, ServiceRoles
-from mgmt.control_errors import IntentError
-from mgmt.placement.freezes import Freeze
+from mgmt.errors import IntentError
+from mgmt.placement.flap_damping import Freeze
 from mgmt.placement.intent import Intent, Order, PlanRecord, PolicyChoice
 
 names = st.text("abcn0123-", min_size=1, max_size=8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mgmt.control_errors import NothingToAbortError, RefusedError, UndecidedError
+from mgmt.errors import NothingToAbortError, RefusedError, UndecidedError
 from tests.mgmt.control.harness import Harness, harness, make_hosts
 from tests.mgmt.control.test_succession import check_copies, die_at
 
@@ -104,7 +104,7 @@ async def test_an_abort_goes_back_and_then_holds(autojump_clock: object) -> None
         await cluster.until(lambda: is_paused(cluster))
         assert chains(cluster) == before
         assert all(len(cluster.engine.in_sync(key)) == 3 for key in before)
-        assert (await cluster.controller.readings.outcome(plan_id))["state"] == "done"
+        assert (await cluster.controller.reports.outcome(plan_id))["state"] == "done"
         await cluster.more_rounds(3)
         assert chains(cluster) == before
         await cluster.controller.requests.resume()  # the drain is wished for still
@@ -165,7 +165,7 @@ async def test_apply_carries_out_what_is_held_by_a_pause_and_the_pause_stays(aut
         assert plan.target == shown.plan.target
         await cluster.until(lambda: is_paused(cluster) and cluster.load("n4") == 0)
         cluster.check_placement()
-        assert (await cluster.controller.readings.outcome(plan.agreed_as))["state"] == "done"
+        assert (await cluster.controller.reports.outcome(plan.agreed_as))["state"] == "done"
         assert cluster.engine.intent["paused"] is True
 
 
@@ -186,9 +186,9 @@ async def test_apply_of_a_plan_under_way_is_that_plan(autojump_clock: object) ->
         plan = await cluster.controller.requests.apply()
         assert plan is not None
         assert plan.agreed_as == under_way
-        assert (await cluster.controller.readings.outcome(under_way))["state"] == "open"
+        assert (await cluster.controller.reports.outcome(under_way))["state"] == "open"
         await cluster.until(lambda: is_paused(cluster) and cluster.load("n4") == 0)
-        assert (await cluster.controller.readings.outcome(under_way))["state"] == "done"
+        assert (await cluster.controller.reports.outcome(under_way))["state"] == "done"
         check_copies(cluster)
 
 
@@ -200,7 +200,7 @@ async def test_a_plan_that_lost_a_host_is_replaced_and_says_so(autojump_clock: o
         plan = await cluster.controller.requests.apply()
         assert plan is not None
         await cluster.until(cluster.copying)
-        progress = (await cluster.controller.readings.outcome(plan.agreed_as))["progress"]
+        progress = (await cluster.controller.reports.outcome(plan.agreed_as))["progress"]
         assert progress["bytes"] == plan.bytes
         assert 0 <= progress["bytes_done"] < progress["bytes"]
         coming = next(move.destination for move in plan.moves if move.destination not in (None, "n1"))
@@ -209,7 +209,7 @@ async def test_a_plan_that_lost_a_host_is_replaced_and_says_so(autojump_clock: o
         await cluster.until(lambda: is_paused(cluster))
         await cluster.controller.requests.resume()
         await cluster.settled()
-        assert (await cluster.controller.readings.outcome(plan.agreed_as))["state"] == "replaced"
+        assert (await cluster.controller.reports.outcome(plan.agreed_as))["state"] == "replaced"
         cluster.check_placement()
 
 
@@ -225,7 +225,7 @@ async def test_the_history_says_who_asked_for_what_and_why_plans_were_made(autoj
     async with harness() as cluster:
         await cluster.controller.requests.on_behalf_of("n5").drain("n4")
         await cluster.settled()
-        versions = (await cluster.controller.readings.history())["versions"]
+        versions = (await cluster.controller.reports.history())["versions"]
         asked = [each for each in versions if each["asked_at"]]
         assert [(each["asked_at"], each["by"], each["what"]) for each in asked] == [
             ("n5", "n1", "drained +n4")
@@ -235,7 +235,7 @@ async def test_the_history_says_who_asked_for_what_and_why_plans_were_made(autoj
         steps = [each for each in versions if each["plan_id"] == plan["plan_id"] and each is not plan]
         assert steps, "each change of the layout names the plan it belongs to"
         before, after = asked[0]["epoch"], versions[0]["epoch"]
-        report = await cluster.controller.readings.difference(before, after)
+        report = await cluster.controller.reports.difference(before, after)
         emptied = [each for each in report["difference"]["segments"] if "n4" in each["removed"]]
         assert emptied
         assert all(len(each["added"]) == len(each["removed"]) for each in report["difference"]["segments"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mgmt.control_errors import DrainRefusedError, RefusedError, UnknownHostError, UnknownSegmentError
-from mgmt.placement.state import PinRow, build_state
+from mgmt.errors import DrainRefusedError, RefusedError, UnknownHostError, UnknownSegmentError
+from mgmt.placement.placement_rows import PinRow, build_state
 from tests.mgmt.control.harness import harness, pack_solver
 from tests.mgmt.control.situations import intent_of, observation_of, view_of
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from datastore_adapter.interface import Observation, Placement, ReplicaState, ServiceRoles
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent
-from mgmt.placement.moves import standing_chain
-from mgmt.placement.pace import Pace
-from mgmt.placement.plan import Plan, is_reached, make_plan
-from mgmt.placement.plan_report import plan_to_json, plan_to_text
+from mgmt.placement.placement_rows import standing_chain
+from mgmt.plans.duration_estimate import TransferSpeeds
+from mgmt.plans.plan import Plan, is_reached, make_plan
+from mgmt.plans.plan_report import plan_to_json, plan_to_text
 from tests.mgmt.control.situations import ROLES, hosts, intent_of, observation_of, situations, view_of
 
 DEPARTED = {host.name: host for host in hosts(12)}
@@ -131,7 +131,9 @@ def test_what_fits_in_no_order_is_left_out_and_said() -> None:
 def test_the_report_tells_violations_and_time_on_the_way() -> None:
     observation = observation_of({"a": "n1 n8! n3", "b": "n4 n2 n6"})
     plan = plan_of(observation, {"a": ("n1", "n3", "n2"), "b": ("n1", "n2", "n6")})
-    document = plan_to_json(plan, pace=Pace(10.0, transfers=2, transfers_per_host=1, layout_seconds=1.0))
+    document = plan_to_json(
+        plan, speeds=TransferSpeeds(10.0, transfers=2, transfers_per_host=1, layout_seconds=1.0)
+    )
     assert document["violations"]["now"]["under_replicated"] == 1
     assert document["violations"]["during"] == {"rack_violations": 0, "under_replicated": 0}
     assert (document["waves"], document["required_waves"]) == (2, 1)

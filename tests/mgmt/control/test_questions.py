@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from mgmt.control_errors import (
+from mgmt.errors import (
     InvalidRequestError,
     SolverUnavailableError,
     UnknownHostError,
     UnknownSegmentError,
 )
+from mgmt.solving.async_solver import ThreadSolver
 from mgmt.solving.questions import Question
-from mgmt.solving.solvers import ThreadSolver
 from tests.mgmt.control.harness import harness, pack_solver
 from tests.mgmt.control.test_with_the_datastore_pack import PATIENT
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mgmt.placement.exchanges import find_exchange
-from mgmt.placement.safety import Chains, Danger, Grounds, Stand, Standing, WaveLimits, dangers
-from mgmt.placement.waves import Change, split
+from mgmt.plans.cyclic_exchanges import find_exchange
+from mgmt.plans.safety import Chains, Danger, Grounds, Stand, Standing, WaveLimits, dangers
+from mgmt.plans.wave_planning import Change, split_into_waves
 
 HOSTS = ("a", "b", "c", "d", "e")
 RACKS = {"a": "r1", "b": "r1", "c": "r2", "d": "r2", "e": "r3"}
@@ -171,7 +171,7 @@ def test_waves_lead_to_what_is_wanted_and_each_is_safe(
         for key, chain in wanted.items()
         if chain != stand[key].chain
     ]
-    found = split(stand, changes, grounds)
+    found = split_into_waves(stand, changes, grounds)
     assert len(found.waves) == len(found.exchanges)
     at_risk = {change.segment for change in changes if change.at_risk}
     required = {change.segment for change in changes if change.required}
@@ -251,7 +251,7 @@ def test_copies_change_places_where_every_server_is_in_use() -> None:
     stand = {"x": standing("a", "b"), "y": standing("c", "d")}
     changes = [Change("x", ("b", "c"), True), Change("y", ("d", "a"), True)]
     full = grounds_of(wanted=2, servers=dict.fromkeys("abcd", 1), limits=WaveLimits())
-    found = split(stand, changes, full)
+    found = split_into_waves(stand, changes, full)
     assert found.waves == (
         {"x": ("b", "a"), "y": ("c", "d")},  # fewer than half of the primaries, but one in any case
         {"x": ("b", "a"), "y": ("d", "c")},
@@ -263,14 +263,14 @@ def test_copies_change_places_where_every_server_is_in_use() -> None:
         "segment y has 1 complete copies fewer than it may",
     ]
     assert found.required == 3
-    for_balance = split(stand, [replace(change, required=False) for change in changes], full)
+    for_balance = split_into_waves(stand, [replace(change, required=False) for change in changes], full)
     assert for_balance.waves == ({"x": ("a", "b"), "y": ("c", "d")},)
     assert [str(danger) for danger in for_balance.left_out[0][1]] == [
         "c has 1 servers fewer than old and new copies need together"
     ]
     alone = {key: standing(before.chain[0]) for key, before in stand.items()}
     last_copies = [Change("x", ("c",), True), Change("y", ("a",), True)]
-    assert split(alone, last_copies, full).waves == ({"x": ("a",), "y": ("c",)},)
+    assert split_into_waves(alone, last_copies, full).waves == ({"x": ("a",), "y": ("c",)},)
 
 
 def standing(*hosts: str, size: int = 1) -> Standing:
@@ -289,7 +289,7 @@ def test_what_is_required_goes_first_and_the_least_replicated_before_others() ->
         Change("y", ("b", "c", "e"), True),
         Change("z", ("a", "c", "e"), True, at_risk=True),
     ]
-    found = split(stand, changes, grounds_of(limits=WaveLimits(moves_per_cluster=2)))
+    found = split_into_waves(stand, changes, grounds_of(limits=WaveLimits(moves_per_cluster=2)))
     moved = [{key for key, c in wave.items() if c != stand[key].chain} for wave in found.waves]
     assert moved == [{"z"}, {"z", "y"}, {"z", "y", "x"}]
     assert found.required == 2
@@ -299,7 +299,7 @@ def test_what_is_required_goes_first_and_the_least_replicated_before_others() ->
 def test_a_swap_that_only_fits_after_another_move_waits_for_it() -> None:
     stand = {"x": standing("a", "c", size=60), "y": standing("b", "c", size=60)}
     changes = [Change("x", ("b", "c"), False), Change("y", ("e", "c"), False)]
-    found = split(stand, changes, grounds_of(wanted=2))
+    found = split_into_waves(stand, changes, grounds_of(wanted=2))
     assert [wave["x"] for wave in found.waves] == [("a", "c"), ("b", "c")]
 
 
@@ -310,7 +310,9 @@ def test_what_fits_in_no_order_is_left_out_unless_data_is_at_risk(required: bool
         Change("x", ("b", "c"), required, at_risk=required),
         Change("y", ("a", "c"), required, at_risk=required),
     ]
-    found = split(stand, exchange, grounds_of(wanted=2, capacity=dict.fromkeys(HOSTS, 100) | {"c": 1000}))
+    found = split_into_waves(
+        stand, exchange, grounds_of(wanted=2, capacity=dict.fromkeys(HOSTS, 100) | {"c": 1000})
+    )
     if required:
         assert found.waves[-1] == {"x": ("b", "c"), "y": ("a", "c")}
         assert [str(danger) for danger in found.dangers[0]] == [
@@ -324,9 +326,9 @@ def test_what_fits_in_no_order_is_left_out_unless_data_is_at_risk(required: bool
 
 def test_nothing_to_do_is_one_wave_that_stays() -> None:
     stand = {"x": standing("a", "c", "e")}
-    assert split(stand, [], grounds_of()).waves == ({"x": ("a", "c", "e")},)
-    assert split(stand, [], grounds_of()).required == 0
-    assert split(stand, [], grounds_of(), taken_out=True).required == 1
+    assert split_into_waves(stand, [], grounds_of()).waves == ({"x": ("a", "c", "e")},)
+    assert split_into_waves(stand, [], grounds_of()).required == 0
+    assert split_into_waves(stand, [], grounds_of(), taken_out=True).required == 1
 
 
 @pytest.mark.parametrize("name", ["moves_per_host", "moves_per_rack", "moves_per_cluster"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mgmt.control_errors import InvalidRequestError
+from mgmt.errors import InvalidRequestError
 from mgmt.placement.intent import Intent
 from tests.mgmt.control.harness import harness, pack_solver
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 import trio
 
-from mgmt.control_errors import InvalidRequestError, UndecidedError
+from mgmt.errors import InvalidRequestError, UndecidedError
 from mgmt.placement.intent import Intent
-from mgmt.placement.slots import even, fault_of, number_of
+from mgmt.placement.slot_assignment import even, fault_of, number_of
 from tests.fake_adapter import Copy, FakeEngine
 from tests.mgmt.control.harness import SETTINGS, Harness, harness, make_hosts, pack_solver
 

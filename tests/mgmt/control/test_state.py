@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 
 from datastore_adapter.interface import Observation, ReplicaState, ServiceRoles
-from mgmt.control_errors import PlacementError
+from mgmt.errors import PlacementError
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent, PlanRecord
-from mgmt.placement.state import apply_deltas, build_state
+from mgmt.placement.placement_rows import apply_deltas, build_state
 from mgmt.solution import Delta
 from tests.mgmt.control.situations import ROLES, hosts, intent_of, observation_of, situations, view_of
 

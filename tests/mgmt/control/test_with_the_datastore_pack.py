@@ -11,12 +11,12 @@ import trio
 import trio.testing
 
 from datastore_adapter.interface import ServiceRoles
-from mgmt.control_errors import DrainRefusedError
+from mgmt.errors import DrainRefusedError
 from mgmt.placement.hosts import Host
 from mgmt.placement.intent import PolicyChoice
-from mgmt.placement.state import HostRow, PlacementState, ReplicaRow, SegmentRow
+from mgmt.placement.placement_rows import HostRow, PlacementState, ReplicaRow, SegmentRow
+from mgmt.solving.async_solver import WorkerThread
 from mgmt.solving.placement_solver import Infeasible, PolicySolver, Solved, Undecided
-from mgmt.solving.solvers import WorkerThread
 from tests.mgmt.control.harness import SETTINGS, harness, make_hosts, pack_solver
 
 # A busy machine must not change what is decided here.
@@ -26,7 +26,7 @@ PATIENT = replace(SETTINGS, solve_budget=60.0, longest_solve_budget=60.0)
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor what is said of it: copies are looked at one by one, for as long as that takes."""
-    monkeypatch.setattr("mgmt.solving.demanded._LONGEST", 60.0)
+    monkeypatch.setattr("mgmt.solving.required_moves._LONGEST", 60.0)
 
 
 async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from mgmt.compiler.model import Model
 from mgmt.errors import DataError, InfeasibleError, VerificationError
-from mgmt.explaining.bundles import Bundle, answer_of, bundle_of, bundle_of_error
-from mgmt.explaining.difference import diff
+from mgmt.explaining.solutions.difference import diff
+from mgmt.explaining.solutions.replay_bundle import Bundle, answer_of, bundle_of, bundle_of_error
 from tests.mgmt.test_solving import POLICY, LyingBackend, state_of
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from mgmt.compiler.model import Model
 from mgmt.errors import PolicySyntaxError
-from mgmt.explaining.lint import Finding, Rule, lint
-from mgmt.language.policies import load_pack, pack_names
-from mgmt.source import SourceText
+from mgmt.explaining.policies.lint import Finding, Rule, lint
+from mgmt.language.policy_packs import load_pack, pack_names
+from mgmt.source_text import SourceText
 from mgmt.state.database import Database
 
 SCHEMA = """

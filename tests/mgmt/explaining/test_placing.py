@@ -6,13 +6,13 @@ import pytest
 
 from mgmt.compiler.model import Model
 from mgmt.errors import DataError, InfeasibleError, PolicySyntaxError, UnknownColumnError, UnknownTableError
-from mgmt.explaining.decision_log import Cause, decision_log
-from mgmt.explaining.decisions import decisions_of, row_named
-from mgmt.explaining.difference import diff
-from mgmt.explaining.headroom import headroom
-from mgmt.explaining.placing import why, why_not
-from mgmt.explaining.what_if import what_if
-from mgmt.source import SourceText
+from mgmt.explaining.solutions.decision_log import Cause, decision_log
+from mgmt.explaining.solutions.decisions import decisions_of, row_named
+from mgmt.explaining.solutions.difference import diff
+from mgmt.explaining.solutions.headroom import headroom
+from mgmt.explaining.solutions.what_if import what_if
+from mgmt.explaining.solutions.why import why, why_not
+from mgmt.source_text import SourceText
 from tests.mgmt.support import database
 
 SCHEMA = """

@@ -6,10 +6,10 @@ import pytest
 
 from mgmt.compiler.model import Model
 from mgmt.errors import PolicyError, PolicySyntaxError, UnsupportedConstructError
-from mgmt.explaining.coverage import Coverage, solved
-from mgmt.explaining.expectations import parse_tests
-from mgmt.explaining.policy_tests import PolicyTestReport, run_tests
-from mgmt.source import SourceText
+from mgmt.explaining.policies.coverage import Coverage, solved
+from mgmt.explaining.policies.policy_test_syntax import parse_tests
+from mgmt.explaining.policies.policy_tests import PolicyTestReport, run_tests
+from mgmt.source_text import SourceText
 from tests.mgmt.explaining.test_placing import POLICY, SCHEMA
 from tests.mgmt.policy_grammar import NULLABLE, PolicyMaker
 from tests.mgmt.support import database

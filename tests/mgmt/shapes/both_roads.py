@@ -10,7 +10,7 @@ from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.solution import Solution
-from mgmt.source import SourceText
+from mgmt.source_text import SourceText
 from mgmt.state.database import Database
 from tests.mgmt.support import database, solution_value
 

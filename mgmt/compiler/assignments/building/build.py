@@ -19,7 +19,7 @@ from mgmt.compiler.assignments.recognition.shape import Shape
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.reads import UNKNOWN
 from mgmt.compiler.split import SplitQuery
-from mgmt.language.catalog import Catalog, domain_sql
+from mgmt.language.names.catalog import Catalog, domain_sql
 from mgmt.optimization.assignment import (
     NONE,
     Amounts,

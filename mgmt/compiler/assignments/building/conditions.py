@@ -27,7 +27,13 @@ from mgmt.compiler.assignments.columns.candidates import Candidates, Classes, Pl
 from mgmt.compiler.assignments.columns.vectors import LARGEST, Integers, Mask
 from mgmt.compiler.assignments.normalization.expressions import Chosen, RowColumn, ValueColumn
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.expressions import TURNED, Aggregate, AggregateFunction, Comparison, Expression
+from mgmt.language.bound_queries.expressions import (
+    TURNED,
+    Aggregate,
+    AggregateFunction,
+    Comparison,
+    Expression,
+)
 from mgmt.optimization.assignment import NONE, UNLIMITED, Either, Indices, Limit, Load, MoveLimit, Occupancy
 
 _MOST_KINDS = 100

@@ -24,7 +24,7 @@ from mgmt.compiler.assignments.columns.candidates import (
 from mgmt.compiler.assignments.columns.vectors import LARGEST, Integers, Mask, Vector, evaluate
 from mgmt.compiler.assignments.normalization.expressions import Chosen, RowColumn, ScalarColumn, ValueColumn
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Arithmetic,

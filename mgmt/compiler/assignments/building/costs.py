@@ -29,7 +29,7 @@ from mgmt.compiler.assignments.columns.candidates import Candidates, at_places, 
 from mgmt.compiler.assignments.columns.vectors import LARGEST, MOST_CELLS, Integers, Vector, evaluate
 from mgmt.compiler.assignments.normalization.expressions import Chosen, Constant, ValueColumn
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Case,

@@ -35,7 +35,7 @@ from mgmt.compiler.assignments.columns.candidates import Candidates, Choosers, G
 from mgmt.compiler.assignments.columns.vectors import MOST_CELLS, Integers, Mask, Vector, compared
 from mgmt.compiler.assignments.normalization.aggregates import clauses, counted, gated
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     TURNED,
     Aggregate,
     AggregateFunction,

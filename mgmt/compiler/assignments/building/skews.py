@@ -26,7 +26,7 @@ from mgmt.compiler.assignments.columns.candidates import Candidates, Places
 from mgmt.compiler.assignments.columns.vectors import Integers, Mask
 from mgmt.compiler.assignments.normalization.expressions import RowColumn, ValueColumn, WindowMinimum
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.expressions import Aggregate, AggregateFunction, Comparison, Expression
+from mgmt.language.bound_queries.expressions import Aggregate, AggregateFunction, Comparison, Expression
 from mgmt.optimization.assignment import NONE, UNLIMITED, Indices, Load, Skew
 
 

@@ -27,8 +27,8 @@ from mgmt.compiler.assignments.normalization.expressions import (
 )
 from mgmt.compiler.assignments.recognition.shape import Shape
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.expressions import Aggregate, Comparison, Expression, MembershipQuery
-from mgmt.language.sql_text import to_sql
+from mgmt.language.bound_queries.expressions import Aggregate, Comparison, Expression, MembershipQuery
+from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.state.database import Snapshot
 
 Places = NDArray[np.intp]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mgmt.compiler.assignments.columns.vectors import Interner, Vector, whole_numbers
 from mgmt.compiler.reads import read_by_text
 from mgmt.state.database import Snapshot
-from mgmt.state.store import Cells
+from mgmt.state.snapshot import Cells
 
 _Made = TypeVar("_Made")
 _KEPT_STATEMENTS = 1000

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Arithmetic,
     Case,
     Coalesce,

@@ -23,7 +23,7 @@ from sqlglot import exp
 from mgmt.compiler.assignments.normalization.block import QueryBlock
 from mgmt.compiler.assignments.normalization.expressions import Constant
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     TURNED,
     Aggregate,
     AggregateFunction,
@@ -40,7 +40,7 @@ from mgmt.language.expressions import (
     has_aggregate,
     signature,
 )
-from mgmt.language.sql_text import to_sql
+from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.state.schema import SqlType
 
 _SKIPS_NULL = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from mgmt.compiler.assignments.normalization.select import Item, Select
-from mgmt.language.expressions import Cell, DatabasePart, Expression
+from mgmt.language.bound_queries.expressions import Cell, DatabasePart, Expression
 
 
 @dataclass(frozen=True, slots=True)

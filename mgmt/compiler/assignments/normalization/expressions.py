@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mgmt.language.expressions import Expression
+from mgmt.language.bound_queries.expressions import Expression
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,8 +20,7 @@ from sqlglot import exp
 from mgmt.compiler.assignments.normalization.block import realiased
 from mgmt.compiler.assignments.normalization.expressions import WindowMinimum
 from mgmt.compiler.assignments.normalization.views import substituted
-from mgmt.language.bound import BoundQuery, Subquery
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     DatabasePart,
@@ -30,7 +29,8 @@ from mgmt.language.expressions import (
     SubqueryKind,
     signature,
 )
-from mgmt.language.scopes import Source
+from mgmt.language.bound_queries.queries import BoundQuery, Subquery
+from mgmt.language.names.scopes import Source
 from mgmt.state.schema import SqlType
 
 

@@ -25,7 +25,7 @@ from mgmt.compiler.assignments.normalization.expressions import Constant, Window
 from mgmt.compiler.assignments.normalization.select import may_be_null
 from mgmt.compiler.assignments.normalization.sides import link_to_values, sides_of
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     TURNED,
     Aggregate,
     AggregateFunction,
@@ -39,8 +39,8 @@ from mgmt.language.expressions import (
     has_aggregate,
     signature,
 )
-from mgmt.language.sql_text import to_sql
-from mgmt.source import Position
+from mgmt.language.pushdown.sql_text import to_sql
+from mgmt.source_text import Position
 from mgmt.state.schema import SqlType
 
 _ROWS = Aggregate(SqlType.INTEGER, Position("", 1, 1), AggregateFunction.COUNT, None, None)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from mgmt.language.catalog import Relation
-from mgmt.language.sql_text import to_sql
+from mgmt.language.names.catalog import Relation
+from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.state.schema import quote
 
 

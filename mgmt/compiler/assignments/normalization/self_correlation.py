@@ -22,8 +22,7 @@ from mgmt.compiler.assignments.normalization.block import QueryBlock, aliases_of
 from mgmt.compiler.assignments.normalization.expressions import Constant
 from mgmt.compiler.assignments.normalization.select import Item, may_be_null
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.catalog import Catalog
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Arithmetic,
@@ -35,6 +34,7 @@ from mgmt.language.expressions import (
     Expression,
     signature,
 )
+from mgmt.language.names.catalog import Catalog
 from mgmt.state.schema import SqlType
 
 _VALUE = "value of the row"

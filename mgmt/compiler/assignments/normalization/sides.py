@@ -7,8 +7,8 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from mgmt.compiler.assignments.normalization.block import QueryBlock, aliases_of
-from mgmt.language.expressions import Cell, Comparison, DatabasePart, Expression
-from mgmt.language.sql_text import to_sql
+from mgmt.language.bound_queries.expressions import Cell, Comparison, DatabasePart, Expression
+from mgmt.language.pushdown.sql_text import to_sql
 
 Link: TypeAlias = tuple[Expression, exp.Expr]
 """The predicate "choice = column of another source", and that column."""

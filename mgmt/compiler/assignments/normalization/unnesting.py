@@ -29,9 +29,7 @@ from mgmt.compiler.assignments.normalization.self_correlation import (
 )
 from mgmt.compiler.assignments.normalization.views import Views, renamed
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.bound import BoundQuery, Output, Predicate, Subquery
-from mgmt.language.catalog import Catalog
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Arithmetic,
@@ -46,7 +44,9 @@ from mgmt.language.expressions import (
     SubqueryKind,
     signature,
 )
-from mgmt.language.scopes import Source
+from mgmt.language.bound_queries.queries import BoundQuery, Output, Predicate, Subquery
+from mgmt.language.names.catalog import Catalog
+from mgmt.language.names.scopes import Source
 from mgmt.state.schema import SqlType
 
 _PREFIX = "subquery"

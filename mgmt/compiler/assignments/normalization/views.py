@@ -4,8 +4,8 @@ What comes out speaks of base tables and of views that the database computes alo
 grouping of the whole; what else is joined to it belongs to its groups.
 
 A LEFT JOIN in which the solver has a say is a union of the pairs and of rows with NULL in place of a partner
-(``mgmt.language.outer_joins``).  Under GROUP BY, where only what it finds counts, it is the inner join, if every group
-is there:
+(``mgmt.language.normalization.outer_joins``).  Under GROUP BY, where only what it finds counts, it is the inner join, if
+every group is there:
 
     FROM host LEFT JOIN pod ON pod.controllable__host = host.name GROUP BY host.name, host.cpu
     CHECK coalesce(sum(pod.cpu), 0) <= host.cpu
@@ -26,8 +26,7 @@ from mgmt.compiler.assignments.normalization.regrouping import of_each_group, re
 from mgmt.compiler.assignments.normalization.select import Item, Select, Statement
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.split import SplitQuery
-from mgmt.language.bound import BoundQuery, Output, PushedView, Subquery, UnionView
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
     Arithmetic,
@@ -39,7 +38,8 @@ from mgmt.language.expressions import (
     has_aggregate,
     has_variable,
 )
-from mgmt.source import Position
+from mgmt.language.bound_queries.queries import BoundQuery, Output, PushedView, Subquery, UnionView
+from mgmt.source_text import Position
 from mgmt.state.schema import SqlType
 
 _NOWHERE = Position("", 1, 1)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from mgmt.compiler.assignments.normalization.block import QueryBlock
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     Cell,
     Conjunction,

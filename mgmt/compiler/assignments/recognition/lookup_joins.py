@@ -17,8 +17,7 @@ from mgmt.compiler.assignments.normalization.self_correlation import compared_si
 from mgmt.compiler.assignments.normalization.sides import compared_column
 from mgmt.compiler.assignments.normalization.unnesting import SemiJoin
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.bound import BoundQuery
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Cell,
     Conjunction,
     DatabasePart,
@@ -26,8 +25,9 @@ from mgmt.language.expressions import (
     Negation,
     NullTest,
 )
-from mgmt.language.sql_text import to_sql
-from mgmt.source import Position
+from mgmt.language.bound_queries.queries import BoundQuery
+from mgmt.language.pushdown.sql_text import to_sql
+from mgmt.source_text import Position
 from mgmt.state.schema import SqlType
 
 

@@ -28,11 +28,7 @@ from mgmt.compiler.assignments.normalization.unnesting import SemiJoin, looked_u
 from mgmt.compiler.assignments.recognition.lookup_joins import Lookup, LookupJoins, column_of
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.errors import PolicyError
-from mgmt.language.binder import ExpressionBinder
-from mgmt.language.bound import BoundQuery
-from mgmt.language.catalog import Catalog, Relation
-from mgmt.language.engine_types import EngineTypes
-from mgmt.language.expressions import (
+from mgmt.language.bound_queries.expressions import (
     Aggregate,
     Arithmetic,
     Case,
@@ -48,9 +44,13 @@ from mgmt.language.expressions import (
     Negation,
     NullTest,
 )
-from mgmt.language.scopes import Source
-from mgmt.language.sql_text import to_sql
-from mgmt.source import SourceText
+from mgmt.language.bound_queries.queries import BoundQuery
+from mgmt.language.expression_binding.expression_binder import ExpressionBinder
+from mgmt.language.names.catalog import Catalog, Relation
+from mgmt.language.names.scopes import Source
+from mgmt.language.pushdown.column_types import EngineTypes
+from mgmt.language.pushdown.sql_text import to_sql
+from mgmt.source_text import SourceText
 from mgmt.state.schema import SqlType, quote
 
 _KNOWN = (

@@ -1,0 +1,1 @@
+"""Benches of the replicated log: rates, the time to the next append after a loss, power cuts."""

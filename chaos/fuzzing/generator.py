@@ -1,0 +1,326 @@
+"""Random scripts of faults: one seed, one script.
+
+What it is: a generator that mixes crashes, restarts, partitions, one-way links, drops, delays, disorder, pauses,
+leaves, evictions, changed metadata, newcomers, lost message types and coordinators that die between two phases,
+with everything repaired after a while, so that most runs keep a quorum. Most clusters are tiny, where every quorum
+is tight. In some, a majority goes in the end, and operators recover the cluster from the others: in time or too
+early, rightly or in error, one of them or two. Some carry a store: then the power goes out for many or all, and disks
+are lost.
+What it isn't: fair to every fault alike; combinations that once found errors are worth more.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from chaos import faults
+from chaos.errors import BadArgumentError
+from chaos.faults import At, Hosts
+from chaos.scenarios import with_lost_disks
+from chaos.script import Script
+
+_FIRST = 3.0
+"""Seconds before the first fault may happen; many seeds thus hurt a cluster that is still forming."""
+_KEEP_QUORUM = 0.9
+"""Share of scripts in which crashes that would end all agreement are skipped."""
+_RECOVERY = 1 / 6
+"""Share of scripts in which a majority is lost, or seems to be, and operators recover the cluster."""
+_RECOVERY_MESSAGES = ("RecoveryRequest", "RecoveryAnswer", "FullConfiguration")
+_STORE = 8
+"""Every so many-th script is one for a cluster with a store."""
+_STORE_SIZES = (3, 7)
+_KEEP_DISKS = 0.6
+"""Share of those in which no more disks are lost than the store makes good by itself."""
+_PLACED = 6.0
+"""Seconds by which the store of an unhurt cluster has placed everything; in most scripts nothing happens before."""
+_SIZES = ((2, 7, 12), (8, 14, 6), (20, 40, 1))
+"""Least and most members at the start, and the weight of such clusters among all."""
+_LARGE = 20
+_AFTER_WHICH_TO_DIE = (
+    "Prepare", "Accept", "Promised", "Accepted", "Decided", "Gossip", "JoinObserved", "ObserversAssigned",
+    "FullConfiguration", "PullCut",
+)  # fmt: skip
+_WHICH_TO_LOSE = (
+    "Decided", "DecidedChain", "FullConfiguration", "Gossip", "CutBody", "PullCut", "Promised", "Accepted",
+    "ObserveJoin", "JoinObserved", "ProbeAcknowledged", "EvictedNotice", "CatchUpRequest",
+)  # fmt: skip
+
+
+def random_script(seed: int, nodes: int | None = None, *, store: bool | None = None) -> Script:
+    """The script of this seed, with `nodes` members at the start or as many as the seed says.
+
+    `store`: whether they carry a store; None: the seed says.
+    """
+    if nodes is not None and nodes < 2:
+        raise BadArgumentError(f"faults among fewer than 2 nodes show nothing, not {nodes}")
+    least, most = _STORE_SIZES
+    if store and nodes is not None and nodes < least:
+        raise BadArgumentError(f"a store has its copies on {least} hosts, and these are {nodes}")
+    if store is None:
+        store = seed % _STORE == _STORE - 1 and (nodes is None or least <= nodes <= most)
+    if store:
+        return _script_with_store(seed, nodes)
+    rng = random.Random(f"rota fuzz {seed}")
+    least, most, _ = rng.choices(_SIZES, [weight for _, _, weight in _SIZES])[0]
+    count = rng.randint(least, most) if nodes is None else nodes
+    duration = float(rng.randint(20, 40 if count >= _LARGE else 90))
+    script = _Writer(rng, count, duration).script(seed)
+    # From a source of its own, so that the scripts of other seeds are what they were before there were recoveries.
+    chance = random.Random(f"rota fuzz recovery {seed}")
+    return _with_recovery(chance, script) if chance.random() < _RECOVERY else script
+
+
+def _script_with_store(seed: int, nodes: int | None) -> Script:
+    """Operators recover nothing here: by that word of theirs writes may be lost."""
+    rng = random.Random(f"rota fuzz with a store {seed}")
+    count = rng.randint(*_STORE_SIZES) if nodes is None else nodes
+    script = _StoreWriter(rng, count, float(rng.randint(30, 120))).script(seed)
+    hosts = tuple(f"n{number}" for number in range(count))
+    # Whoever remembers its last view comes back after any loss of power: no quorum needs to be kept.
+    return replace(
+        script,
+        schedule=faults.in_order(with_lost_disks(script.schedule, hosts, rng)),
+        keep_quorum=False,
+        store=True,
+        keep_disks=rng.random() < _KEEP_DISKS,
+    )
+
+
+def _with_recovery(rng: random.Random, script: Script) -> Script:
+    """The script and, towards its end, a lost majority and what operators make of that."""
+    begin = rng.uniform(script.duration / 2, script.duration + 20.0)
+    started = [
+        at.fault.hosts for at in script.schedule if at.seconds < begin and isinstance(at.fault, faults.Start)
+    ]
+    names = sorted(
+        {*(f"n{number}" for number in range(script.nodes)), *(name for hosts in started for name in hosts)}
+    )
+    rng.shuffle(names)
+    left = rng.randint(1, max(1, (len(names) - 1) // 2))
+    survivors, others = tuple(names[:left]), tuple(names[left:])
+    slow = 3.0 if script.settings == "lan" else 1.0
+    recoveries: list[At] = []
+
+    def add(seconds: float, fault: faults.Fault) -> None:
+        recoveries.append(At(round(seconds, 3), fault))
+
+    groups = [survivors]
+    if left > 1 and rng.random() < 0.3:  # two operators, who do not know of each other
+        half = rng.randint(1, left - 1)
+        groups = [survivors[:half], survivors[half:]]
+    way = rng.choice(("crash", "crash", "partition", "pause"))
+    if way == "crash":
+        add(begin, faults.Crash(others))
+    elif way == "pause":
+        add(begin, faults.Pause(others))
+    if way == "partition" or len(groups) > 1:
+        add(begin, faults.Partition((*groups, others)))
+    if rng.random() < 0.3:
+        add(begin, faults.CrashOn(rng.choice(_RECOVERY_MESSAGES), survivors))
+    if rng.random() < 0.3:
+        kind = rng.choice(_RECOVERY_MESSAGES)
+        add(begin, faults.DropMessages(kind, 0.5, tuple(names)))
+    end = begin
+    for group in groups:
+        now = begin + slow * rng.uniform(3.0, 9.0)  # the quorum is said to be lost after about 4 s, or 11 s
+        for _ in range(rng.randint(1, 3)):
+            named = list(group)
+            rng.shuffle(named)
+            if rng.random() < 0.2:
+                named = named[: rng.randint(1, len(named))]  # it forgets somebody
+            elif rng.random() < 0.1:
+                named.append(rng.choice(others))  # it takes somebody for alive
+            add(now, faults.Recover(tuple(named), forced=rng.random() < 0.2))
+            now += slow * rng.uniform(0.1, 8.0)
+        end = max(end, now)
+    if rng.random() < 0.7:  # otherwise they are gone for good
+        back = rng.uniform(begin, end + slow * 20.0)
+        add(back, faults.Heal())
+        add(back, faults.Resume(others))
+        add(back, faults.Start(others))
+    for kind in _RECOVERY_MESSAGES:
+        add(end, faults.DropMessages(kind, 0.0, tuple(names)))
+    return replace(script, schedule=faults.in_order((*script.schedule, *recoveries)), keep_quorum=False)
+
+
+class _Writer:
+    first = 0.0
+    """Seconds before which nothing happens."""
+
+    def __init__(self, rng: random.Random, nodes: int, duration: float) -> None:
+        self.rng = rng
+        self.nodes = nodes
+        self.duration = duration
+        self.schedule: list[At] = []
+        self.names = [f"n{number}" for number in range(nodes)]
+        self.down_until: dict[str, float] = {}
+
+    def script(self, seed: int) -> Script:
+        settings = self.rng.choices(("local", "lan"), (4, 1))[0]
+        writers = self._writers()
+        now = self.first + self._time(0.0, _FIRST)
+        gap = self.rng.choice((2.0, 6.0, 12.0, 25.0))
+        while now < self.duration:
+            self.rng.choice(writers)(now)
+            now += self._time(0.01, gap)
+        keep_quorum = self.rng.random() < _KEEP_QUORUM
+        return Script(self.nodes, seed, self.duration, faults.in_order(self.schedule), settings, keep_quorum)
+
+    def _writers(self) -> tuple[Callable[[float], None], ...]:
+        return (
+            self._crash, self._crash, self._crash_many, self._restart, self._leave, self._evict, self._tag,
+            self._newcomer,
+            self._partition, self._one_way, self._drop, self._drop, self._pause, self._delay, self._weather,
+            self._lose_messages, self._die_between_phases, self._jump_clock,
+        )  # fmt: skip
+
+    def _time(self, least: float, most: float) -> float:
+        return round(self.rng.uniform(least, most), 3)
+
+    def _add(self, seconds: float, fault: faults.Fault) -> None:
+        self.schedule.append(At(round(seconds, 3), fault))
+
+    def _some(self, most: int) -> Hosts:
+        return tuple(
+            sorted(self.rng.sample(self.names, self.rng.randint(1, max(1, min(most, len(self.names))))))
+        )
+
+    def _up(self, now: float) -> list[str]:
+        return [name for name in self.names if self.down_until.get(name, 0.0) <= now]
+
+    def _allowed_down(self, now: float) -> int:
+        """How many more may go down and still leave a majority of all that were ever started."""
+        return len(self._up(now)) - len(self.names) // 2 - 1
+
+    def _down(self, now: float, hosts: Hosts, fault: faults.Fault) -> None:
+        self._add(now, fault)
+        for name in hosts:
+            # Mostly long enough to be noticed; sometimes back before anybody does.
+            back = now + self._time(*self.rng.choice(((0.1, 2.0), (5.0, 25.0))))
+            self._add(back, faults.Start((name,)))
+            self.down_until[name] = back + 10.0
+
+    def _crash(self, now: float) -> None:
+        if self._allowed_down(now) > 0:
+            hosts = (self.rng.choice(self._up(now)),)
+            self._down(now, hosts, faults.Crash(hosts))
+
+    def _crash_many(self, now: float) -> None:
+        allowed = self._allowed_down(now)
+        if allowed > 1:
+            hosts = tuple(sorted(self.rng.sample(self._up(now), self.rng.randint(2, allowed))))
+            self._down(now, hosts, faults.Crash(hosts))
+
+    def _restart(self, now: float) -> None:
+        hosts = self._some(max(1, self._allowed_down(now)))
+        self._add(now, faults.Restart(hosts))
+        for name in hosts:
+            self.down_until[name] = now + 10.0
+
+    def _lose_messages(self, now: float) -> None:
+        for kind in self.rng.sample(_WHICH_TO_LOSE, self.rng.randint(1, 3)):
+            hosts = self._some(max(1, len(self.names) // 3))
+            self._add(now, faults.DropMessages(kind, self.rng.choice((0.5, 1.0)), hosts))
+            self._add(now + self._time(1.0, 20.0), faults.DropMessages(kind, 0.0, hosts))
+
+    def _die_between_phases(self, now: float) -> None:
+        """Usually together with something that needs a view change, or nobody would send such a message."""
+        if self._allowed_down(now) < 1:
+            return
+        hosts = tuple(self._up(now))
+        end = now + self._time(2.0, 12.0)
+        for kind in self.rng.sample(_AFTER_WHICH_TO_DIE, self.rng.randint(1, 2)):
+            self._add(now, faults.CrashOn(kind, hosts))
+        self._crash(now)
+        self._add(end, faults.Disarm(hosts))
+        self._add(end, faults.Start(hosts))
+
+    def _leave(self, now: float) -> None:
+        if self._allowed_down(now) > 0:
+            hosts = (self.rng.choice(self._up(now)),)
+            self._down(now, hosts, faults.Leave(hosts))
+
+    def _evict(self, now: float) -> None:
+        if self._allowed_down(now) < 1:
+            return
+        asking, gone = self.rng.sample(self._up(now), 2)
+        self._add(now, faults.Evict(asking, gone))
+        back = now + self._time(3.0, 20.0)
+        self._add(back, faults.Start((gone,)))
+        self.down_until[gone] = back + 10.0
+
+    def _tag(self, now: float) -> None:
+        for _ in range(self.rng.randint(1, 3)):
+            self._add(now, faults.Tag(f"t{self.rng.randint(0, 3)}", self._some(2)))
+            now += self._time(0.0, 2.0)
+
+    def _newcomer(self, now: float) -> None:
+        name = f"n{len(self.names)}"
+        self.names.append(name)
+        self._add(now, faults.Start((name,)))
+
+    def _partition(self, now: float) -> None:
+        names = list(self.names)
+        self.rng.shuffle(names)
+        cuts = sorted(self.rng.sample(range(1, len(names)), min(len(names) - 1, self.rng.randint(1, 2))))
+        groups = [tuple(sorted(names[a:b])) for a, b in zip([0, *cuts], [*cuts, len(names)], strict=True)]
+        self._add(now, faults.Partition(tuple(groups)))
+        self._add(now + self._time(0.5, 20.0), faults.Heal())
+
+    def _one_way(self, now: float) -> None:
+        for _ in range(self.rng.randint(1, 4)):
+            source, destination = self.rng.sample(self.names, 2)
+            self._add(now, faults.Block(source, destination))
+            self._add(now + self._time(1.0, 20.0), faults.Unblock(source, destination))
+
+    def _drop(self, now: float) -> None:
+        make = self.rng.choice((faults.DropIngress, faults.DropEgress))
+        hosts = self._some(len(self.names) // 2)
+        self._add(now, make(self.rng.choice((0.2, 0.5, 0.8, 1.0)), hosts))
+        self._add(now + self._time(1.0, 25.0), make(0.0, hosts))
+
+    def _pause(self, now: float) -> None:
+        hosts = self._some(len(self.names) // 2)
+        self._add(now, faults.Pause(hosts))
+        self._add(now + self._time(0.1, 20.0), faults.Resume(hosts))
+
+    def _jump_clock(self, now: float) -> None:
+        self._add(now, faults.JumpClock(self._time(0.5, 60.0), self._some(len(self.names) // 2)))
+
+    def _delay(self, now: float) -> None:
+        hosts = self._some(2)
+        self._add(now, faults.Delay(self.rng.choice((0.02, 0.1, 0.5, 2.0)), hosts))
+        self._add(now + self._time(1.0, 15.0), faults.Delay(0.0, hosts))
+
+    def _weather(self, now: float) -> None:
+        self._add(now, faults.Loss(self.rng.choice((0.0, 0.02, 0.1, 0.3))))
+        self._add(now, faults.Duplication(self.rng.choice((0.0, 0.05, 0.3, 1.0))))
+        self._add(now, faults.Reordering(self.rng.choice((0.0, 0.05, 0.3, 1.0)), self._time(0.05, 1.0)))
+
+
+class _StoreWriter(_Writer):
+    """For a cluster with a store: whose power goes out, and whose disks fill up."""
+
+    def __init__(self, rng: random.Random, nodes: int, duration: float) -> None:
+        super().__init__(rng, nodes, duration)
+        self.first = 0.0 if rng.random() < 0.2 else _PLACED
+
+    def _writers(self) -> tuple[Callable[[float], None], ...]:
+        return (*super()._writers(), *(self._cut_power,) * 4, self._restart, self._fill_disk)
+
+    def _cut_power(self, now: float) -> None:
+        """Of some or all; then they are started one by one, in any order, some of them much later."""
+        names = self.rng.sample(self.names, self.rng.randint(1, len(self.names)))
+        self._add(now, faults.Crash(tuple(sorted(names))))
+        most = self.rng.choice((1.0, 10.0, 40.0))
+        for name in names:
+            back = now + self._time(0.1, most)
+            self._add(back, faults.Start((name,)))
+            self.down_until[name] = back + 10.0
+
+    def _fill_disk(self, now: float) -> None:
+        hosts = self._some(2)
+        self._add(now, faults.FillDisk(hosts))
+        self._add(now + self._time(2.0, 20.0), faults.ClearDisk(hosts))

@@ -1,0 +1,1 @@
+"""Running a scenario on a backend, and reporting what happened."""

@@ -1,0 +1,462 @@
+"""A whole cluster on the simulator: membership cores on hosts n0, n1, …, faults, invariants, records.
+
+What it is: the simulated counterpart of what an agent does around a core: start it, let it rejoin under a
+new incarnation after an eviction, let it end after a leave. It records the chain of views.
+What it isn't: a scenario, nothing goes wrong here by itself; nor what a fault does (see simulated_faults).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NoReturn
+
+from chaos.checkers import branches
+from chaos.checkers.invariants import ViewInvariants
+from chaos.errors import BadArgumentError, InvariantViolation
+from chaos.faults import At, DiskLoss, Fault
+from chaos.recording.cluster_under_test import SizeSamples
+from chaos.recording.traffic import Traffic
+from chaos.recording.views import QuorumNotice, View, difference
+from chaos.script import format_fault
+from chaos.simulated_cluster.data_directory import DataDirectories, DataDirectory
+from chaos.simulated_cluster.faults import SimulatedFaults, core_on
+from chaos.simulated_cluster.message_faults import MessageFaults
+from chaos.simulation.host import Host
+from chaos.simulation.network import NetworkSettings
+from chaos.simulation.simulator import Simulator
+from membership.address import Address
+from membership.protocol import messages
+from membership.protocol.context.broadcaster import Broadcaster
+from membership.protocol.context.effects import (
+    AcceptedToSave,
+    Evicted,
+    Left,
+    QuorumLost,
+    QuorumRegained,
+    RecoveryFailed,
+)
+from membership.protocol.core.core import Core
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.configuration_cache import ConfigurationCache
+from membership.protocol.view.member import Member
+from membership.protocol.view.view_difference import ViewChanged
+from membership.settings import Settings
+
+_SEED_HOSTS = 3
+"""How many hosts every joiner knows as seeds: n0, n1, n2."""
+_SEED_HOSTS_LATER = 32
+"""The same for newcomers and for processes that come back: the first three may be long gone by then."""
+_TRACE_LINES = 40
+_SAMPLING_PARTS = 10
+"""Members report their sizes in so many parts, one after the other, as real ones report at moments of their own."""
+_REJOIN_DELAY = (1.0, 2.0)
+"""Seconds, least and most, that an evicted process takes to come back as a new incarnation."""
+_DISK_DELAY = (0.001, 0.02)
+"""Seconds, least and most, until what a process writes is durable."""
+_PORT = 7946
+
+
+class Cluster:
+    """`nodes` hosts that may run membership cores, and more that faults start.
+
+    `rejoin`: an evicted process comes back with a new incarnation; otherwise it stays away. `keep_quorum`: a
+    crash that would leave less than a majority of the latest view alive is skipped. Without `count_bytes` no
+    message is encoded, which is faster, and the traffic is unknown.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        *,
+        seed: int = 0,
+        settings: Settings | None = None,
+        network: NetworkSettings | None = None,
+        rejoin: bool = True,
+        keep_quorum: bool = False,
+        through_codec: bool = False,
+        count_bytes: bool = True,
+        broadcaster: Broadcaster | None = None,
+    ) -> None:
+        if nodes < 1:
+            raise BadArgumentError(f"a cluster has at least one node, not {nodes}")
+        self._made_at = time.process_time()
+        self.nodes = nodes
+        self.rejoin = rejoin
+        self.keep_quorum = keep_quorum
+        self.broadcaster = broadcaster
+        self.settings = Settings() if settings is None else settings
+        codec = messages if count_bytes or through_codec else None
+        self.simulator = Simulator(seed=seed, network=network, codec=codec, through_codec=through_codec)
+        self.simulator.after_input = self._after_input
+        self.simulator.on_events = self._on_events
+        self._faults = SimulatedFaults(self.simulator, self, random.Random(seed))
+        self.invariants = ViewInvariants(self._fail)
+        self.views: list[View] = []
+        """The chain of views, in order of epoch."""
+        self.sizes = SizeSamples()
+        self.last_installation = 0.0
+        """Virtual time at which a process last installed a view."""
+        self.quorum_notices: list[QuorumNotice] = []
+        self.trace: deque[str] = deque(maxlen=_TRACE_LINES)
+        """The last notable events, as text."""
+        self.directories: DataDirectories | None = None
+        """What members keep on their hosts' disks; None: nothing, and each process starts as if for the first time."""
+        self._gathering: dict[str, list[ViewChanged]] = {}
+        self._disk_rng = random.Random(f"{seed} disks of members")
+        self._cache = ConfigurationCache(capacity=64)
+        self._installed: dict[str, Configuration | None] = {}
+        self._wanted: dict[str, bool] = {}
+        self._standing: dict[Configuration, int] = {}
+        self._running = 0
+        for number in range(nodes):
+            self._add(number)
+
+    # -- running --------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the beginning."""
+        return self.simulator.now
+
+    @property
+    def hosts(self) -> dict[str, Host]:
+        """All hosts by name."""
+        return self.simulator.hosts
+
+    def start(self, spread: float = 1.0) -> None:
+        """Start n0, which founds the cluster, now, and the others uniformly within `spread` seconds."""
+        for host in self.hosts.values():
+            delay = 0.0 if host.index == 0 else self.simulator.rng.uniform(0, spread)
+            self.simulator.call_after(delay, lambda host=host: self.start_host(host))  # type: ignore[misc]
+
+    def run(self, until: float, *, stop: Callable[[], bool] | None = None) -> bool:
+        """Run up to virtual time `until`; True when `stop` ended it before. Raises InvariantViolation."""
+        try:
+            return self.simulator.run(until, stop=stop)
+        except InvariantViolation:
+            raise
+        except Exception as error:
+            # A core that raises would take its agent down: as bad as any broken promise.
+            violation = f"a process raised {type(error).__name__}: {error}"
+            raise InvariantViolation(
+                violation, seed=self.simulator.seed, now=self.now, trace=tuple(self.trace)
+            ) from error
+
+    def skip(self, seconds: float) -> None:
+        """Let time pass in which the members do nothing, see `Simulator.skip`. Raises InvariantViolation."""
+        self.simulator.skip(seconds)
+
+    def schedule(self, schedule: Iterable[At], *, offset: float = 0.0) -> None:
+        """Let each fault happen at its time, counted from virtual time `offset`."""
+        for at in schedule:
+            self.simulator.call_at(offset + at.seconds, lambda fault=at.fault: self.apply(fault))  # type: ignore[misc]
+
+    def begin_record(self, interval: float) -> None:
+        """Count bytes from now on, and record every member's size each `interval` seconds."""
+        for host in self.hosts.values():
+            host.received_bytes = host.sent_bytes = 0
+        self.simulator.sample_traffic()
+        for part in range(_SAMPLING_PARTS):
+            first = interval * part / _SAMPLING_PARTS
+            self.simulator.observe(partial(self._sample, part), first=first, every=interval)
+
+    def _sample(self, part: int) -> None:
+        now = self.now
+        for host in self.hosts.values():
+            if host.index % _SAMPLING_PARTS == part and host.process is not None and not host.paused:
+                configuration = self._installed[host.name]
+                if configuration is not None:
+                    self.sizes.record(now, host.index, len(configuration))
+
+    @property
+    def message_faults(self) -> MessageFaults:
+        """The faults by message type that are in force."""
+        return self._faults.message_faults
+
+    @property
+    def traffic(self) -> Traffic:
+        """Bytes per member and second."""
+        return self.simulator.traffic
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of this process since the cluster was made."""
+        return time.process_time() - self._made_at
+
+    def close(self) -> None:
+        """Nothing but memory is held."""
+
+    # -- what it looks like ---------------------------------------------------------------------
+
+    @property
+    def latest(self) -> Configuration | None:
+        """The view of the highest epoch anybody installed."""
+        return self.invariants.latest
+
+    def running(self) -> list[Host]:
+        """The hosts with a process, paused or not."""
+        return [host for host in self.hosts.values() if host.process is not None]
+
+    def converged(self) -> bool:
+        """Whether every running process stands in the latest view of one branch, and nobody else is in it."""
+        if len(self._standing) != 1:
+            return False
+        ((view, standing),) = self._standing.items()
+        return standing == self._running == len(view) and self.invariants.latest_of(view.lineage) is view
+
+    def agreed(self) -> bool:
+        """Whether every running member of the latest view stands in it."""
+        latest = self.latest
+        return latest is not None and all(
+            self._installed[host.name] is latest
+            for host in self.running()
+            if latest.index_of_incarnation(core_on(host).me.incarnation) is not None
+        )
+
+    def quorum_alive(self, *, without: Host | None = None) -> bool:
+        """Whether some branch can go on: a process stands in it, and a majority of the very incarnations in its
+        latest view still runs.
+
+        `without`: as if that host did not run.
+        """
+        return branches.some_branch_goes_on(self._who_stands_where(without), self.invariants.latest_of)
+
+    def strays(self) -> list[Member]:
+        """Who should have come over to the kept branch by itself (see `branches`)."""
+        standing = self._who_stands_where()
+        return branches.strays(standing, branches.branch_to_keep(standing, self.invariants.latest_of))
+
+    def end_lost_branches(self) -> bool:
+        """Do what the operator does when recoveries went several ways: keep one branch, start the others' processes
+        again. Whether there was anything to do."""
+        standing = self._who_stands_where()
+        kept = branches.branch_to_keep(standing, self.invariants.latest_of)
+        ended = branches.given_up(standing, kept)
+        for member in ended:
+            self.note(f"{member.name} is started again: its branch is given up")
+            self.stop_host(self.hosts[member.name])
+            self.start_host(self.hosts[member.name])
+        return bool(ended)
+
+    def _who_stands_where(self, without: Host | None = None) -> dict[Member, Configuration | None]:
+        return {
+            core_on(host).me: self._installed[host.name] for host in self.running() if host is not without
+        }
+
+    # -- faults ---------------------------------------------------------------------------------
+
+    def apply(self, fault: Fault) -> None:
+        """Do this to the cluster now."""
+        self.note(format_fault(fault))
+        self._faults.apply(fault)
+
+    def note(self, what: str) -> None:
+        """Add a line to the trace."""
+        self.trace.append(f"{self.now:9.3f}  {what}")
+
+    # -- hosting --------------------------------------------------------------------------------
+
+    def _address(self, number: int) -> Address:
+        return Address(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", _PORT)
+
+    def _seeds(self, own: Address, first_start: bool) -> tuple[Address, ...]:
+        count = min(len(self.hosts), _SEED_HOSTS if first_start else _SEED_HOSTS_LATER)
+        return tuple(seed for seed in map(self._address, range(count)) if seed != own)
+
+    def _tags(self, number: int) -> tuple[tuple[str, str], ...]:
+        """What a member on this host tells of itself."""
+        return ()
+
+    def _add(self, number: int) -> Host:
+        name, address = f"n{number}", self._address(number)
+
+        def make(generation: int, rng: random.Random) -> Core:
+            directory = self.directory(name)
+            remembered = directory.last_view
+            return Core(
+                Member(name, address.host, address.port, rng.randbytes(16), self._tags(number)),
+                seeds=self._seeds(address, generation == 0 and number < self.nodes),
+                settings=self.settings,
+                rng=rng,
+                found=number == 0 and generation == 0,
+                cluster_id=directory.cluster_id if remembered is None else remembered.cluster_id,
+                remembered=remembered,
+                accepted=directory.accepted,
+                is_copy=directory.is_copy or directory.is_superseded,
+                cache=self._cache,
+                broadcaster=self.broadcaster,
+            )
+
+        # Every machine counts its seconds from its own boot.
+        offset = round(self.simulator.rng.uniform(0, 100_000), 3)
+        return self.simulator.add_host(name, address, make, clock_offset=offset)
+
+    def directory(self, name: str) -> DataDirectory:
+        """What a process on this host finds there when it starts."""
+        return DataDirectory() if self.directories is None else self.directories.of(name)
+
+    def copy_disk(self, host: Host) -> None:
+        """Keep a copy of what is on its disk now."""
+        if self.directories is not None:
+            self.directories.copy(host.name)
+
+    def lose_disk(self, host: Host, fault: DiskLoss) -> None:
+        """Do this to the disk of a host that is down; one that runs is left alone."""
+        if self.directories is None:
+            return
+        spared = self._spared(host)
+        self.note(self.directories.lose(host.name, fault) if spared is None else spared)
+
+    def _spared(self, host: Host) -> str | None:
+        """Why nothing may be done to the disk of this host, in words; None: it may."""
+        return None if host.process is None else f"{host.name} runs: its disk is left alone"
+
+    def host(self, name: str, *, add: bool = False) -> Host:
+        """The host of this name. Raises BadArgumentError if there is none and it may not be added."""
+        host = self.hosts.get(name)
+        if host is None and add:
+            return self._add(int(name.removeprefix("n")))
+        if host is None:
+            raise BadArgumentError(
+                f"there is no host {name}: start it first, or name one of n0 … n{self.nodes - 1}"
+            )
+        return host
+
+    def start_host(self, host: Host) -> None:
+        """Start a process here, if none runs."""
+        if host.process is None:
+            self._running += 1
+            self._wanted[host.name] = True
+            self._installed[host.name] = None
+            self.simulator.start(host)
+
+    def crash_host(self, host: Host) -> None:
+        """Kill the process here for good, unless it is needed for the quorum that is to be kept."""
+        if self.keep_quorum and host.process is not None and not self.quorum_alive(without=host):
+            self.note(f"{host.name} is spared to keep the quorum")
+            return
+        self._wanted[host.name] = False
+        self.stop_host(host)
+
+    def _rejoin(self, host: Host) -> None:
+        if self._wanted[host.name]:
+            self.start_host(host)
+
+    def stop_host(self, host: Host) -> None:
+        """The process here is at its end."""
+        if host.process is not None:
+            self._running -= 1
+            self._stands(host, None)
+            self._gathering.pop(host.name, None)
+            self.simulator.crash(host)
+
+    def _stands(self, host: Host, configuration: Configuration | None) -> None:
+        before = self._installed.get(host.name)
+        if before is not None:
+            self._standing[before] -= 1
+            if not self._standing[before]:
+                del self._standing[before]
+        self._installed[host.name] = configuration
+        if configuration is not None:
+            self._standing[configuration] = self._standing.get(configuration, 0) + 1
+
+    def _after_input(self, host: Host) -> None:
+        if host.process is None:
+            return
+        alone = self._gathering.get(host.name)
+        reported = alone[-1].configuration if alone else self._installed[host.name]
+        if core_on(host).configuration is not reported:
+            self._fail(f"{host.name} stands in a view that it did not report")
+
+    def _on_view(self, host: Host, event: ViewChanged) -> None:
+        if self._gathers(host):
+            # A founder alone is nobody's idea of the cluster yet: it is held back until the others are in.
+            self._gathering.setdefault(host.name, []).append(event)
+            return
+        for each in (*self._gathering.pop(host.name, ()), event):
+            self._on_installed(host, each)
+
+    def _gathers(self, host: Host) -> bool:
+        """Whether a founder on this host still waits for the others."""
+        return core_on(host).gathering > 0
+
+    def _on_installed(self, host: Host, event: ViewChanged) -> None:
+        configuration = event.configuration
+        self.note(f"{host.name} installs epoch {configuration.epoch} of {len(configuration)}")
+        self.last_installation = self.now
+        if self.invariants.installed(core_on(host).me, event):
+            self._record(self.invariants.before(configuration), configuration)
+        self._stands(host, configuration)
+        self._show(host, configuration)
+        self._faults.on_view(host)
+
+    def _show(self, host: Host, view: Configuration) -> None:
+        """The process here lets others know of its view, and writes it down, durably: its directory counts as the
+        host's own again."""
+        if self.directories is not None:
+            before = self.directory(host.name)
+            founded = before.founded or (before.last_view is None and core_on(host).founded)
+            self.directories.keep(host.name, DataDirectory(view.cluster_id, view, founded))
+
+    def _save(self, host: Host, views: tuple[Configuration, ...]) -> None:
+        """The process here writes proposed views down, which takes a moment; it may die before that is done."""
+        process = host.process
+
+        def saved() -> None:
+            if host.process is process and self.directories is not None:
+                self.directories.keep(host.name, replace(self.directory(host.name), accepted=views))
+                self.invariants.accepted(views[-1])
+                self.simulator.command(host, lambda core, now: core.saved(views, now))
+
+        self.simulator.call_after(self._disk_rng.uniform(*_DISK_DELAY), saved)
+
+    def _remember_removal(self, host: Host) -> None:
+        """The view that stands on the disk here is not the last one any more."""
+        if self.directories is not None:
+            self.directories.keep(host.name, replace(self.directory(host.name), is_superseded=True))
+
+    def _record(self, before: Configuration | None, after: Configuration) -> None:
+        self.views.append(difference(before, after, self.now))
+
+    def _on_events(self, host: Host, events: Sequence[Any]) -> None:
+        for event in events:
+            if isinstance(event, ViewChanged):
+                self._on_view(host, event)
+            elif isinstance(event, AcceptedToSave):
+                self._save(host, event.views)
+            elif isinstance(event, QuorumLost | QuorumRegained):
+                lost = isinstance(event, QuorumLost)
+                self.quorum_notices.append(QuorumNotice(self.now, host.name, lost))
+                self.note(f"{host.name} {'lost' if lost else 'regained'} its quorum")
+            elif isinstance(event, RecoveryFailed):
+                self.note(f"{host.name} has not recovered: {event.reason}")
+            elif isinstance(event, Evicted):
+                if event.restarted:
+                    self.note(
+                        f"{host.name} gives epoch {event.epoch} up: {', '.join(event.restarted)} started again"
+                    )
+                else:
+                    self.note(f"{host.name} was evicted")
+                    self._remember_removal(host)
+                    held = self._gathering.get(host.name)
+                    unseen = held[-1].configuration if held else None
+                    self.invariants.evicted(core_on(host).me, event.epoch, unseen)
+                self.stop_host(host)
+                if self.rejoin and not event.by_operator:
+                    delay = self.simulator.rng.uniform(*_REJOIN_DELAY)
+                    self.simulator.call_after(delay, lambda: self._rejoin(host))
+                return
+            elif isinstance(event, Left):
+                self.note(f"{host.name} left")
+                if event.superseded:
+                    self._remember_removal(host)
+                self.stop_host(host)
+                return
+
+    def _fail(self, what: str) -> NoReturn:
+        raise InvariantViolation(what, seed=self.simulator.seed, now=self.now, trace=tuple(self.trace))

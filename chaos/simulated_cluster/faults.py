@@ -1,0 +1,187 @@
+"""The fault vocabulary on the simulator: what each fault does to simulated hosts, their processes and the network.
+
+What it is: the counterpart of `LinkState` and of signals to real agents.
+What it isn't: how hosts start and stop their processes (see `cluster`), or faults by message type (see
+`message_faults`), which it hands on.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import partial
+from typing import Protocol, cast
+
+from chaos import faults
+from chaos.faults import DiskLoss, Fault, Hosts
+from chaos.simulated_cluster.message_faults import MessageFaults
+from chaos.simulation.host import Host
+from chaos.simulation.simulator import Simulator
+from membership.errors import EvictionError, RecoveryError
+from membership.protocol.context.effects import Effects
+from membership.protocol.core.core import Core, Status
+
+
+class Hosting(Protocol):
+    """Who starts and stops the processes of hosts, and keeps the trace."""
+
+    def host(self, name: str, *, add: bool = False) -> Host:
+        """The host of this name. Raises BadArgumentError if there is none and it may not be added."""
+
+    def start_host(self, host: Host) -> None: ...
+    def crash_host(self, host: Host) -> None: ...
+    def stop_host(self, host: Host) -> None: ...
+    def copy_disk(self, host: Host) -> None: ...
+    def lose_disk(self, host: Host, fault: DiskLoss) -> None: ...
+    def note(self, what: str) -> None: ...
+
+
+class SimulatedFaults:
+    """Applies faults."""
+
+    def __init__(self, simulator: Simulator, hosting: Hosting, rng: random.Random) -> None:
+        self._simulator = simulator
+        self._hosting = hosting
+        self.message_faults = MessageFaults(simulator, rng, self._crash_noted)
+        self._accusing: dict[str, None] = {}
+
+    def apply(self, fault: Fault) -> None:
+        """Do this now."""
+        hosting, host, simulator = self._hosting, self._hosting.host, self._simulator
+        messages, network = self.message_faults, simulator.network
+        match fault:
+            case faults.Start(names):
+                for name in names:
+                    hosting.start_host(host(name, add=True))
+            case faults.Crash(names):
+                for name in names:
+                    hosting.crash_host(host(name))
+            case faults.Leave(names):
+                for name in names:
+                    self._leave(host(name))
+            case faults.Evict(source, destination):
+                self._evict(host(source), destination)
+            case faults.Recover(names, forced):
+                self._recover(host(names[0]), names, forced)
+            case faults.Tag(word, names):
+                for name in names:
+                    simulator.command(host(name), partial(_tag, word))
+            case faults.Pause(names):
+                for name in names:
+                    simulator.pause(host(name))
+            case faults.Resume(names):
+                for name in names:
+                    simulator.resume(host(name))
+            case faults.Partition(groups):
+                network.partition([[host(name).index for name in group] for group in groups])
+            case faults.Heal():
+                network.heal()
+            case faults.DropIngress(probability, names):
+                for name in names:
+                    network.drop_ingress(host(name).index, probability)
+            case faults.DropEgress(probability, names):
+                for name in names:
+                    network.drop_egress(host(name).index, probability)
+            case faults.Block(source, destination):
+                network.block(host(source).index, host(destination).index)
+            case faults.Unblock(source, destination):
+                network.unblock(host(source).index, host(destination).index)
+            case faults.Loss(probability):
+                network.configure(replace(network.settings, loss=probability))
+            case faults.Duplication(probability):
+                network.configure(replace(network.settings, duplication=probability))
+            case faults.Reordering(probability, seconds):
+                delay = max(seconds, network.settings.maximum_delay)
+                changed = replace(network.settings, tail_probability=probability, tail_delay=delay)
+                network.configure(changed)
+            case faults.Restart(names):
+                for name in names:
+                    hosting.crash_host(host(name))
+                    hosting.start_host(host(name))
+            case faults.DropMessages(kind, probability, names):
+                messages.drop(kind, probability, map(host, names))
+            case faults.CrashOn(kind, names):
+                messages.crash_on(kind, map(host, names))
+            case faults.Disarm(names):
+                messages.disarm(map(host, names))
+            case faults.Delay(seconds, names):
+                for name in names:
+                    network.slow_down(host(name).index, seconds)
+            case faults.Accuse(names):
+                for name in names:
+                    self._accusing[name] = None
+                    self._accuse(host(name))
+            case faults.FillDisk() | faults.ClearDisk():
+                pass  # a member needs no room on its disk that it could not do without; `chaos.store` fills disks
+            case faults.CopyDisk(names):
+                for name in names:
+                    hosting.copy_disk(host(name))
+            case faults.RestoreDisk(names) | faults.WipeDisk(names) | faults.LoseFile(names):
+                for name in names:
+                    hosting.lose_disk(host(name), fault)
+            case faults.JumpClock(seconds, names):
+                for name in names:
+                    simulator.jump_clock(host(name), seconds)
+
+    def on_view(self, host: Host) -> None:
+        """A process here has installed a view: if it accuses everybody, it has new subjects."""
+        if host.name in self._accusing:
+            self._simulator.call_after(0.0, lambda: self._accuse(host))
+
+    def _crash_noted(self, host: Host) -> None:
+        self._hosting.note(f"{host.name} crashes")
+        self._hosting.crash_host(host)
+
+    def _accuse(self, host: Host) -> None:
+        if host.process is None or (view := core_on(host).configuration) is None:
+            return
+        for index in dict.fromkeys(view.subjects_of(core_on(host).me)):
+            incarnation = view.members[index].incarnation
+
+            def accuse(core: Core, now: float, incarnation: bytes = incarnation) -> Effects:
+                return core.edge_checked(incarnation, healthy=False, certain=True, now=now)
+
+            self._simulator.command(host, accuse)
+
+    def _leave(self, host: Host) -> None:
+        def leave(core: Core, now: float) -> Effects:
+            effects = core.leave(now)
+            if core.status is Status.LEFT and not effects.events:
+                # It was still joining: there is nothing to wait for.
+                self._simulator.call_after(0.0, lambda: self._stop_if(host, core))
+            return effects
+
+        self._simulator.command(host, leave)
+
+    def _stop_if(self, host: Host, core: Core) -> None:
+        if host.process is core:
+            self._hosting.stop_host(host)
+
+    def _evict(self, host: Host, name: str) -> None:
+        def evict(core: Core, now: float) -> Effects:
+            try:
+                return core.evict(name, now)
+            except EvictionError as error:
+                self._hosting.note(f"{host.name} refuses: {error}")
+                return core.tick(now)
+
+        self._simulator.command(host, evict)
+
+    def _recover(self, host: Host, survivors: Hosts, forced: bool) -> None:
+        def recover(core: Core, now: float) -> Effects:
+            try:
+                return core.recover(survivors, now, force=forced)
+            except RecoveryError as error:
+                self._hosting.note(f"{host.name} refuses: {error}")
+                return core.tick(now)
+
+        self._simulator.command(host, recover)
+
+
+def _tag(word: str, core: Core, now: float) -> Effects:
+    return core.set_metadata({**dict(core.me.metadata), "tag": word}, now)
+
+
+def core_on(host: Host) -> Core:
+    """The membership core that runs here; only where one does."""
+    return cast(Core, host.process)

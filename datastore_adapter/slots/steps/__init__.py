@@ -1,0 +1,1 @@
+"""The steps of a plan, carried out on the servers: servers join and leave, primaries change, slots move."""

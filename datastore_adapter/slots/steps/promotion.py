@@ -1,0 +1,222 @@
+"""Another copy becomes the primary of a shard: handed on in order, or after a loss, to one that has the data.
+
+Source: Redis Cluster specification, "Replica election and promotion"; CLUSTER FAILOVER.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+import trio
+
+from datastore_adapter.slots.errors import SlotsError, StepFailedError
+from datastore_adapter.slots.observation import is_in_step
+from datastore_adapter.slots.state.cluster_state import ClusterState, Member, Report
+from datastore_adapter.slots.state.evidence import Candidate, Sample
+from datastore_adapter.slots.state.shards import Record, Shard
+from datastore_adapter.slots.state.slot_ranges import Ranges, count, overlap, slots_of
+from datastore_adapter.slots.steps.gossip import Ignorance, is_elected, not_electing, spread
+from datastore_adapter.slots.steps.step_context import Hands, address_of
+
+RECENT = 0.2
+"""Seconds that a look at the cluster may be old when a primary is lost: the candidates themselves are asked anew."""
+HANDING_OVER = 6.0
+"""Seconds that a primary has to hand its shard over; the servers themselves give up after 5."""
+AGREEING = 5.0
+INFORMING = 2.0
+GOSSIPING = 0.1
+"""Seconds in which the other replicas mostly find out by themselves."""
+TELLING_AGAIN = 1.0
+
+
+async def switch(hands: Hands, key: str, host: str) -> None:
+    """The copy on the host is the primary, whether the one before lives or not."""
+    state = await hands.state()
+    shard = _shard(hands, state, key)
+    chosen = next((member for member in shard.at(host) if member.report is not None), None)
+    if chosen is None:
+        raise StepFailedError("no_copy", f"no server on {host} that answers has a copy of {key}")
+    if chosen is not shard.primary:
+        if shard.primary.report is None:
+            await fail_over(hands, key, prefer=host, only=True)
+            return
+        await _hand_over(hands, key, shard, chosen)
+    await _agreed(hands, shard, chosen)
+
+
+async def fail_over(hands: Hands, key: str, prefer: str | None = None, *, only: bool = False) -> None:
+    """The shard has a primary that answers.  ``only``: it has to be the one on the host ``prefer``."""
+    state = await hands.state(RECENT)
+    shard = _shard(hands, state, key)
+    if shard.primary.report is not None:
+        return  # the engine did it itself, or it is back
+    _check_votes(state, key)
+    candidates = await _candidates(hands, shard)
+    verdict = hands.cluster.evidence.judge(shard.primary.node_id, candidates, trio.current_time())
+    fit = [c for c in in_order(hands.record, key, verdict.fit, prefer) if not only or c.host == prefer]
+    if not fit:
+        why = "; ".join(verdict.refused) or "no replica of it answers"
+        raise StepFailedError(
+            "asks",
+            f"no replica is known to have its data ({why}); bring {shard.primary.host} back, or name one by hand "
+            "(CLUSTER FAILOVER TAKEOVER there), which may lose data",
+            retryable=False,
+        )
+    chosen = next(member for member in shard.replicas if member.node_id == fit[0].sample.node_id)
+    address = address_of(chosen)
+    await _inform(hands, shard, chosen, INFORMING, patience=0.0)
+    await hands.command(address, "CLUSTER", "FAILOVER", "FORCE")
+    if not await _leads(hands, address, hands.settings.failover_timeout):
+        raise StepFailedError(
+            "no_votes",
+            f"{address} on {chosen.host} was not elected within {hands.settings.failover_timeout:g} s; the other "
+            "primaries vote once for a shard in twice the node timeout",
+        )
+    await _agreed(hands, shard, chosen)
+    await _take_rest(hands, shard, chosen)
+
+
+async def _inform(hands: Hands, shard: Shard, chosen: Member, timeout: float, patience: float) -> None:
+    """See that the replica can be elected: for some times the node timeout it cannot run again.
+
+    Where there is time all that vote have to know it; in a loss enough of them.
+    """
+
+    def ignorance(state: ClusterState) -> Ignorance:
+        against = not_electing(state, chosen.node_id, shard.primary.node_id)
+        is_enough = shard.primary.report is None and is_elected(state, against)
+        return {chosen.node_id: [] if is_enough else against}
+
+    if any(ignorance(await hands.state(RECENT)).values()):
+        await spread(hands, ignorance, timeout, patience)
+
+
+async def _take_rest(hands: Hands, shard: Shard, chosen: Member) -> None:
+    """Slots that the lost primary was given so lately that its replica, which has their keys, did not run for them."""
+    state = await hands.state()
+    rest = state.owners.get(shard.primary.node_id, ())
+    if rest and chosen.node_id in state.owners and state.members[shard.primary.node_id].report is None:
+        primaries = [m for m in state.members.values() if m.report is not None and m.record.is_primary]
+        words = [("CLUSTER", "SETSLOT", slot, "NODE", chosen.node_id) for slot in sorted(slots_of(rest))]
+        await hands.everywhere(primaries, words)
+
+
+def _check_votes(state: ClusterState, key: str) -> None:
+    """An election needs a majority of the primaries with slots; the command answers OK without it, and nothing comes of
+    it."""
+    voters = [state.members.get(node_id) for node_id, ranges in state.owners.items() if ranges]
+    living = [member for member in voters if member is not None and member.report is not None]
+    if 2 * len(living) <= len(voters):
+        gone = sorted(member.host for member in voters if member is not None and member.report is None)
+        raise StepFailedError(
+            "asks",
+            f"{len(living)} of {len(voters)} primaries answer, which is no majority, so that nobody can be elected for "
+            f"{key}; bring one of {', '.join(gone)} back, or have a replica take over by hand "
+            "(CLUSTER FAILOVER TAKEOVER)",
+            retryable=False,
+        )
+
+
+async def _candidates(hands: Hands, shard: Shard) -> list[Candidate]:
+    """Replicas as they are this moment."""
+    found: list[Candidate] = []
+
+    async def ask(member: Member) -> None:
+        try:
+            info = await hands.cluster.info(address_of(member))
+        except SlotsError:
+            return
+        found.append(Candidate(Sample(member.node_id, info), member.host, member.record.primary_id))
+
+    async with trio.open_nursery() as nursery:
+        for member in shard.replicas:
+            if member.report is not None:
+                nursery.start_soon(ask, member)
+    return found
+
+
+def in_order(
+    record: Record, key: str, fit: Sequence[Candidate], prefer: str | None = None
+) -> Sequence[Candidate]:
+    """Who has most of the writes first, or one that `WAIT 1` has answered for may be lost; of equals the one that the
+    policies want, hosts that are being emptied last."""
+    wanted = (record.chains or {}).get(key, ())
+
+    def rank(candidate: Candidate) -> tuple[int, bool, bool, int, str]:
+        place = wanted.index(candidate.host) if candidate.host in wanted else len(wanted)
+        offset = -candidate.sample.info.offset
+        return offset, candidate.host != prefer, candidate.host in record.drains, place, candidate.host
+
+    return sorted(fit, key=rank)
+
+
+async def _hand_over(hands: Hands, key: str, shard: Shard, chosen: Member) -> None:
+    """Nothing is lost: the old primary waits until the new one has everything."""
+    assert chosen.report is not None
+    assert shard.primary.report is not None
+    lag = max(0, shard.primary.report.info.offset - chosen.report.info.offset)
+    if not is_in_step(chosen, shard.primary, lag, hands.settings.lag_limit):
+        raise StepFailedError("behind", f"{chosen.host} is not in step with the primary of {key}")
+    await _inform(hands, shard, chosen, hands.settings.gossip_timeout, patience=inf)
+    await hands.command(chosen.report.address, "CLUSTER", "FAILOVER")
+    if not await _leads(hands, chosen.report.address, HANDING_OVER):
+        raise StepFailedError("slow", f"{shard.primary.host} did not hand {key} over to {chosen.host}")
+
+
+async def _leads(hands: Hands, address: str, timeout: float) -> bool:
+    """Whether the server becomes a primary in time."""
+    with trio.move_on_after(timeout):
+        while True:
+            answer = await hands.cluster.servers.call(address, "ROLE")
+            if isinstance(answer, list) and answer and answer[0] in {b"master", b"primary"}:
+                return True
+            await trio.sleep(hands.settings.poll_interval)
+    return False
+
+
+async def _agreed(hands: Hands, before: Shard, chosen: Member) -> None:
+    """Most servers know the new primary, and the other copies that answer follow it.
+
+    Not all: on Redis 7 a server that imports a slot believes nobody about who holds it until it is told again.
+    """
+    others = [member.node_id for member in before.members if member.node_id != chosen.node_id]
+    began = trio.current_time()
+    told_at = began - TELLING_AGAIN + GOSSIPING
+    while trio.current_time() < began + AGREEING:
+        state = await hands.state()
+        ranges = state.owners.get(chosen.node_id, ())
+        knowing = [report for report in state.reports if _knows(report, chosen.node_id, ranges)]
+        strays = [
+            member
+            for node_id in others
+            if (member := state.members.get(node_id)) is not None
+            and member.report is not None
+            and member.record.primary_id != chosen.node_id
+        ]
+        if 2 * len(knowing) > len(state.reports) and not strays:
+            return
+        if knowing and trio.current_time() - told_at >= TELLING_AGAIN:
+            # A replica of the former primary may follow that one for seconds still, though it leads nothing any more.
+            told_at = trio.current_time()
+            await hands.everywhere(strays, [("CLUSTER", "REPLICATE", chosen.node_id)])
+        await trio.sleep(hands.settings.poll_interval)
+    behind = [report.address for report in state.reports if report not in knowing]
+    raise StepFailedError(
+        "slow",
+        f"not within {AGREEING:g} s do most servers know that {chosen.host} leads {before.key}; "
+        f"not {', '.join([*behind, *(member.address for member in strays)][:3])}",
+    )
+
+
+def _knows(report: Report, node_id: str, ranges: Ranges) -> bool:
+    """Whether this server sees the node as a primary, with these slots."""
+    record = report.table.nodes.get(node_id)
+    return record is not None and record.is_primary and overlap(record.slots, ranges) == count(ranges)
+
+
+def _shard(hands: Hands, state: ClusterState, key: str) -> Shard:
+    shard = hands.shards(state).get(key)
+    if shard is None:
+        raise StepFailedError("unknown_shard", f"there is no shard {key}", retryable=False)
+    return shard

@@ -1,0 +1,137 @@
+"""What every step does its work with: looks at the cluster, and commands that the fence still allows."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import trio
+
+from datastore_adapter.interface import Adapter, Fence
+from datastore_adapter.slots.cluster_client import Cluster
+from datastore_adapter.slots.errors import SlotsError, StepFailedError
+from datastore_adapter.slots.servers import Command
+from datastore_adapter.slots.settings import EngineAccess, SlotsSettings
+from datastore_adapter.slots.state.cluster_state import ClusterState, Member, NoMajority
+from datastore_adapter.slots.state.shards import Record, Shard, shards_of
+
+UNREACHABLE: Final = "unreachable"
+"""Code of what fails because no majority of the servers answers."""
+
+Report = Callable[[int, int], None]
+"""Bytes done, and of how many."""
+
+
+@dataclass(slots=True)
+class Workshop:
+    """What the steps of one adapter share."""
+
+    cluster: Cluster
+    keeper: Adapter
+    access: EngineAccess
+    settings: SlotsSettings
+    record: Record
+    """Of the epoch document seen last."""
+    claimed: set[str]
+    """Node ids of servers that a running step is about to use."""
+
+
+class Hands:
+    """Of one running step."""
+
+    def __init__(self, workshop: Workshop, fence: Fence) -> None:
+        self.cluster = workshop.cluster
+        self.access = workshop.access
+        self.settings = workshop.settings
+        self.claimed = workshop.claimed
+        self.report: Report = lambda done, total: None
+        self._workshop = workshop
+        self._fence = fence
+        self._checked_at = float("-inf")
+
+    # looking
+
+    @property
+    def record(self) -> Record:
+        return self._workshop.record
+
+    async def state(self, max_age: float = 0.0) -> ClusterState:
+        state = await self.cluster.look(max_age)
+        if isinstance(state, NoMajority):
+            raise StepFailedError(UNREACHABLE, state.reason)
+        return state
+
+    def shards(self, state: ClusterState, key: str = "", chain: Sequence[str] = ()) -> dict[str, Shard]:
+        """By key; ``chain``: where the shard ``key`` is wanted, in case it holds no slots yet."""
+        record = self.record
+        if key and chain:
+            record = replace(record, chains={**(record.chains or {}), key: tuple(chain)})
+        return shards_of(state, record)
+
+    async def until(self, condition: Callable[[], Awaitable[bool]], what: str, interval: float) -> None:
+        """Look again and again.  Raises StepFailedError, which may be tried again."""
+        deadline = trio.current_time() + self.settings.gossip_timeout
+        while True:
+            try:
+                if await condition():
+                    return
+            except StepFailedError as error:
+                if error.code != UNREACHABLE:
+                    raise  # servers that are about to meet may look like too few
+            if trio.current_time() > deadline:
+                raise StepFailedError("slow", f"not within {self.settings.gossip_timeout:g} s: {what}")
+            await trio.sleep(interval)
+
+    # changing
+
+    async def check(self) -> None:
+        """Raises FencedError where another controller took over, AdapterError where nobody knows."""
+        if trio.current_time() - self._checked_at > self.settings.fence_age:
+            asked_at = trio.current_time()
+            await self._workshop.keeper.check(self._fence)
+            self._checked_at = asked_at
+
+    async def allowed(self) -> None:
+        """Something is about to be changed; raises as `check` does."""
+        await self.check()
+        self.cluster.forget_look()
+
+    async def command(self, member: str, *words: str | bytes | int, timeout: float | None = None) -> Any:
+        """One command that changes something."""
+        await self.allowed()
+        return await self.cluster.servers.call(member, *words, timeout=timeout)
+
+    async def commands(
+        self, address: str, commands: Sequence[Command], timeout: float | None = None
+    ) -> list[Any]:
+        """Several at once; a refusal stands in its place as a CommandRefusedError."""
+        if not commands:
+            return []
+        await self.allowed()
+        return await self.cluster.servers.call_all(address, commands, timeout)
+
+    async def everywhere(
+        self, members: Sequence[Member], commands: Sequence[Command]
+    ) -> dict[str, list[Any]]:
+        """The same to several servers at the same time; by address, without those that do not answer."""
+        await self.allowed()
+        answers: dict[str, list[Any]] = {}
+
+        async def ask(address: str) -> None:
+            try:
+                answers[address] = await self.cluster.servers.call_all(address, commands)
+            except SlotsError:
+                return
+
+        async with trio.open_nursery() as nursery:
+            for member in members:
+                nursery.start_soon(ask, member.address)
+        return answers
+
+
+def address_of(member: Member) -> str:
+    """Raises StepFailedError for one that does not answer."""
+    if member.report is None:
+        raise StepFailedError("silent", f"{member.address} on {member.host} does not answer")
+    return member.report.address

@@ -1,0 +1,293 @@
+"""The ensemble towards the processes of the cluster: who wants in, who was heard, who is told what.
+
+What it is: the joiners that wait, with the guard of names and addresses in use; the last sign of life of each
+member; and the notices of every view.
+What it is not: what members report of each other (see detection).
+Source: Rapid section 5: the ensemble notifies the members, who also ask from time to time.
+"""
+
+from membership.address import Address
+from membership.ensemble.cut_detection import Detection
+from membership.ensemble.electorate import Electorate
+from membership.ensemble.session import CALL_INTERVAL
+from membership.ensemble.view_history import History
+from membership.protocol.context.context import NEVER, Context
+from membership.protocol.context.refusals import taken
+from membership.protocol.lifecycle.readmission import Probation
+from membership.protocol.messages import (
+    DecidedChain,
+    EnsembleMembers,
+    EnsembleQuestion,
+    EvictedNotice,
+    JoinDeferred,
+    JoinDenied,
+    NotMember,
+    Probe,
+)
+from membership.protocol.messages.sizes import cut_bytes
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.cut import Cut
+from membership.protocol.view.member import Member, MemberError, check_member
+
+_CALLS_MISSED = 5
+"""A member that misses so many calls is silent."""
+
+_FRESH = 1.5
+"""A call within so many intervals shows that the caller can be heard at present."""
+
+
+class Applicant:
+    """A process that wants in."""
+
+    __slots__ = ("asked_at", "first_asked_at", "member")
+
+    def __init__(self, member: Member, now: float) -> None:
+        self.member = member
+        self.first_asked_at = self.asked_at = now
+
+
+class Reception:
+    """Joiners and members, as one voter knows them. `expect`: see Voter."""
+
+    def __init__(self, context: Context, expect: int) -> None:
+        self._context = context
+        self._expect = expect
+        self._applicants: dict[bytes, Applicant] = {}
+        self._probation = Probation(context)
+        self._heard: dict[bytes, float] = {}
+        self._gone: dict[bytes, None] = {}
+        self._alarms = 0
+        self._attentive_since = 0.0
+        self._last_input = -NEVER
+
+    # Joiners.
+
+    @property
+    def waiting(self) -> list[Member]:
+        """Who wants in and is not."""
+        return [applicant.member for applicant in self._applicants.values()]
+
+    @property
+    def holding(self) -> bool:
+        """Whether the first view waits for more processes."""
+        return self._context.view.epoch == 0 and len(self._applicants) < self._expect
+
+    def on_join(
+        self, joiner: Member, detection: Detection, electorate: Electorate, history: History, now: float
+    ) -> bool:
+        """A process wants in; whether it is to be reported."""
+        context = self._context
+        try:
+            check_member(joiner)
+        except MemberError as error:
+            self._deny(joiner, str(error))
+            return False
+        answer = EnsembleMembers(
+            *(joiner.incarnation, electorate.cluster_id, joiner not in context.view, electorate.members)
+        )
+        context.send(joiner.address, answer)
+        if joiner in context.view:
+            if history.may_help(joiner.incarnation, now):
+                history.send_view(joiner.address)
+            return False
+        applicant = self._note(joiner, now)
+        if applicant is None or self._is_taken(applicant, detection, now):
+            return False
+        if self.holding:
+            reason = (
+                f"the cluster starts with {self._expect} processes, {len(self._applicants)} have met so far"
+            )
+            context.send(joiner.address, JoinDeferred(reason))
+            return False
+        return self._probation.passes(joiner, now)
+
+    @property
+    def deadline(self) -> float:
+        """When `tick` has something to do."""
+        return self._probation.deadline
+
+    def tick(self, now: float) -> list[Member]:
+        """Probe the joiners on probation; those that have passed, and are to be reported."""
+        view = self._context.view
+        return [
+            joiner
+            for joiner in self._probation.tick(now)
+            if joiner.incarnation in self._applicants and not view.conflicts(joiner)
+        ]
+
+    def _note(self, joiner: Member, now: float) -> Applicant | None:
+        known = self._applicants.get(joiner.incarnation)
+        if known is not None:
+            known.asked_at = now
+            return known
+        horizon = now - self._context.settings.join_attempt_timeout
+        if len(self._applicants) >= self._context.settings.joins_kept:
+            self._forget_silent_applicants(horizon)
+        if len(self._applicants) >= self._context.settings.joins_kept:
+            self._context.drop("a join beyond the bound of joins kept")
+            return None
+        applicant = self._applicants[joiner.incarnation] = Applicant(joiner, now)
+        return applicant
+
+    def _forget_silent_applicants(self, horizon: float) -> None:
+        self._applicants = {
+            incarnation: applicant
+            for incarnation, applicant in self._applicants.items()
+            if applicant.asked_at >= horizon
+        }
+
+    def _is_taken(self, applicant: Applicant, detection: Detection, now: float) -> bool:
+        """Whether a member may still hold the name or address. Finding out may take a few requests.
+
+        It does if it answers. It does not if another process answers at its address, or if it is silent and
+        its observers report it. Otherwise its observers will report it, or it will answer.
+        """
+        joiner, view = applicant.member, self._context.view
+        for holder in view.conflicts(joiner):
+            if holder.incarnation in self._gone:
+                continue
+            # Of late: a view change counts as a call of all its members, and a holder may die after it was heard.
+            fresh = now - 2 * max(self._context.settings.probe_interval, self._context.settings.rpc_cap)
+            if self._heard.get(holder.incarnation, -NEVER) > max(applicant.first_asked_at, fresh):
+                self._context.send(holder.address, Probe(*self._context.short_header, 0, None))
+                self._context.count("joins refused")
+                self._deny(joiner, taken(joiner, holder))
+                return True
+            index = view.index_of_incarnation(holder.incarnation)
+            waited = now - applicant.first_asked_at >= self._context.settings.probe_interval
+            if index is None or not (waited and detection.suspected(index)):
+                self._context.send(holder.address, Probe(*self._context.short_header, 0, None))
+                return True
+        return False
+
+    def on_not_member(self, source: Address, message: NotMember, now: float) -> list[Member]:
+        """A process without a view answers at this address: whoever held it is gone. Who waited for that."""
+        self._probation.on_answer(source, message, now)
+        view = self._context.view
+        index = view.index_of_address(source)
+        if index is None or not view.is_named(message.configuration_id):
+            return []
+        holder = view.members[index]
+        if holder.incarnation == message.incarnation:
+            return []
+        self._gone[holder.incarnation] = None
+        return [
+            joiner
+            for joiner in self.waiting
+            if holder in (conflicts := view.conflicts(joiner))
+            and all(other.incarnation in self._gone for other in conflicts)
+        ]
+
+    def _deny(self, joiner: Member, reason: str) -> None:
+        denial = JoinDenied(*self._context.header, joiner.incarnation, reason[:500])
+        self._context.send(joiner.address, denial)
+
+    def on_view_change(self, now: float) -> list[Member]:
+        """Another view: who still waits and has asked of late."""
+        view = self._context.view
+        self._forget_silent_applicants(now - self._context.settings.join_attempt_timeout)
+        self._applicants = {
+            incarnation: applicant
+            for incarnation, applicant in self._applicants.items()
+            if applicant.member not in view
+        }
+        self._heard = {
+            incarnation: at
+            for incarnation, at in self._heard.items()
+            if view.index_of_incarnation(incarnation) is not None
+        }
+        for member in view.members:
+            self._heard.setdefault(member.incarnation, now)
+        self._gone = {}
+        self._alarms = 0
+        self._probation.on_view_change()
+        if self.holding:
+            return []
+        free = [joiner for joiner in self.waiting if not view.conflicts(joiner)]
+        return [joiner for joiner in free if self._probation.passes(joiner, now)]
+
+    # Members.
+
+    def heard(self, incarnation: bytes, now: float) -> None:
+        """This member has sent something."""
+        self._heard[incarnation] = now
+
+    def notice_own_lag(self, now: float) -> None:
+        """An input at this time. After a pause of this process its silence was not the others'."""
+        if not now - self._last_input <= 4 * self._context.settings.greeting_interval:
+            self._attentive_since = now
+        self._last_input = now
+
+    def call_the_roll(
+        self, detection: Detection, questions: dict[int, list[int]], now: float
+    ) -> tuple[int, ...]:
+        """The members for whom nobody vouches: they do not call, and each of their observers is silent or accuses
+        them. Observers that do call are asked first: that is added to `questions`.
+
+        While nobody calls any more, and nobody wants in, this says nothing: more likely the fault is on this side.
+        """
+        view = self._context.view
+        interval = CALL_INTERVAL * self._context.settings.probe_interval
+        horizon = now - _CALLS_MISSED * interval
+        if self._attentive_since > horizon:
+            return ()
+        silent = {
+            index
+            for index, member in enumerate(view.members)
+            if self._heard.get(member.incarnation, horizon) <= horizon
+        }
+        if not silent or not (self._applicants or max(self._heard.values()) >= now - _FRESH * interval):
+            return ()
+        orphans = []
+        for index in sorted(silent):
+            member = view.members[index]
+            accusers = detection.accusers(index)
+            unheard = [
+                observer
+                for observer, _ in view.observer_masks(member)
+                if observer not in silent and observer not in accusers and observer != index
+            ]
+            for observer in unheard:
+                questions.setdefault(observer, []).append(index)
+            if not unheard:
+                orphans.append(index)
+        return tuple(orphans)
+
+    # Notices.
+
+    def raise_alarm(self, electorate: Electorate, now: float) -> None:
+        """Tell this voter's share of the members that a view change is under way; another share each time, as some
+        voter may not be heard by some member."""
+        share, shares = self._share(electorate, now)
+        self._alarms += 1
+        members = self._context.view.members[(share + self._alarms) % shares :: shares]
+        alarm = EnsembleQuestion(*self._context.header, ())
+        self._context.send_all([member.address for member in members], alarm)
+        self._context.count("alarms")
+
+    def _share(self, electorate: Electorate, now: float) -> tuple[int, int]:
+        """Which share of the members this voter tells, of how many: each voter that answers has one."""
+        answering = electorate.answering(now, self._context.settings.greeting_interval)
+        return answering.index(electorate.index), len(answering)
+
+    def tell(
+        self, previous: Configuration, cut: Cut, electorate: Electorate, history: History, now: float
+    ) -> None:
+        """Tell the members, of which each voter that answers takes its share, what was decided."""
+        context, view = self._context, self._context.view
+        share, shares = self._share(electorate, now)
+        for removal in cut.removals[share::shares]:
+            index = previous.index_of_incarnation(removal.incarnation)
+            if index is not None:
+                notice = EvictedNotice(removal.incarnation, view.epoch, removal.evicted)
+                context.send(previous.members[index].address, notice)
+        stay = [member.address for member in previous.members if member in view][share::shares]
+        chain = DecidedChain(context.me.incarnation, previous.epoch, previous.id, (cut,))
+        if cut_bytes(cut) <= context.settings.datagram_payload:
+            context.send_all(stay, chain)
+        else:
+            for address in stay:
+                context.send(address, chain, reliable=True)
+        for joiner in cut.joins[share::shares]:
+            history.send_view(joiner.address)
+        context.count("members told", len(stay))

@@ -1,0 +1,150 @@
+"""What the parts of one core share: identity, settings, randomness, the current view, and the way out.
+
+What it is: the explicit input and output of every part (join, monitor, gossip, view change ...).
+What it is not: a place for protocol state; each part keeps its own.
+"""
+
+import math
+import random
+from collections.abc import Iterable
+
+from membership.address import Address
+from membership.protocol.context.alert_signatures import Authority, Evidence
+from membership.protocol.context.broadcaster import Broadcaster, epidemic
+from membership.protocol.context.effects import Dropped, Effects, Event, Send
+from membership.protocol.context.loop_lag import Lateness
+from membership.protocol.context.refusals import Refusal, counter_of, refusal_of
+from membership.protocol.messages import FullConfiguration, Gossip, Message
+from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.configuration_cache import ConfigurationCache
+from membership.protocol.view.member import SHORT_BYTES, Member
+from membership.protocol.view.removal_history import FaultyMembers
+from membership.settings import Settings
+
+
+class Context:
+    """Shared by the parts of one core. `configuration` is None until the first view is installed."""
+
+    __slots__ = (
+        "_events",
+        "_reported",
+        "_sends",
+        "authority",
+        "broadcaster",
+        "cache",
+        "configuration",
+        "counters",
+        "evidence",
+        "faulty",
+        "header",
+        "index",
+        "lateness",
+        "me",
+        "rng",
+        "settings",
+        "short_header",
+    )
+
+    def __init__(
+        self,
+        me: Member,
+        settings: Settings,
+        rng: random.Random,
+        cache: ConfigurationCache,
+        authority: Authority | None = None,
+        broadcaster: Broadcaster | None = None,
+    ) -> None:
+        self.me = me
+        self.broadcaster = epidemic() if broadcaster is None else broadcaster
+        self.authority = authority
+        self.evidence: Evidence | None = None
+        self.faulty = FaultyMembers(settings)
+        self.settings = settings
+        self.rng = rng
+        self.cache = cache
+        self.configuration: Configuration | None = None
+        self.index = -1
+        self.lateness = Lateness()
+        self.header: tuple[bytes, int, bytes] = (me.incarnation, 0, bytes(16))
+        self.short_header: tuple[bytes, int, bytes] = (me.incarnation[:SHORT_BYTES], 0, bytes(SHORT_BYTES))
+        self.counters: dict[str, int] = {}
+        self._reported: set[Refusal] = set()
+        self._sends: list[Send] = []
+        self._events: list[Event] = []
+
+    @property
+    def view(self) -> Configuration:
+        """The current view; only for parts that run while there is one."""
+        assert self.configuration is not None
+        return self.configuration
+
+    def install(self, configuration: Configuration) -> None:
+        """Make this the current view. This member must be in it."""
+        index = configuration.index_of_incarnation(self.me.incarnation)
+        assert index is not None
+        self.configuration = configuration
+        self.index = index
+        self.me = configuration.members[index]  # with the metadata agreed in this view
+        self.stand_in(configuration)
+        if self.authority is not None:
+            payload = self.settings.datagram_payload
+            self.evidence = Evidence(configuration, index, self.authority, payload)
+
+    def stand_in(self, configuration: Configuration) -> None:
+        """Head all further messages with this configuration."""
+        self.header = (self.me.incarnation, configuration.epoch, configuration.id)
+        self.short_header = (self.me.incarnation[:SHORT_BYTES], configuration.epoch, configuration.short_id)
+
+    def whole_view(self) -> FullConfiguration:
+        """The current view, and who was removed as faulty, for somebody who has seen no decision that led to it."""
+        return FullConfiguration(*self.header, self.view.encoded(), self.faulty.everything())
+
+    def send(self, destination: Address, message: Message, *, reliable: bool = False) -> None:
+        """Send to one address."""
+        if self.evidence is not None and isinstance(message, Gossip) and message.alerts:
+            for part in self.evidence.with_proofs(message, news=False, whole=reliable):
+                self._sends.append(Send((destination,), part, reliable))
+        else:
+            self._sends.append(Send((destination,), message, reliable))
+
+    def send_all(self, destinations: Iterable[Address], message: Message) -> None:
+        """Send one datagram to each address."""
+        addresses = tuple(destinations)
+        if addresses and self.evidence is not None and isinstance(message, Gossip) and message.alerts:
+            for part in self.evidence.with_proofs(message, news=True):
+                self._sends.append(Send(addresses, part))
+        elif addresses:
+            self._sends.append(Send(addresses, message))
+
+    def publish(self, event: Event) -> None:
+        """Tell the host of the core."""
+        self._events.append(event)
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter of `Core.statistics`."""
+        self.counters[name] = self.counters.get(name, 0) + amount
+
+    def drop(self, reason: str, detail: str = "") -> None:
+        """Count a refused message, and report the first of its kind.
+
+        `reason`: the sentence of a Refusal. What depends on the message goes into `detail`, so that nobody can
+        make this member count under ever new names.
+        """
+        refusal = refusal_of(reason)
+        self.count(counter_of(refusal))
+        if refusal not in self._reported:
+            self._reported.add(refusal)
+            self.publish(Dropped(f"{reason}: {detail}" if detail else reason))
+
+    def take_effects(self, wake_at: float) -> Effects:
+        """Everything asked for since the last call."""
+        if not self._sends and not self._events:
+            return Effects((), (), wake_at)
+        effects = Effects(tuple(self._sends), tuple(self._events), wake_at)
+        self._sends.clear()
+        self._events.clear()
+        return effects
+
+
+NEVER = math.inf
+"""A deadline that never comes."""

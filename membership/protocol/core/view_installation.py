@@ -1,0 +1,244 @@
+"""From one view to the next: what was decided or received whole is checked, and installed, or is the way out.
+
+What it is: where this process stands (its status, its view at work) and every way that changes it: founding, the
+first configuration, the next cut, a chain of cuts, a later configuration, a recovered one, leaving, eviction.
+What it is not: the agreement on a cut (see stage); nor what a configuration is (see configuration).
+Source: Rapid section 4.3, whose decision becomes the next view here; catching up and recovery are beyond it.
+"""
+
+from collections.abc import Callable
+
+from membership.address import Address
+from membership.protocol import messages as wire
+from membership.protocol.context.context import NEVER
+from membership.protocol.context.effects import Evicted, Left
+from membership.protocol.context.refusals import Refusal
+from membership.protocol.core.components import Parts
+from membership.protocol.core.status import Status
+from membership.protocol.core.view_instance import Stage
+from membership.protocol.lifecycle.leave import Leaver, Phase
+from membership.protocol.recovery.recovery import continues
+from membership.protocol.view.configuration import Configuration, ConfigurationError
+from membership.protocol.view.cut import Cut
+
+
+class ViewInstaller:
+    """Where one process stands. `handle` takes the messages that came too early for the views before."""
+
+    def __init__(self, parts: Parts, handle: Callable[[Address, wire.Message, float], None]) -> None:
+        self._parts = parts
+        self._context = parts.context
+        self._catch_up = parts.catch_up
+        self._handle = handle
+        self.status = Status.JOINING
+        self.stage: Stage | None = None
+        """The present configuration at work, None before the first."""
+        self.leaver: Leaver | None = None
+
+    # The first view.
+
+    def found(self, now: float) -> None:
+        """Install the first view of a new cluster, or one that goes on from a remembered view.
+
+        This process is alone in it.
+        """
+        rendezvous = self._parts.rendezvous
+        remembered = rendezvous.latest
+        rings = self._context.settings.rings
+        if remembered is None:
+            cluster_id = self._parts.joiner.cluster_id or self._context.rng.randbytes(16)
+            view = self._context.cache.found(self._context.me, cluster_id, rings)
+        else:
+            view = self._context.cache.restart(remembered, self._context.me, rings, rendezvous.recovery)
+        self._install(view, None, now)
+
+    def on_first_configuration(self, message: wire.FullConfiguration, now: float) -> None:
+        """A joiner is sent a view: it is in."""
+        configuration = self._decode(message)
+        if configuration is None:
+            return
+        if self._context.me not in configuration:
+            self._context.drop("a configuration without this process")
+        elif self._parts.joiner.cluster_id not in (None, configuration.cluster_id):
+            self._context.drop("a configuration of another cluster")
+        elif self._parts.rendezvous.has_left(configuration):
+            self._context.drop("a configuration from before a founding that counts on this process")
+        else:
+            self._context.faulty.learn(message.faulty, now)
+            self._install(configuration, None, now)
+
+    def install_first(self, configuration: Configuration, now: float) -> None:
+        """A joiner has had this view for some time; now it is in force."""
+        self._install(configuration, None, now)
+
+    # The next views.
+
+    def conclude(self, stage: Stage, now: float) -> None:
+        """If the decision is known: tell some others, or everybody after a classic round, and install it."""
+        cut = stage.decision
+        if cut is None or stage is not self.stage or self.telling:
+            return
+        view = self._context.view
+        decided = wire.Decided(*self._context.header, cut.hash, view.epoch + 1)
+        if stage.change.decided_by_classic:
+            told = [member for member in view.members if member != self._context.me]
+        else:
+            # Twice the fan-out: nobody gossips about a decision any more, and who misses it must ask for it.
+            told = stage.gossip.random_members(
+                2 * self._context.settings.gossip_fanout, stage.change.suspected
+            )
+        self._context.send_all([member.address for member in told], decided)
+        self.apply(stage, cut, now)
+
+    def on_chain(self, message: wire.DecidedChain, now: float) -> None:
+        """The cuts that were decided since the view of this member."""
+        for epoch, cut in enumerate(message.cuts, start=message.epoch):
+            # Messages kept for later are handled between the steps and may have taken some of them already.
+            stage = self.stage
+            if stage is not None and self._context.view.epoch == epoch and not self.apply(stage, cut, now):
+                return
+
+    def on_later_configuration(self, message: wire.FullConfiguration, now: float) -> None:
+        """A member that is far behind is sent a whole view."""
+        configuration = self._decode(message)
+        if configuration is None or configuration.epoch <= self._context.view.epoch:
+            return
+        if configuration.cluster_id != self._context.view.cluster_id:
+            self._context.drop("a configuration of another cluster")
+        elif not continues(configuration.lineage, self._context.view.lineage):
+            self._context.drop("a configuration from another recovery of this cluster")
+        elif self._context.me not in configuration:
+            self._depart(configuration.epoch)
+        else:
+            self._catch_up.forget_decisions()
+            self._context.faulty.learn(message.faulty, now)
+            self._install(configuration, None, now)
+
+    def tick_recovery(self, now: float) -> None:
+        """Install the recovered view once all survivors have agreed to it; ask or tell who has not answered."""
+        recovered = self._parts.recovery.take_decision()
+        if recovered is not None:
+            self._catch_up.forget_decisions()
+            self._install(recovered, None, now)
+        if self.status in (Status.MEMBER, Status.LEAVING):
+            self._parts.recovery.tick(now)
+
+    def _decode(self, message: wire.FullConfiguration) -> Configuration | None:
+        try:
+            return self._context.cache.decode(
+                message.body, message.configuration_id, self._context.settings.rings
+            )
+        except ConfigurationError as error:
+            self._context.drop(Refusal.CONFIGURATION_UNREADABLE, str(error))
+            return None
+
+    def apply(self, stage: Stage, cut: Cut, now: float) -> bool:
+        """Take this decided step from the present view; False if it does not fit, or leads out."""
+        view = self._context.view
+        try:
+            configuration = self._context.cache.apply(view, cut)
+        except ConfigurationError as error:
+            self._context.drop(Refusal.CUT_UNFIT, str(error))
+            return False
+        if self._context.me not in configuration:
+            if self.leaver is not None:
+                self.leaver.on_decided(cut.hash, now)
+                self.tick_leave(now)
+            else:
+                mine = next(r for r in cut.removals if r.incarnation == self._context.me.incarnation)
+                self._depart(configuration.epoch, by_operator=mine.evicted)
+            return False
+        self._catch_up.remember(view.id, view.epoch, cut, now)
+        self._context.faulty.on_cut(view, cut, now)
+        self._install(configuration, cut, now)
+        return True
+
+    def _install(self, configuration: Configuration, cut: Cut | None, now: float) -> None:
+        parts = self._parts
+        previous = self._context.configuration
+        self._context.install(configuration)
+        stage = self.stage = Stage(self._context, parts.monitor, now)
+        if previous is None:
+            self.status = Status.MEMBER
+            self._catch_up.on_first_view(configuration.epoch)
+            parts.greeting.start(now)
+        self._context.publish(self._context.cache.change(previous, configuration, cut))
+        self._context.count("views installed")
+        parts.monitor.on_view_change(now)
+        parts.quorum.on_view_change(now)
+        parts.requests.on_view_change(now)
+        parts.recovery.on_view_change(configuration if cut is None else None, now)
+        if self.leaver is not None:
+            self.leaver.on_view_change(now)
+            self._check_left()
+        if previous is not None:
+            parts.admission.on_view_change(previous, cut, stage.reporter, now)
+        stage.reporter.accuse_failed(now, in_doubt=parts.quorum.in_doubt(now))
+        for source, message in self._catch_up.take_early():
+            self._handle(source, message, now)
+
+    # The way out.
+
+    def leave(self, now: float) -> None:
+        """Leave in order; nothing if this process is leaving, or gone."""
+        if self.status is Status.MEMBER:
+            self.status = Status.LEAVING
+            self.leaver = Leaver(self._context, now)
+            self.tick_leave(now)
+        elif self.status is Status.JOINING:
+            self.status = Status.LEFT
+            self._context.publish(Left(decided=False))  # nothing was there to decide
+
+    @property
+    def telling(self) -> bool:
+        """Whether it is decided that this member leaves, and it makes sure that somebody who stays knows it."""
+        return self.leaver is not None and self.leaver.phase is Phase.TELLING
+
+    @property
+    def leave_deadline(self) -> float:
+        """When `tick_leave` has something to do."""
+        return NEVER if self.leaver is None else self.leaver.deadline
+
+    def tick_leave(self, now: float) -> None:
+        """Repeat what a leaver has to say; notice when it is done."""
+        if self.leaver is not None:
+            self.leaver.tick(now)
+            self._check_left()
+
+    def refuse(self) -> None:
+        """The cluster will not have this process."""
+        self.status = Status.REFUSED
+
+    def on_evicted_notice(self, source: Address, message: wire.EvictedNotice, now: float) -> None:
+        """Somebody says that this process is not in the view any more."""
+        view = self._context.view
+        if not self._context.me.incarnation.startswith(message.incarnation) or message.epoch <= view.epoch:
+            self._context.drop("an eviction notice for somebody else or an old one")
+        elif view.index_of_address(source) is None and not self._catch_up.expected(now):
+            self._context.drop("an eviction notice from a stranger")
+        elif not continues(message.lineage, view.lineage):
+            self._context.drop("an eviction notice from another recovery of this cluster")
+        else:
+            self._depart(message.epoch, by_operator=message.by_operator)
+
+    def _depart(self, epoch: int, *, by_operator: bool = False) -> None:
+        if self.leaver is not None:
+            self.leaver.on_confirmed()
+            self._check_left()
+        else:
+            self.status = Status.EVICTED
+            self._context.publish(Evicted(epoch, by_operator))
+
+    def give_up(self, restarted: tuple[str, ...], epoch: int | None = None) -> None:
+        """Leave a view that can never have a majority again, because these members were started again.
+
+        `epoch`: of a proposed view that this process waits for in vain; or of one that others have gone on to.
+        """
+        self.status = Status.EVICTED
+        self._context.publish(
+            Evicted(self._context.view.epoch if epoch is None else epoch, restarted=restarted)
+        )
+
+    def _check_left(self) -> None:
+        if self.leaver is not None and self.leaver.phase is Phase.DONE:
+            self.status = Status.LEFT

@@ -1,0 +1,564 @@
+"""Start without a chosen founder: processes agree among themselves on who founds the cluster, or founds it anew.
+
+What it is, at a cold start: with `expect=N` and seeds, and as long as no cluster answers, each process greets its
+seeds, and promises itself to the lowest address it hears of among those that others name as seeds. Who is promised by
+more than half of its seeds, and has met N processes, itself included, founds; the others then join it, all in one view
+change.
+What it is, after a power cut: processes that remember a last view greet its members. They promise themselves to
+nobody who remembers less, and to the lowest address among those who remember most. Who is promised by a majority of the
+view it remembers, by name, goes on from that view in a new one, if at least half of the view are among them with what
+they remember, and it has met nobody who knows of a later one, if only by a copy of a disk; and the first view of
+several has so many of them in it, and is in force when so many have written it down (see founding). As a majority has
+been started again, nothing more can be decided in the old view; and a later view was decided by a majority of it, of
+whom one at least remembers it, wherever the half that remembers was drawn from, or was removed by it. So who was told
+that it was removed, or left, remembers its last view as a copy of its disk would: there has been a later one. A process
+that came back without its disk thus stands for its name, never for what it may have known, and founds nothing unless it
+was told to expect others. With fewer they wait, and say for whom, until an operator says that those are lost for good
+(`recover`).
+What it is not: consensus among restarting processes: promises are kept in memory. After a power cut they only spare
+foundings that come to nothing, and a founder that is not heard of any more is followed no longer. Who collects for a
+cold start and dies before the first view must be started again, at the same address. What a process remembers must be
+the last view it was in. And where half of a view or more voted for their own removal, and died before they were told of
+it, they do not know that others go on.
+
+Why a cold start has never more than one founder, when all name the same processes (with or without themselves): a
+promise is given to one candidate at a time and taken back only when that candidate has promised itself to another (then
+it counts no earlier promise any more: its turn is over), or when another process answers at its address (then it is
+dead). Two founders would each need more than half of the others' promises, and candidates that found promise themselves
+to nobody.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple, TypeAlias
+
+from membership.address import Address
+from membership.errors import RecoveryError
+from membership.protocol.context.context import NEVER, Context
+from membership.protocol.context.effects import JoinWaiting
+from membership.protocol.messages import ColdStart
+from membership.protocol.view.configuration import RECOVERY_BYTES, Configuration
+from membership.protocol.view.member import Member
+
+JOINING_TOO = "this process is joining too"
+"""What a joiner answers to another one when no cold start is under way."""
+
+_PEERS_KEPT = 4096
+_GREETED_AT_ONCE = 64
+"""Of a large view's members so many are greeted at a time, in turn and the lowest first, for all choose among those."""
+_NOTHING = -1
+"""The epoch that a process remembers which was in no view before."""
+Memory: TypeAlias = tuple[int, int]
+"""The epoch of the view that a process remembers for certain, and of the one it remembers, if only by a copy."""
+_NOBODY = b""
+_PATIENCE = 3
+"""Longest retransmission intervals in which whoever names this process as a seed will have greeted it."""
+
+
+class _Peer(NamedTuple):
+    member: Member
+    candidate: bool
+    turn: int
+    follows: bytes
+    follows_turn: int
+    memory: Memory
+    accepted: frozenset[bytes]
+
+    @property
+    def knows(self) -> bool:
+        """Whether it remembers a view for certain."""
+        return self.memory[0] != _NOTHING
+
+
+class Rendezvous:
+    """One process's part in such a start; idle unless more than one process is expected, or a view is remembered."""
+
+    def __init__(
+        self,
+        context: Context,
+        expect: int,
+        remembered: Configuration | None = None,
+        *,
+        accepted: tuple[Configuration, ...] = (),
+        is_copy: bool = False,
+    ) -> None:
+        """`accepted`: the proposed views on this process's disk (see founding). `is_copy`: there may have been later
+        views than `remembered`: it is what a copy of this process's disk says, or this process was removed from it."""
+        self._context = context
+        self.remembered = remembered
+        self._is_copy = is_copy
+        self.expect = expect if remembered is None else len(remembered) // 2 + 1
+        """How many processes the first view of several is held for."""
+        self._seeds: tuple[Address, ...] = ()
+        self.accepted = accepted if self.knows else ()
+        """The proposed views that this process has written down, and does not know to have come into force."""
+        self._loaded = {view.id for view in self.accepted}
+        self.proposed: Configuration | None = None
+        """The first view of several, as this process has founded it; not in force yet."""
+        self.past: set[bytes] = set()
+        """Identifiers of views that others have accepted, and that are of no account any more."""
+        self.is_bound = False
+        """Another founder counts on this very incarnation: it has written down a view with it."""
+        self._remembered_names = _names_of(remembered) if remembered else frozenset()
+        self._remembered_addresses = _others(
+            (remembered, *self.accepted) if remembered else (), context.me.address
+        )
+        self._round = 0
+        self._silent_until = -NEVER
+        self._silenced_by = _NOTHING
+        self._peers: dict[Address, _Peer] = {}
+        self._candidate = False
+        self._patient_until = 0.0
+        self._turn = 0
+        self._followed: Member | None = None
+        self._followed_turn = 0
+        self._heard_of_followed = 0.0
+        self._met = 0
+        self._confirmed: frozenset[str] | None = None
+        self.recovery = b""
+        """Identifier of the recovery by which an operator had the cluster founded anew; empty: it comes by itself."""
+        self._pause = context.settings.rpc_retransmit
+        self.deadline = NEVER
+
+    def set_seeds(self, seeds: tuple[Address, ...]) -> None:
+        """Whom to greet, this process not among them."""
+        self._seeds = seeds
+
+    def start(self, now: float) -> None:
+        """Begin, if there is anything to do."""
+        if self.expect > 1 or self.remembered is not None:
+            self._candidate = self.remembered is not None
+            self.deadline = now
+            self._patient_until = now + _PATIENCE * self._context.settings.rpc_cap
+
+    @property
+    def knows(self) -> bool:
+        """Whether this process remembers a view for certain."""
+        return self.remembered is not None and not self._is_copy
+
+    @property
+    def followed(self) -> Address | None:
+        """Who will found, as far as this process knows."""
+        return None if self._followed is None else self._followed.address
+
+    def follows(self, incarnation: bytes) -> bool:
+        """Whether this process has promised itself to that one."""
+        return self._followed is not None and self._followed.incarnation == incarnation
+
+    def bind(self, founder: Member) -> None:
+        """That one counts on this very incarnation now, which is of no use to any other founder any more."""
+        self.is_bound = True
+        if not self.follows(founder.incarnation):
+            self._followed = None
+
+    def has_left(self, view: Configuration) -> bool:
+        """Whether a founder counts on it that this process takes part in this view no more."""
+        return self.is_bound and view.epoch < self.accepted[-1].epoch
+
+    def has_outlived(self, view: Configuration) -> bool:
+        """Whether what another process has accepted was overtaken by the view that this one remembers, or was founded
+        by this one, in an earlier life, and given up: a founder writes its view down before it is in force."""
+        if self.remembered is not None and view.epoch <= self.remembered.epoch:
+            return True
+        return self.knows and founder_of(view).name == self._context.me.name
+
+    def still_accepted(self, proposed: Configuration) -> tuple[Configuration, ...]:
+        """What this process has accepted, without what the founder of this view, which has this process in it, has
+        given up: accepted by an earlier process here, it came from an earlier one there, which did not write it down.
+        """
+        founder = founder_of(proposed)
+        peer = self._peers.get(founder.address)
+        if peer is None or peer.member != founder or not peer.knows:
+            return self.accepted
+        return tuple(
+            view
+            for view in self.accepted
+            if view.id in peer.accepted
+            or view.id not in self._loaded
+            or founder_of(view).name != founder.name
+        )
+
+    def is_promised(self, incarnation: bytes) -> bool:
+        """Whether that process has promised itself to this one."""
+        return any(self._peers[address].member.incarnation == incarnation for address in self._promisers())
+
+    @property
+    def is_deserted(self) -> bool:
+        """Whether the founder that counts on this incarnation will not found any more, or is not heard of."""
+        return self.is_bound and self._followed is None
+
+    @property
+    def latest(self) -> Configuration | None:
+        """The view that the next founding must come after, whether it was in force or not."""
+        return max(self._gone_on_from, key=lambda view: view.epoch, default=None)
+
+    def stop(self) -> None:
+        """This process founds the cluster: it greets nobody any more."""
+        self.deadline = NEVER
+
+    def acceptors(self) -> list[Member]:
+        """Which of those in the proposed view are known to have written it down."""
+        others = () if self.proposed is None else self.proposed.members
+        return [member for member in others if self.has_accepted(member)]
+
+    def has_accepted(self, member: Member) -> bool:
+        """Whether this one is known to have written the proposed view down."""
+        peer = self._peers.get(member.address)
+        return (
+            self.proposed is not None
+            and peer is not None
+            and peer.member == member
+            and self.proposed.id in peer.accepted
+        )
+
+    def note_acceptance(self, address: Address) -> None:
+        """The process at this address has the proposed view."""
+        if self.proposed is not None and address in self._peers:
+            peer = self._peers[address]
+            self._peers[address] = peer._replace(accepted=peer.accepted | {self.proposed.id})
+
+    def greet_followed(self) -> None:
+        """Tell the founder how this process stands."""
+        if self._followed is not None:
+            self._context.send(self._followed.address, self._greeting(True))
+
+    def on_cluster(self, epoch: int, now: float) -> None:
+        """Somebody is in a view of this epoch: for as long as joining it may take nobody else is needed to found one.
+
+        For ever would be too long. Who founds may die before anybody else is in the view, and needs the promises of
+        this process again. And if this process remembers a view, the other one may be left alone in that very view:
+        only a later one shows that life went on without this process; and who is in it, but without a majority, gives
+        it up when it is greeted. So one view silences a process that remembers another one only once.
+        """
+        silenced_before = self.remembered is not None and epoch <= self._silenced_by
+        if epoch > self._remembers and not silenced_before:
+            self._silenced_by = epoch
+            self._silent_until = now + self._context.settings.join_attempt_timeout
+
+    def tick(self, now: float) -> None:
+        """Greet the seeds, and whom this process follows."""
+        if now < self.deadline:
+            return
+        self._forget_silent(now)
+        if now >= self._silent_until:
+            self._context.send_all(self._greeted(), self._greeting(True))
+        self.deadline = now + self._pause * (0.75 + 0.5 * self._context.rng.random())
+        self._pause = min(1.5 * self._pause, self._context.settings.rpc_cap)
+
+    def _forget_silent(self, now: float) -> None:
+        """Follow nobody any more who is not heard of, and is founding the cluster anew.
+
+        What it has founded, if that is in force, is on enough disks to be found there. A promise for a cold start is
+        kept: such a founding leaves no trace.
+        """
+        if self._followed is None or self._peers[self._followed.address].memory[1] == _NOTHING:
+            return
+        since = max(self._heard_of_followed, self._silent_until)
+        if now - since > self._context.settings.quorum_timeout:
+            del self._peers[self._followed.address]
+            self._followed = None
+
+    def _greeted(self) -> dict[Address, None]:
+        remembered = self._remembered_addresses
+        first = self._round * _GREETED_AT_ONCE
+        self._round = 0 if first + _GREETED_AT_ONCE >= len(remembered) else self._round + 1
+        followed = () if self.followed is None else (self.followed,)
+        return dict.fromkeys((*self._seeds, *followed, *remembered[first : first + _GREETED_AT_ONCE]))
+
+    def _greeting(self, asking: bool) -> ColdStart:
+        followed = _NOBODY if self._followed is None else self._followed.incarnation
+        return ColdStart(
+            self._context.me,
+            self._candidate,
+            self._turn,
+            followed,
+            self._followed_turn,
+            asking,
+            self._remembers,
+            self._is_copy,
+            tuple(view.id for view in self.accepted),
+        )
+
+    @property
+    def _memory(self) -> Memory:
+        return _NOTHING if self._is_copy else self._remembers, self._remembers
+
+    @property
+    def _remembers(self) -> int:
+        return _NOTHING if self.remembered is None else self.remembered.epoch
+
+    def counts_on(self, joiner: Member) -> bool:
+        """Whether this process, which has founded the cluster, may hold a place in the first view for this one.
+
+        Whoever is not needed to found it anew joins afterwards: all in the first view are to write it down.
+        """
+        if self.remembered is None:
+            return True
+        peer = self._peers.get(joiner.address)
+        if peer is None or (peer.member, peer.follows) != (joiner, self._context.me.incarnation):
+            return False
+        if self._confirmed is not None:
+            return joiner.name in self._confirmed
+        return any(joiner.name in _names_of(view) for view in self._gone_on_from) and self._is_covered(peer)
+
+    @property
+    def _gone_on_from(self) -> tuple[Configuration, ...]:
+        """The view this process remembers, and those that may have come into force since."""
+        return () if self.remembered is None else (self.remembered, *self.accepted)
+
+    def _is_covered(self, peer: _Peer) -> bool:
+        """Whether this process founds on all that the other one has written down; else it cannot count on it."""
+        known = {view.id for view in (*self.accepted, self.proposed) if view is not None}
+        return peer.accepted <= known | self.past
+
+    def uncovered(self, message: ColdStart) -> tuple[Configuration, ...]:
+        """The views that this process has written down, and whom it follows has not; that one must know of them."""
+        if self.is_bound or not self.follows(message.sender.incarnation):
+            return ()
+        return tuple(view for view in self.accepted if view.id not in message.accepted)
+
+    def while_gathering(self, message: ColdStart) -> bool:
+        """Another process starts while this one founds the cluster and waits for the others; is this one to give up?
+
+        It is if the other one has promised itself to somebody else, or is to be preferred: then nobody can tell
+        any more who of those that this process counts on has been started again since, and forgotten it.
+        """
+        other, me = message.sender, self._context.me
+        if message.follows == me.incarnation:
+            self._keep(message)
+        elif self.proposed is not None:
+            pass  # what counts now is who writes it down
+        elif message.follows or _rank(other, _memory_of(message)) < _rank(me, self._memory):
+            return True
+        self._context.send(other.address, self._greeting(False))
+        return False
+
+    def on_greeting(self, message: ColdStart, now: float) -> None:
+        """Another process is starting too."""
+        if self.deadline == NEVER and message.remembers > self._remembers:
+            self.deadline = (
+                now  # this one just wants to join; who remembers a view may need it for a majority
+            )
+        if self.deadline == NEVER or now < self._silent_until:
+            return
+        if message.sender.incarnation == self._context.me.incarnation:
+            return
+        address = message.sender.address
+        if address not in self._peers and len(self._peers) >= _PEERS_KEPT:
+            return
+        known = self._peers.get(address)
+        if known is not None and known.member == message.sender and message.turn < known.turn:
+            return  # overtaken by a later one
+        self._keep(message)
+        if self.follows(message.sender.incarnation):
+            self._heard_of_followed = now
+        # Who just wants to join founds nothing, whoever promises himself to it.
+        self._candidate = self._candidate or (message.asking and self.expect > 1)
+        before = self._followed
+        self._choose(now)
+        if message.asking or self._followed != before:
+            self._context.send(address, self._greeting(False))
+        self._tell()
+
+    def _keep(self, message: ColdStart) -> None:
+        self._peers[message.sender.address] = _Peer(
+            message.sender,
+            message.candidate,
+            message.turn,
+            message.follows,
+            message.follows_turn,
+            _memory_of(message),
+            frozenset(message.accepted),
+        )
+
+    def _choose(self, now: float) -> None:
+        if self._followed is not None and self._is_released(self._followed):
+            self._followed = None
+        if self._followed is not None or self.is_bound:
+            return
+        mine = self._memory
+        candidates = [
+            peer
+            for peer in self._peers.values()
+            if peer.candidate and not peer.follows and peer.memory >= mine
+        ]
+        lowest = min(candidates, key=lambda peer: _rank(peer.member, peer.memory), default=None)
+        # A process that nobody has named yet may still be named by one that has not greeted it again.
+        eligible = self._candidate or now < self._patient_until
+        if lowest is None:
+            return
+        if eligible and _rank(self._context.me, mine) < _rank(lowest.member, lowest.memory):
+            return
+        self._followed, self._followed_turn = lowest.member, lowest.turn
+        self._heard_of_followed = now
+        self._turn += 1  # promises given to this process until now do not count any more
+
+    def _is_released(self, followed: Member) -> bool:
+        """Whether the one this process promised itself to will certainly not found on the strength of it."""
+        peer = self._peers[followed.address]
+        return (
+            peer.member.incarnation != followed.incarnation
+            or peer.turn > self._followed_turn
+            or bool(peer.follows)
+        )
+
+    def _promisers(self) -> list[Address]:
+        me = self._context.me.incarnation
+        return [
+            address
+            for address, peer in self._peers.items()
+            if (peer.follows, peer.follows_turn) == (me, self._turn)
+        ]
+
+    def founds(self, now: float) -> bool:
+        """Whether this process is the one to found the cluster, or to found it anew."""
+        if self.deadline == NEVER or now < self._silent_until:
+            return False
+        if self._followed is not None or not self._candidate:
+            return False
+        promisers = self._promisers()
+        if self.remembered is not None:
+            return self._is_restarted(promisers, now)
+        seeds = sum(1 for address in promisers if address in self._seeds)
+        return 2 * seeds > len(self._seeds) and len(promisers) + 1 >= self.expect
+
+    def _is_restarted(self, promisers: list[Address], now: float) -> bool:
+        """Whether enough of the remembered view has started again and is with this process.
+
+        While more of them may still come it waits a little, so that they are in the first view together.
+        """
+        waits = self._confirmed is None and now < self._patient_until
+        if self._confirmed is None and self._knowing_better():
+            return False
+        covered = [address for address in promisers if self._is_covered(self._peers[address])]
+        return self.suffices(covered) and not (waits and self._remembered_names - self._names(covered))
+
+    def suffices(self, peers: Collection[Address]) -> bool:
+        """Whether these peers and this process are enough to go on from the view it remembers, if any, and from every
+        later one that may have come into force."""
+        if self.remembered is None:
+            return True
+        if self._confirmed is not None:
+            return self._names(peers) >= self._confirmed
+        covered = [address for address in peers if self._is_covered(self._peers[address])]
+        return all(self._are_enough(covered, view) for view in self._gone_on_from)
+
+    def _are_enough(self, peers: Collection[Address], view: Configuration) -> bool:
+        names = _names_of(view)
+        back = self._names(peers) & names
+        return 2 * len(back) > len(names) and 2 * len(self._knowing(peers, names)) >= len(names)
+
+    def _names(self, peers: Iterable[Address]) -> set[str]:
+        """Of these peers, and of this process."""
+        return {self._peers[address].member.name for address in peers} | {self._context.me.name}
+
+    def _knowing(self, peers: Iterable[Address], names: frozenset[str]) -> set[str]:
+        """Of these peers and this process, those of these names that have what they knew."""
+        knowing = {peer.member.name for address in peers if (peer := self._peers[address]).knows}
+        return (knowing if self._is_copy else knowing | {self._context.me.name}) & names
+
+    def _knowing_better(self) -> dict[str, int]:
+        """The names of those who know of a later view, if only by a copy, and the epochs of these."""
+        known = {peer.member.name: peer.memory[1] for peer in self._peers.values()}
+        return {name: epoch for name, epoch in known.items() if epoch > self._remembers}
+
+    def recover(self, survivors: Collection[str]) -> None:
+        """An operator's word that nobody but these (names or addresses) comes back with what it knows.
+
+        The cluster is then founded anew by this process, with all of them. Raises RecoveryError.
+        """
+        me = self._context.me
+        if self.remembered is None or self.deadline == NEVER:
+            raise RecoveryError(f"{me.name} remembers no view to go on from: ask one that does")
+        met = {peer.member.name: peer for peer in self._peers.values()}
+        by_address = {str(member.address): member.name for member in (me, *(p.member for p in met.values()))}
+        named = {by_address.get(survivor, survivor) for survivor in survivors}
+        if me.name not in named:
+            raise RecoveryError(f"{me.name} is not among the survivors: name it too, or ask one of them")
+        unmet = sorted(named - met.keys() - {me.name})
+        if unmet:
+            raise RecoveryError(f"{', '.join(unmet)} was not heard of yet; start it, or leave it out")
+        knowing = max(
+            (met[name] for name in named if name in met), key=lambda peer: peer.memory, default=None
+        )
+        if knowing is not None and knowing.memory > self._memory:
+            raise RecoveryError(
+                f"{knowing.member.name} knows better than {me.name}, by view {knowing.memory[1]} beside "
+                f"{self._remembers}: ask there"
+            )
+        if self._followed is not None:
+            raise RecoveryError(
+                f"{me.name} waits for {self._followed.name} ({self._followed.address}): ask there"
+            )
+        waiting = sorted(named - self._names(self._promisers()))
+        if waiting:
+            raise RecoveryError(f"{', '.join(waiting)} does not wait for {me.name} yet; try again")
+        self._confirmed = frozenset(named)
+        self.expect = len(named)
+        self.recovery = self._context.rng.randbytes(RECOVERY_BYTES)
+
+    def _tell(self) -> None:
+        met = len(self._peers) + 1
+        if met != self._met:
+            self._met = met
+            self._context.publish(JoinWaiting(self.standing))
+
+    @property
+    def standing(self) -> str:
+        """How far the cold start has come, for those who ask."""
+        if self.deadline == NEVER:
+            return JOINING_TOO
+        if self.remembered is not None:
+            return self._standing_after_power_cut(self.remembered)
+        if self.expect == 1:
+            return "the members of a cluster that lost its power are looking for each other"
+        met = len(self._peers) + 1
+        return f"the cluster starts with {self.expect} processes, {met} have met so far"
+
+    def _standing_after_power_cut(self, remembered: Configuration) -> str:
+        names = self._remembered_names
+        met = self._names(self._peers) & names
+        remembering = self._knowing(self._peers, names)
+        text = (
+            f"the cluster comes back when {self.expect} of the {len(remembered)} members of its last view "
+            f"({remembered.epoch}) do, {len(met)} have met so far"
+        )
+        if missing := names - met:
+            text += f"; not heard of: {_some(missing)}"
+        if blank := met - remembering:
+            needed = (len(remembered) + 1) // 2
+            text += f"; without what they knew: {_some(blank)} ({needed} must have it)"
+        for view in self.accepted:
+            if missing := _names_of(view) - self._names(self._peers):
+                text += (
+                    f"; view {view.epoch} may have come into force, and {len(view) // 2 + 1} of its {len(view)} "
+                    f"members are needed, too; not heard of: {_some(missing)}"
+                )
+        if better := self._knowing_better():
+            text += f"; there was a later view ({max(better.values())}), of which {_some(better)} knows"
+        return text[:500]  # as much as a message has room for
+
+
+def _some(names: Collection[str]) -> str:
+    return ", ".join(sorted(names)[:5]) + (" …" if len(names) > 5 else "")
+
+
+def _memory_of(message: ColdStart) -> Memory:
+    return _NOTHING if message.is_copy else message.remembers, message.remembers
+
+
+def _rank(member: Member, memory: Memory) -> tuple[int, int, str, int, bytes]:
+    return -memory[0], -memory[1], member.host, member.port, member.incarnation
+
+
+def founder_of(view: Configuration) -> Member:
+    """Who has proposed this first view of several."""
+    return view.by_seniority()[0]
+
+
+def _names_of(view: Configuration) -> frozenset[str]:
+    return frozenset(member.name for member in view.members)
+
+
+def _others(views: Iterable[Configuration], mine: Address) -> tuple[Address, ...]:
+    others = {address for view in views for address in view.addresses if address != mine}
+    return tuple(sorted(others, key=lambda address: (address.host, address.port)))

@@ -1,0 +1,282 @@
+"""Is a majority within reach? The answer warns the host, and makes this member slow to accuse others.
+
+What it is: the last time each neighbour (subject or observer) was heard, and a time-out on too few of them or
+on a view change that comes to no decision. Neighbours are a small sample of a large cluster, and may all be on this
+side of a partition; when a quarter of them are silent, or that many members say that they count no majority, this
+member calls the roll (see roll_call). So nobody takes another's word, and nobody is left unaware. A member that was
+late itself does not call: it may just not have read the answers. While this member rests (see monitor) its
+neighbours count as heard, for they may rest too; afterwards those that are not heard are asked.
+What it is not: a lease; a member learns for certain that a view stands only by a decision.
+"""
+
+from collections.abc import Collection
+from math import sqrt
+
+from consensus import classic_quorum
+from membership.protocol.context.context import NEVER, Context
+from membership.protocol.context.effects import QuorumLost, QuorumRegained
+from membership.protocol.messages import Probe, QuorumAlarm
+
+SILENCE = 2
+"""A member not heard for this many probe intervals is out of reach."""
+_SAMPLE = 80
+"""Members called at first, at most: with the neighbours a share of a hundred, known within fifteen per cent."""
+_GROWTH = 4
+_MOST_AT_ONCE = 2048
+RAREST_CALL = 8
+"""Probe intervals between two calls, at most. When a thousand members on few cores are all late, their calls are more
+than their whole other traffic, and must not be what keeps them late."""
+_CERTAINTY = 5.0
+"""Standard errors between a share and one half at which a sample is believed: wrong once in three million samples. Whom
+a sample shows in reach stays in reach, so a member whose sample was lucky would believe it for ever."""
+_ALARM_LIFETIME = RAREST_CALL + SILENCE
+"""Probe intervals for which an alarm counts: until the next one is due."""
+_UNHEARD = 1.25
+"""Probe intervals after which a neighbour that is not heard is asked. Who does not rest probes at every interval."""
+
+
+class RollCall:
+    """One episode of doubt: begins with `call`, ends with `stop`."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._order: list[int] = []
+        self._heard: dict[int, float] = {}
+        self._asked = 0
+        self._settled = 0
+        self._asked_at = -NEVER
+        self._again_at = 0.0
+        self._pause = 0.0
+        self._count_from = -NEVER
+        self._count_from_before = -NEVER
+        self._neighbours: Collection[int] = ()
+        self._alarming = False
+
+    @property
+    def active(self) -> bool:
+        """Whether anybody has been called."""
+        return bool(self._asked)
+
+    @property
+    def settled(self) -> bool:
+        """Whether some of those called have had the time to answer."""
+        return bool(self._settled)
+
+    def stop(self) -> None:
+        """There is no doubt any more."""
+        self._order, self._heard = [], {}
+        self._asked = self._settled = 0
+        self._alarming = False
+
+    def heard(self, index: int, now: float) -> None:
+        """A message of this member arrived."""
+        if index in self._heard:
+            self._heard[index] = now
+
+    def count(self, now: float) -> tuple[int, int]:
+        """How many have answered, of how many that had the time to. The first count as in reach until then."""
+        if self._asked and self._asked_at <= now - self._silence:
+            self._settled = self._asked
+        if not self._settled:
+            return self._asked, self._asked
+        called_again_of_late = self._count_from > now - self._silence
+        since = self._count_from_before if called_again_of_late else self._count_from
+        return sum(1 for index in self._order[: self._settled] if self._heard[index] > since), self._settled
+
+    def call(
+        self, neighbours: Collection[int], now: float, *, missing: bool, unsure: bool, alarmed: bool
+    ) -> None:
+        """Call the first, or more if the count so far leaves it open (`unsure`), or all again when it is time.
+
+        Who counts no majority (`missing`) says so at once. Who was `alarmed`, and so counts later than others, calls
+        all the rest at a time.
+        """
+        news = missing and not self._alarming
+        self._alarming = missing
+        self._neighbours = neighbours
+        if not self._asked:
+            self._begin(now)
+        elif self._settled < self._asked:
+            if now >= self._again_at and self._settled == 0:
+                self._ask_again(now)
+        elif unsure and self._asked < len(self._order):
+            more = _MOST_AT_ONCE if alarmed else min(self._asked * _GROWTH, _MOST_AT_ONCE)
+            self._ask(self._asked, more, now)
+        elif news or now >= self._again_at:
+            self._ask_again(now)
+
+    def _begin(self, now: float) -> None:
+        context = self._context
+        left_out = {context.index, *self._neighbours}
+        others = [index for index in range(len(context.view)) if index not in left_out]
+        context.rng.shuffle(others)
+        self._order = others
+        self._pause = context.settings.probe_interval
+        self._again_at = now + self._pause
+        self._count_from = now
+        self._count_from_before = -NEVER
+        self._ask(0, _SAMPLE, now)
+
+    def _ask(self, first: int, count: int, now: float) -> None:
+        called = self._order[first : first + count]
+        self._heard.update(dict.fromkeys(called, -NEVER))
+        self._asked = first + len(called)
+        self._asked_at = now
+        self._send(called)
+
+    def _ask_again(self, now: float) -> None:
+        self._pause = min(2 * self._pause, RAREST_CALL * self._context.settings.probe_interval)
+        self._again_at = now + self._pause
+        self._count_from_before, self._count_from = self._count_from, now
+        self._send(self._order[: self._asked])
+
+    def _send(self, called: list[int]) -> None:
+        addresses = self._context.view.addresses
+        kind = QuorumAlarm if self._alarming else Probe
+        told = [*self._neighbours, *called] if self._alarming else called
+        self._context.send_all(
+            [addresses[index] for index in told], kind(*self._context.short_header, 0, None)
+        )
+
+    @property
+    def _silence(self) -> float:
+        return SILENCE * self._context.settings.probe_interval
+
+
+class QuorumWatch:
+    """Raises QuorumLost and QuorumRegained."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._neighbours: dict[int, float] = {}
+        self._alarms: dict[int, float] = {}
+        self._installed_at = 0.0
+        self._roll = RollCall(context)
+        self._missing = False
+        self._missed_at = -NEVER
+        self._thinned_at = NEVER
+        """Since when a quarter of the neighbours or more have been silent."""
+        self._unsure_since: float | None = None
+        self.lost = False
+        self.deadline = NEVER
+
+    def on_view_change(self, now: float) -> None:
+        """Watch the neighbours of the new view. Installing a view proves that a quorum was there."""
+        view = self._context.view
+        neighbours = {*view.subjects_of(self._context.me), *view.observers_of(self._context.me)}
+        self._neighbours = {index: now for index in sorted(neighbours) if index != self._context.index}
+        self._installed_at = now
+        self._alarms.clear()
+        self._roll.stop()
+        self._missing = False
+        self._thinned_at = NEVER
+        self._unsure_since = None
+        self.deadline = now + self._context.settings.probe_interval
+        self._set_lost(False)
+
+    def heard(self, index: int, now: float) -> None:
+        """A message of this member arrived."""
+        if index in self._neighbours:
+            self._neighbours[index] = now
+        else:
+            self._roll.heard(index, now)
+
+    def on_alarm(self, index: int, now: float) -> None:
+        """This member counts no majority within its reach."""
+        self._alarms[index] = now
+        if self._unsure_since is None:
+            self._unsure_since = now
+
+    @property
+    def missing(self) -> bool:
+        """Whether a majority is out of reach at present, or has been for so long that it is said to be lost."""
+        return self.lost or self._missing
+
+    def in_doubt(self, now: float) -> bool:
+        """Whether a majority is missing, or may be: accusations would then lead nowhere, or astray."""
+        interval = self._context.settings.probe_interval
+        asking = self._roll.active and self._thinned_at <= now  # alarms alone are no reason to wait
+        if self._missing or (asking and now - self._thinned_at < (SILENCE + 1) * interval):
+            return True
+        # When a partition heals, the last failures on the edges are still fresh: let new probes replace them.
+        return now - self._missed_at < (SILENCE + 1) * interval
+
+    def tick(self, now: float, deciding_since: float | None, *, resting: bool = False) -> None:
+        """Judge. `deciding_since`: since when a view change is under way, if one is. `resting`: see the monitor."""
+        if now < self.deadline:
+            return
+        settings = self._context.settings
+        late = now - self.deadline > settings.probe_interval / 4
+        self.deadline = now + settings.probe_interval / 2
+        horizon = now - SILENCE * settings.probe_interval
+        if resting and not self._alarms and self._thinned_at > now:
+            self._neighbours = dict.fromkeys(self._neighbours, now)
+        else:
+            self._ask_unheard(horizon, now)
+        reached = 1 + sum(1 for at in self._neighbours.values() if at >= horizon)
+        asked = 1 + len(self._neighbours)
+        alarmed = self._doubts(asked - reached, now)
+        unsure = False
+        if alarmed or self._thinned_at <= now:
+            answered, called = self._roll.count(now)
+            reached, asked = reached + answered, asked + called
+            unsure = is_unsure(reached, asked, len(self._context.view))
+            unsure |= (
+                alarmed and not self._roll.settled and 1 + len(self._neighbours) < len(self._context.view)
+            )
+            if not late:
+                missing = self._roll.settled and reached < classic_quorum(asked)
+                self._roll.call(self._neighbours, now, missing=missing, unsure=unsure, alarmed=alarmed)
+        else:
+            self._roll.stop()
+        self._judge(now, missing=reached < classic_quorum(asked), unsure=unsure)
+        since = self._unsure_since if self._missing else None
+        starts = [start for start in (since, deciding_since) if start is not None]
+        self._set_lost(bool(starts) and now - min(starts) >= settings.quorum_timeout)
+
+    def _ask_unheard(self, horizon: float, now: float) -> None:
+        """Probe neighbours that may rest, before they count as silent."""
+        view = self._context.view
+        unheard = now - _UNHEARD * self._context.settings.probe_interval
+        asked = [view.addresses[index] for index, at in self._neighbours.items() if horizon <= at < unheard]
+        self._context.send_all(asked, Probe(*self._context.short_header, 0, None))
+
+    def _doubts(self, silent: int, now: float) -> bool:
+        """Note whether so many neighbours are silent that others must be asked; whether alarms, too, are a reason."""
+        enough = len(self._neighbours)
+        if 4 * silent >= enough > 0:
+            self._thinned_at = min(self._thinned_at, now)
+        elif self._thinned_at <= now:
+            self._thinned_at = NEVER
+            self._alarms.clear()  # they are back: what others could not reach before says nothing now
+        fresh = now - _ALARM_LIFETIME * self._context.settings.probe_interval
+        self._alarms = {index: at for index, at in self._alarms.items() if at >= fresh}
+        return bool(self._alarms) and 4 * (silent + len(self._alarms)) >= enough > 0
+
+    def _judge(self, now: float, *, missing: bool, unsure: bool) -> None:
+        """Keep whether a majority is missing, and since when that could not be excluded: the wait counts from then,
+        so that the verdict is not late because a large cluster took long to count."""
+        self._missing = missing
+        if missing:
+            self._missed_at = now
+        if not (missing or unsure):
+            self._unsure_since = None
+        elif self._unsure_since is None:
+            self._unsure_since = now
+
+    def _set_lost(self, lost: bool) -> None:
+        if lost != self.lost:
+            self.lost = lost
+            if lost:
+                unheard = sum(1 for at in self._neighbours.values() if at == self._installed_at)
+                self._context.publish(QuorumLost(unheard, len(self._neighbours)))
+            else:
+                self._context.publish(QuorumRegained())
+
+
+def is_unsure(reached: int, asked: int, size: int) -> bool:
+    """Whether a random sample of `asked` among `size` members leaves open on which side of one half the share is."""
+    if asked >= size:
+        return False
+    error = sqrt((1 - asked / size) / asked) / 2
+    return abs(reached / asked - 0.5) < _CERTAINTY * error

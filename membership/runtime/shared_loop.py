@@ -1,0 +1,174 @@
+"""Many members in one process, on real sockets: one task, one descriptor to wait for.
+
+What it is: a loop over the steps of many shells. All datagram sockets hang on one epoll descriptor, which is the
+only thing the task waits for; each wake drains every ready socket, and all timers come from one heap. A thousand
+members cost little more than their datagrams: a task per member would pay for a switch per datagram.
+What it is not: another shell or transport. A member here is the very `Shell` that an agent runs alone; streams
+(whole configurations) stay with the tasks of its `Transport`. Linux only (epoll).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import select
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from membership.runtime.driver import Shell
+
+_SOCKETS_PER_TURN: Final = 64
+_TIMERS_PER_TURN: Final = 32
+"""Members served before the streams' tasks have their turn. A stream needs several turns, and as long as it has not
+delivered a member its view, that member costs everybody more work. Counted, not timed: on a busy machine the time
+passes without any work done."""
+
+_TIMERS_UNDER_LOAD: Final = 4
+"""Timers per turn while datagrams wait unread. What a timer sends makes others answer: if both had the same share, a
+machine without time to spare would send more and more and read less and less of it."""
+
+
+class _Hosted:
+    """One member, and for when its next step is queued."""
+
+    __slots__ = ("descriptor", "queued_for", "scope", "shell", "woken")
+
+    def __init__(self, shell: Shell, descriptor: int) -> None:
+        self.shell = shell
+        self.descriptor = descriptor
+        self.queued_for = math.inf
+        self.woken = False
+        self.scope = trio.CancelScope()
+
+    @property
+    def deadline(self) -> float:
+        """When its next step is due."""
+        return min(self.shell.deadline, self.shell.transport.deadline)
+
+
+class SharedLoop:
+    """Drives the shells it is given with `start`, until its block ends or `kill`. See `open_shared_loop`."""
+
+    def __init__(self, nursery: trio.Nursery, epoll: select.epoll) -> None:
+        self._nursery = nursery
+        self._epoll = epoll
+        self._hosted: dict[int, _Hosted] = {}
+        self._timers: list[tuple[float, int, _Hosted]] = []
+        self._count = 0
+        self._woken: list[_Hosted] = []
+        self._scope: trio.CancelScope | None = None
+        self.rounds = 0
+        """Wake-ups so far."""
+        self.longest_round = 0.0
+        """Seconds one wake-up took at most: how late a timer may have been."""
+
+    async def start(self, shell: Shell) -> None:
+        """Let `shell` begin, and drive it from now on. Raises ValueError if its transport has no socket."""
+        descriptor = shell.transport.fileno()
+        if descriptor is None:
+            raise ValueError("only members whose transport is on an open socket can share a loop")
+        hosted = _Hosted(shell, descriptor)
+        await shell.begin()
+        shell.transport.on_wake = lambda: self._wake(hosted)
+        self._hosted[descriptor] = hosted
+        self._epoll.register(descriptor, select.EPOLLIN)
+        self._nursery.start_soon(self._accompany, hosted)
+        self._schedule(hosted)
+
+    def kill(self, shell: Shell) -> None:
+        """Close the member's sockets at once, as the end of its process would: nobody is told. May be repeated."""
+        descriptor = shell.transport.fileno()
+        hosted = None if descriptor is None else self._hosted.pop(descriptor, None)
+        if hosted is not None:
+            self._epoll.unregister(hosted.descriptor)
+            shell.transport.on_wake = None
+            shell.transport.close()
+            hosted.scope.cancel()
+
+    async def _accompany(self, hosted: _Hosted) -> None:
+        """What a member needs beside its steps: its streams, and fresh seeds while it joins."""
+        with hosted.scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(hosted.shell.transport.run)
+                nursery.start_soon(hosted.shell.keep_seeds)
+
+    def _wake(self, hosted: _Hosted) -> None:
+        if not hosted.woken:
+            hosted.woken = True
+            self._woken.append(hosted)
+            if self._scope is not None:
+                self._scope.cancel()
+
+    def _schedule(self, hosted: _Hosted) -> None:
+        """Queue the next step, unless an earlier one is queued, which will queue it then."""
+        deadline = hosted.deadline
+        if deadline < hosted.queued_for:
+            hosted.queued_for = deadline
+            self._count += 1
+            heapq.heappush(self._timers, (deadline, self._count, hosted))
+            if self._scope is not None:
+                self._scope.deadline = min(self._scope.deadline, deadline)
+
+    async def run(self) -> None:
+        """Drive all members until cancelled."""
+        while True:
+            if self._woken:
+                await trio.lowlevel.checkpoint()
+            else:
+                deadline = self._timers[0][0] if self._timers else math.inf
+                with trio.CancelScope(deadline=deadline) as self._scope:
+                    await trio.lowlevel.wait_readable(self._epoll.fileno())
+                self._scope = None
+            began = trio.current_time()
+            read_all = self._serve_sockets()
+            self._serve_woken()
+            self._serve_timers(_TIMERS_PER_TURN if read_all else _TIMERS_UNDER_LOAD)
+            self.rounds += 1
+            self.longest_round = max(self.longest_round, trio.current_time() - began)
+
+    def _serve_sockets(self) -> bool:
+        """Whether nothing is left unread."""
+        # Level-triggered, and the system's queue of ready sockets is fair: what is left comes up the next time.
+        ready = self._epoll.poll(0, _SOCKETS_PER_TURN)
+        for descriptor, _ in ready:
+            hosted = self._hosted.get(descriptor)
+            if hosted is not None:
+                self._step(hosted)
+        return len(ready) < _SOCKETS_PER_TURN
+
+    def _serve_woken(self) -> None:
+        woken, self._woken = self._woken, []
+        for hosted in woken:
+            hosted.woken = False
+            self._step(hosted)
+
+    def _serve_timers(self, most: int) -> None:
+        now = trio.current_time()
+        while most and self._timers and self._timers[0][0] <= now:
+            deadline, _, hosted = heapq.heappop(self._timers)
+            if hosted.queued_for == deadline:  # else an earlier one took its place
+                hosted.queued_for = math.inf
+                if hosted.deadline <= now:
+                    self._step(hosted)
+                    most -= 1
+                else:
+                    self._schedule(hosted)  # what has arrived since has put it off
+
+    def _step(self, hosted: _Hosted) -> None:
+        if self._hosted.get(hosted.descriptor) is hosted:
+            hosted.shell.step(trio.current_time())
+            self._schedule(hosted)
+
+
+@asynccontextmanager
+async def open_shared_loop() -> AsyncIterator[SharedLoop]:
+    """A running loop; at the end of the block all its members vanish without a word."""
+    with select.epoll() as epoll:
+        async with trio.open_nursery() as nursery:
+            loop = SharedLoop(nursery, epoll)
+            nursery.start_soon(loop.run)
+            yield loop
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,1 @@
+"""The bytes around a message: envelopes, encryption, keys. No input or output."""

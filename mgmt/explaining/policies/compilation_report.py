@@ -1,0 +1,278 @@
+"""Every stage of the compiler as values to be printed: what is bound, what the database computes, what is to solve.
+
+What it is not: it solves only when asked to, and prints nothing (the command line does).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from mgmt.compiler.encoder import Encoder, Encoding
+from mgmt.compiler.model import Model
+from mgmt.compiler.phases import phase
+from mgmt.compiler.pushed import pushed_sql
+from mgmt.compiler.split import SplitQuery
+from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
+from mgmt.explaining.policies.slow_policies import Slow, slow_parts
+from mgmt.language.bound_queries.expressions import DatabasePart, has_variable
+from mgmt.language.bound_queries.queries import PushedView, UnionView
+from mgmt.optimization.problem import Cardinality, Clause, Problem, Row
+from mgmt.solution import Delta
+from mgmt.source_text import Position
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStage:
+    """A column of what a query selects.  ``decided``: by the solver, as a value for each row."""
+
+    name: str
+    type: str
+    decided: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStage:
+    """One view, constraint or objective on its way.
+
+    ``database_sql`` is what the database computes, ``solver_sql`` what is left: predicates, then the demand.
+    ``columns`` have the types they were bound to.  ``rows`` are those it is demanded of; ``clauses``, ``cardinalities``
+    and ``linear_rows`` what that became, over so many ``literals`` of the solver.
+    """
+
+    name: str
+    kind: str
+    position: Position
+    tier: int | None
+    database_sql: str
+    groups: tuple[str, ...] | None
+    solver_sql: tuple[str, ...]
+    road: str = ""
+    """Whether it can be solved in whole columns, or why not; empty for views."""
+    fetched_rows: int | None = None
+    rows: int | None = None
+    clauses: int = 0
+    cardinalities: int = 0
+    linear_rows: int = 0
+    seconds: float = 0.0
+    literals: int = 0
+    columns: tuple[ColumnStage, ...] = ()
+    asks_for_the_time: bool = False
+    """Itself; what reads such a view depends on the time, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemStage:
+    """The solver-neutral model, cell by cell."""
+
+    decisions: int
+    variables: int
+    clauses: int
+    cardinalities: int
+    linear_rows: int
+    operations: int
+    encode_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SolveStage:
+    """What solved it and what came out."""
+
+    status: str
+    backend: str
+    seconds: float
+    statistics: dict[str, object] = field(default_factory=dict)
+    deltas: tuple[Delta, ...] = ()
+    reason: str = ""
+    """Why nothing came out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All stages of one model over its present state."""
+
+    queries: tuple[QueryStage, ...]
+    problem: ProblemStage | None
+    refused: str
+    """Why there is no model cell by cell; empty when there is one."""
+    solve: SolveStage | None
+    slow: tuple[Slow, ...] = ()
+    """What is solved cell by cell."""
+
+
+def explain(model: Model, *, solve: bool = True, budget: float = 2.0, seed: int = 0) -> Explanation:
+    """Look at every stage; with ``solve`` also at the answer, within ``budget`` seconds."""
+    model = model.at()
+    encoding: Encoding | None = None
+    refused = ""
+    started = time.perf_counter()
+    with model.database.snapshot() as snapshot:
+        cell_by_cell = model.cell_by_cell(snapshot)
+        try:
+            with phase(snapshot, budget), snapshot.scratch():
+                encoding = Encoder(snapshot).encode(model.program, model.catalog)
+        except PolicyError as error:
+            refused = str(error)
+    spent = time.perf_counter() - started
+    demands = _demands(encoding.problem) if encoding is not None else {}
+    literals = _literals(encoding.problem) if encoding is not None else {}
+    solved = _solve_stage(model, budget, seed) if solve else None
+    late = () if solved is None else solved.statistics.get("cell_by_cell", ())
+    for why in late if isinstance(late, tuple) else ():
+        if why not in cell_by_cell.values():  # no engine was found for what the columns turned out to be
+            cell_by_cell = {part: str(why) for part in model.roads.parts}
+    slow = tuple(slow_parts(cell_by_cell))
+    roads = _roads(model, slow)
+    timely = {result.name for result in model.asking_for_the_time}
+    return Explanation(
+        tuple(
+            replace(
+                _query_stage(step, encoding, demands.get(step.name, Counter()), roads.get(step.name, "")),
+                columns=_columns(model, step),
+                literals=len(literals.get(step.name, ())),
+                asks_for_the_time=step.name in timely,
+            )
+            for step in model.program
+        ),
+        _problem_stage(encoding, spent) if encoding is not None else None,
+        refused,
+        solved,
+        slow,
+    )
+
+
+def _query_stage(
+    step: PushedView | SplitQuery, encoding: Encoding | None, demands: Counter[str], road: str
+) -> QueryStage:
+    if isinstance(step, PushedView):
+        kind = "union" if isinstance(step, UnionView) else "view of the database"
+        return QueryStage(step.name, kind, step.position, None, pushed_sql(step), None, ())
+    bound, demand = step.bound, step.bound.demand
+    left = [text(predicate.tree) for predicate in bound.predicates if predicate.by_solver]
+    if bound.having is not None:
+        left.append(f"HAVING {text(bound.having.tree)}")
+    kind, tier = "view", None
+    if demand is None:
+        left.extend(
+            f"{output.name}: {text(output.tree.unalias())}"
+            for output in bound.outputs
+            if not isinstance(output.expression, DatabasePart)
+        )
+    else:
+        kind = str(demand.tail.kind) if not demand.tail.soft else "soft check"
+        tier = demand.tail.tier if demand.is_objective else None
+        left.append(f"{kind.upper()} {text(demand.tree)}")
+    figures = encoding.steps.get(step.name) if encoding is not None else None
+    rows = encoding.rows.get(step.name) if encoding is not None else None
+    return QueryStage(
+        step.name,
+        kind,
+        bound.position,
+        tier,
+        step.sql,
+        None if bound.keys is None else tuple(text(key.tree) for key in bound.keys),
+        tuple(left),
+        road,
+        None if figures is None else figures.fetched_rows,
+        None if rows is None else len(rows),
+        demands["clauses"],
+        demands["cardinalities"],
+        demands["linear rows"],
+        0.0 if figures is None else figures.seconds,
+    )
+
+
+def _columns(model: Model, step: PushedView | SplitQuery) -> tuple[ColumnStage, ...]:
+    """What a view passes on, or what a constraint selects."""
+    relation = model.catalog.find(step.name)
+    if relation is not None:
+        return tuple(ColumnStage(column.name, column.type, column.symbolic) for column in relation.columns)
+    outputs = step.bound.outputs if isinstance(step, SplitQuery) else ()
+    return tuple(
+        ColumnStage(output.name, output.expression.type, has_variable(output.expression))
+        for output in outputs
+    )
+
+
+def _roads(model: Model, slow: Sequence[Slow]) -> dict[str, str]:
+    """Per constraint and objective, how it is solved."""
+    found = {road.demand.name: "a constant: it holds or does not" for road in model.roads.constants}
+    for part in model.roads.parts:
+        columns = ", ".join(f"{table}.{column}" for table, column in sorted(part.columns))
+        mark = " and a mark" if part.marking is not None else ""
+        for road in part.roads:
+            nothing = "" if road.shapes else f" while it has no rows ({road.why})"
+            found[road.demand.name] = f"in whole columns{nothing}: choices of {columns}{mark}"
+    for one in slow:
+        found.update((name, f"cell by cell: {one.reason}") for name, _ in one.statements)
+        because = ", ".join(name for name, _ in one.statements)
+        found.update((name, f"cell by cell, because of {because}") for name in one.others)
+    return found
+
+
+def text(tree: exp.Expr) -> str:
+    """A tree as policies are written."""
+    written: str = tree.sql(dialect="postgres", comments=False)
+    return written
+
+
+def _demands(problem: Problem) -> dict[str, Counter[str]]:
+    """Per constraint, what its rows became."""
+    found: dict[str, Counter[str]] = {}
+    kinds: tuple[tuple[str, Sequence[Clause] | Sequence[Cardinality] | Sequence[Row]], ...] = (
+        ("clauses", problem.clauses),
+        ("cardinalities", problem.cardinalities),
+        ("linear rows", problem.rows),
+    )
+    for kind, parts in kinds:
+        for part in parts:
+            if part.tag is not None:
+                found.setdefault(part.tag.constraint, Counter())[kind] += 1
+    return found
+
+
+def _literals(problem: Problem) -> dict[str, set[int]]:
+    """Per constraint and objective, the truths (variables of 0 and 1) that it speaks of; whole numbers aside."""
+    found: dict[str, set[int]] = {}
+    parts: tuple[Clause | Cardinality, ...] = (*problem.clauses, *problem.cardinalities)
+    for part in parts:
+        if part.tag is not None:
+            found.setdefault(part.tag.constraint, set()).update(literal // 2 for literal in part.literals)
+    for row in problem.rows:
+        if row.tag is not None:
+            found.setdefault(row.tag.constraint, set()).update(row.linear.variables)
+    for objective in problem.objectives:
+        found.setdefault(objective.name, set()).update(objective.linear.variables)
+    bounds = list(zip(problem.lower, problem.upper, strict=True))
+    return {name: {one for one in some if one and bounds[one] == (0, 1)} for name, some in found.items()}
+
+
+def _problem_stage(encoding: Encoding, seconds: float) -> ProblemStage:
+    problem = encoding.problem
+    return ProblemStage(
+        len(encoding.cells),
+        len(problem.lower) - 1,
+        len(problem.clauses),
+        len(problem.cardinalities),
+        len(problem.rows),
+        len(problem.operations),
+        seconds,
+    )
+
+
+def _solve_stage(model: Model, budget: float, seed: int) -> SolveStage:
+    started = time.perf_counter()
+    try:
+        solution = model.solve(budget, seed)
+    except InfeasibleError as error:
+        spent = time.perf_counter() - started
+        return SolveStage("infeasible", "", spent, {"core": list(error.constraints)})
+    except SolveTimeout as error:
+        return SolveStage("timeout", "", time.perf_counter() - started, reason=error.message)
+    statistics = dict(solution.statistics)
+    backend = str(statistics.pop("backend", ""))
+    return SolveStage(str(solution.status), backend, solution.seconds, statistics, solution.deltas)

@@ -1,0 +1,1 @@
+"""What binding makes of policies: queries whose expressions are typed and whose columns are resolved."""

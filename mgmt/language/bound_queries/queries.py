@@ -1,0 +1,133 @@
+"""Bound queries: what ``mgmt.language.statement_binder`` makes of statements, and the later stages work from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from sqlglot import exp
+
+from mgmt.language.bound_queries.expressions import DatabasePart, Expression, SubqueryKind
+from mgmt.language.names.catalog import Relation, RelationColumn
+from mgmt.language.names.scopes import Source
+from mgmt.language.parsing.trailing_clauses import Tail, TailKind
+from mgmt.source_text import Position
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """One conjunct of WHERE or of an inner join's ON."""
+
+    tree: exp.Expr
+    expression: Expression
+    by_solver: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    name: str
+    tree: exp.Expr
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A bound tail: a condition to hold, or a number to optimise (the violation, for a soft constraint)."""
+
+    tail: Tail
+    tree: exp.Expr
+    expression: Expression
+
+    @property
+    def is_objective(self) -> bool:
+        return self.tail.soft or self.tail.kind is not TailKind.CHECK
+
+    @property
+    def maximize(self) -> bool:
+        return self.tail.kind is TailKind.MAXIMIZE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PushedView:
+    """A view the database computes alone: ``sql`` as it was written, ``tree`` what of it is looked at here."""
+
+    name: str
+    tree: exp.Expr
+    position: Position
+    sql: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnionView(PushedView):
+    """UNION ALL of views in some of which the solver has a say; ``tree`` is it as plain SQL.
+
+    The parts have as many columns as the union, in the same order.
+    """
+
+    parts: tuple[Relation, ...] = ()
+    columns: tuple[RelationColumn, ...] = ()
+    gated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BoundQuery:
+    """A normalised SELECT in which the solver has a say, or a constraint.
+
+    ``keys`` is None when rows are not grouped; an empty tuple is one group of all rows.  ``skeleton`` is the
+    FROM clause without the conditions of inner joins.
+    """
+
+    name: str
+    position: Position
+    sources: tuple[Source, ...]
+    skeleton: exp.Select
+    predicates: tuple[Predicate, ...]
+    keys: tuple[DatabasePart, ...] | None
+    having: Predicate | None
+    outputs: tuple[Output, ...]
+    demand: Demand | None
+    strict_groups: bool
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """Of its conditions, and of its demand or, of a view, of what it selects."""
+        having = () if self.having is None else (self.having.expression,)
+        last = (
+            tuple(output.expression for output in self.outputs)
+            if self.demand is None
+            else (self.demand.expression,)
+        )
+        return (*(predicate.expression for predicate in self.predicates), *having, *last)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subquery(Expression):
+    """A SELECT in an expression in which the solver has a say, or that is compared with what it decides.
+
+    ``operands`` are the left side of ANY and ALL (IN is ``= ANY``), one per output.  ``parameters`` are the constant
+    columns of the query around it that it refers to, ``names`` how its trees call them; ``outer_cells`` are the
+    columns around it that the solver decides.  ``single``: it provably has at most one row.
+    """
+
+    decided: ClassVar[bool] = True
+    kind: SubqueryKind
+    operator: str
+    operands: tuple[Expression, ...]
+    parameters: tuple[Expression, ...]
+    names: tuple[tuple[str, str], ...]
+    outer_cells: tuple[Expression, ...]
+    query: BoundQuery
+    single: bool
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return (*self.operands, *self.parameters, *self.outer_cells)
+
+    def with_children(self, change: Callable[[Expression], Expression]) -> Expression:
+        return replace(
+            self,
+            operands=tuple(map(change, self.operands)),
+            parameters=tuple(map(change, self.parameters)),
+            outer_cells=tuple(map(change, self.outer_cells)),
+        )

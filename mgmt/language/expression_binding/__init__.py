@@ -1,0 +1,1 @@
+"""Binding of expressions: columns resolved, operators, subqueries and aggregates typed, grouping checked."""

@@ -1,0 +1,409 @@
+"""Bind and type: names to columns, operators to typed nodes, with an error at the place of the first mistake.
+
+An expression free of variables and aggregates is bound only as far as needed to resolve its columns; the
+database computes it.  What contains a variable becomes nodes of ``mgmt.language.bound_queries.expressions``; what
+cannot be encoded is an UnsupportedConstructError, never dropped.
+
+What it is not: it binds expressions; whole SELECTs are ``mgmt.language.select_binder``, which operands
+go together is ``mgmt.language.expression_binding.type_rules``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from mgmt.errors import (
+    TypeMismatchError,
+    UnsupportedConstructError,
+)
+from mgmt.language.bound_queries.expressions import (
+    Arithmetic,
+    Case,
+    Coalesce,
+    Comparison,
+    Conjunction,
+    DatabasePart,
+    Disjunction,
+    Expression,
+    Extreme,
+    MembershipQuery,
+    Negation,
+    NullTest,
+    SubqueryKind,
+    has_aggregate,
+    has_variable,
+)
+from mgmt.language.expression_binding.aggregate_binder import AGGREGATES, OURS, AggregateRules
+from mgmt.language.expression_binding.type_rules import NUMERIC, as_number
+from mgmt.language.names.scopes import candidates
+from mgmt.state.schema import TEXTUAL, SqlType
+
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "=",
+    exp.NullSafeNEQ: "<>",
+}
+_ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "/",
+    exp.Mod: "%",
+}
+
+
+_PLAIN = (
+    *(exp.Paren, exp.Alias, exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Anonymous),
+    *(exp.And, exp.Or, exp.Not),
+)
+_WHOLE = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT}
+
+
+class ExpressionBinder(AggregateRules):
+    """Binds the expressions of one SELECT.  ``outer`` are the scopes of the SELECTs around it, inner first."""
+
+    def bind(self, node: exp.Expr) -> Expression:
+        """The typed expression of a tree; columns in the tree are qualified in place."""
+        handler = self._handler(node)
+        if handler is None:
+            return self.bind_for_database_alone(node)
+        if not _is_plain(node) and self._is_free(node):
+            try:
+                return self.bind_for_database_alone(node)
+            except TypeMismatchError:
+                if type(node) not in _ARITHMETIC:  # conditions are numbers here
+                    raise
+        bound = handler(node)
+        if isinstance(bound, DatabasePart) or has_variable(bound) or has_aggregate(bound):
+            return bound
+        return DatabasePart(bound.type, bound.position, node)  # nothing for the solver: keep the SQL
+
+    def _is_free(self, node: exp.Expr) -> bool:
+        """Whether the engine alone computes it: it has no variable, no aggregate and no subquery."""
+        if id(node) not in self._free:
+            for part in reversed(list(node.walk())):
+                below = all(self._free[id(child)][1] for child in part.iter_expressions())
+                self._free[id(part)] = (part, below and not self._is_ours(part))
+        return self._free[id(node)][1]
+
+    def _is_ours(self, node: exp.Expr) -> bool:
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            found = (candidates(scope, node.name, node.table) for scope in self.scopes)
+            nearest = next((columns for columns in found if columns), [])
+            return any(column.symbolic for _, column in nearest)
+        if isinstance(node, exp.Anonymous) and str(node.this).lower() in OURS:
+            return True
+        return isinstance(node, (exp.AggFunc, exp.Filter, exp.Query, exp.Exists, exp.Star, exp.Window))
+
+    # ---- nodes --------------------------------------------------------------------------------------
+
+    def _handler(self, node: exp.Expr) -> Callable[[exp.Expr], Expression] | None:
+        for kinds, handler in self._handlers():
+            if isinstance(node, kinds):
+                return handler
+        return None
+
+    def _handlers(self) -> Sequence[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr], Expression]]]:
+        return (
+            ((exp.Paren, exp.Alias), lambda node: self.bind(node.this)),
+            ((exp.Column,), self.column),
+            ((exp.Literal, exp.Boolean, exp.Null), self._literal),
+            (tuple(_COMPARISONS), self._comparison),
+            ((exp.And, exp.Or), self._logical),
+            ((exp.Not,), self._negation),
+            (tuple(_ARITHMETIC), self._arithmetic),
+            ((exp.Neg,), self._minus),
+            ((exp.Between,), self._between),
+            ((exp.In,), self._membership),
+            ((exp.Is,), self._is),
+            ((exp.Case,), self._case),
+            ((exp.If,), self._if),
+            ((exp.Coalesce,), self._coalesce),
+            ((exp.Nullif,), self._nullif),
+            ((exp.Greatest, exp.Least), self._extreme),
+            ((exp.Abs,), self._absolute),
+            ((exp.Cast,), self._cast),
+            (tuple(AGGREGATES), self.aggregate),
+            ((exp.Filter,), self.filtered),
+            ((exp.Anonymous,), self._function),
+            ((exp.Subquery,), lambda node: self.subquery(node, node.this, SubqueryKind.VALUE)),
+            ((exp.Exists,), lambda node: self.subquery(node, node.this, SubqueryKind.EXISTS)),
+        )
+
+    def _literal(self, node: exp.Expr) -> Expression:
+        if isinstance(node, exp.Boolean):
+            kind = SqlType.BOOLEAN
+        elif isinstance(node, exp.Literal):
+            number = SqlType.INTEGER if node.this.isdecimal() else SqlType.REAL
+            kind = SqlType.TEXT if node.is_string else number
+        else:
+            kind = SqlType.UNKNOWN
+        return DatabasePart(kind, self.position(node), node)
+
+    def _comparison(self, node: exp.Expr) -> Expression:
+        operator = _COMPARISONS[type(node)]
+        null_safe = isinstance(node, (exp.NullSafeEQ, exp.NullSafeNEQ))
+        if isinstance(node.expression, (exp.Any, exp.All)):
+            kind = SubqueryKind.ANY if isinstance(node.expression, exp.Any) else SubqueryKind.ALL
+            return self.subquery(node, node.expression.this, kind, operator, self._operands(node.this))
+        if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple):
+            return self._compare_tuples(node, node.this, node.expression, operator, null_safe)
+        left, right = self.bind(node.this), self.bind(node.expression)
+        self.check_comparable(left, right, operator, node)
+        if {left.type, right.type} == {SqlType.BOOLEAN, SqlType.INTEGER}:
+            as_number(node.this if left.type is SqlType.BOOLEAN else node.expression)
+        if TEXTUAL & {left.type, right.type} and operator not in {"=", "<>"}:
+            self.refuse_variables(
+                node,
+                (left, right),
+                f"{operator} on text that the solver decides",
+                "compare text with = or <>",
+            )
+        return Comparison(SqlType.BOOLEAN, self.position(node), left, right, operator, null_safe)
+
+    def _operands(self, node: exp.Expr) -> list[Expression]:
+        """The columns of a row tuple, or the one value."""
+        return [self.bind(part) for part in (node.expressions if isinstance(node, exp.Tuple) else [node])]
+
+    def _compare_tuples(
+        self, node: exp.Expr, left: exp.Tuple, right: exp.Tuple, operator: str, null_safe: bool
+    ) -> Expression:
+        position = self.position(node)
+        if len(left.expressions) != len(right.expressions):
+            raise TypeMismatchError(
+                "row tuples of different lengths are compared",
+                position=position,
+                hint=f"{len(left.expressions)} values stand on the left, {len(right.expressions)} on the right",
+            )
+        tests: list[Expression] = []
+        for one, other in zip(self._operands(left), self._operands(right), strict=True):
+            self.check_comparable(one, other, operator, node)
+            tests.append(Comparison(SqlType.BOOLEAN, position, one, other, "=", null_safe))
+        same = Conjunction(SqlType.BOOLEAN, position, tuple(tests))
+        if operator not in {"=", "<>"}:
+            self.refuse_variables(node, [same], f"{operator} on row tuples", "compare column by column")
+        return same if operator == "=" else Negation(SqlType.BOOLEAN, position, same)
+
+    def _logical(self, node: exp.Expr) -> Expression:
+        parts = tuple(self._truth(part) for part in node.flatten())
+        kind = Conjunction if isinstance(node, exp.And) else Disjunction
+        return kind(SqlType.BOOLEAN, self.position(node), parts)
+
+    def _negation(self, node: exp.Expr) -> Expression:
+        return Negation(SqlType.BOOLEAN, self.position(node), self._truth(node.this))
+
+    def _truth(self, node: exp.Expr) -> Expression:
+        bound = self.bind(node)
+        self.require_truth(bound)
+        return bound
+
+    def _arithmetic(self, node: exp.Expr) -> Expression:
+        operator = _ARITHMETIC[type(node)]
+        left, right = self._number(node.this), self._number(node.expression)
+        kind = SqlType.REAL if SqlType.REAL in {left.type, right.type} else SqlType.INTEGER
+        bound = Arithmetic(kind, self.position(node), left, right, operator)
+        if kind is SqlType.REAL:
+            self.refuse_variables(
+                node, (left, right), "arithmetic on reals with variables is not exact", "use integers"
+            )
+        return bound
+
+    def _number(self, node: exp.Expr) -> Expression:
+        bound = self.bind(node)
+        if bound.type not in NUMERIC:
+            raise TypeMismatchError(
+                f"expected a number, found {bound.type}",
+                position=bound.position,
+                hint="join texts with ||, and make a number of a text with CAST(... AS BIGINT)",
+            )
+        if bound.type is SqlType.BOOLEAN:
+            as_number(node)
+        return bound
+
+    def _cast(self, node: exp.Expr) -> Expression:
+        """To a whole number, of what is one or a condition; of variables no other can be encoded."""
+        assert isinstance(node, exp.Cast)
+        if node.to.this not in _WHOLE:
+            return self.bind_for_database_alone(node)
+        operand = self.bind(node.this)
+        if operand.type not in {SqlType.BOOLEAN, SqlType.INTEGER}:
+            return self.bind_for_database_alone(node)
+        zero = DatabasePart(SqlType.INTEGER, operand.position, exp.Literal.number(0))
+        return Arithmetic(SqlType.INTEGER, self.position(node), zero, operand, "+")
+
+    def _minus(self, node: exp.Expr) -> Expression:
+        operand = self._number(node.this)
+        zero = DatabasePart(SqlType.INTEGER, operand.position, exp.Literal.number(0))
+        return Arithmetic(operand.type, self.position(node), zero, operand, "-")
+
+    def _between(self, node: exp.Expr) -> Expression:
+        operand, low, high = self.bind(node.this), self.bind(node.args["low"]), self.bind(node.args["high"])
+        position = self.position(node)
+        for bound in (low, high):
+            self.check_comparable(operand, bound, "BETWEEN", node)
+        if operand.type in TEXTUAL:
+            self.refuse_variables(
+                node,
+                (operand, low, high),
+                "BETWEEN on text that the solver decides",
+                "list the values with IN",
+            )
+        if node.args.get("symmetric"):
+            self.refuse_variables(
+                node,
+                (operand, low, high),
+                "BETWEEN SYMMETRIC of what the solver decides",
+                "write BETWEEN least(a, b) AND greatest(a, b)",
+            )
+        return Conjunction(
+            SqlType.BOOLEAN,
+            position,
+            (
+                Comparison(SqlType.BOOLEAN, position, operand, low, ">="),
+                Comparison(SqlType.BOOLEAN, position, operand, high, "<="),
+            ),
+        )
+
+    def _membership(self, node: exp.Expr) -> Expression:
+        position = self.position(node)
+        query = node.args.get("query")
+        if query is not None:
+            operands = self._operands(node.this)
+            if len(operands) == 1 and self._is_constant_list(query):
+                (operand,) = operands
+                self.check_width(node, query.unnest(), SubqueryKind.ANY, operands)
+                if not has_variable(operand) and not has_aggregate(operand):
+                    return DatabasePart(SqlType.BOOLEAN, position, node)
+                return MembershipQuery(SqlType.BOOLEAN, position, operand, query.unnest())
+            return self.subquery(node, query, SubqueryKind.ANY, "=", operands)
+        if isinstance(node.this, exp.Tuple):
+            choices_of_rows = [choice for choice in node.expressions if isinstance(choice, exp.Tuple)]
+            if len(choices_of_rows) < len(node.expressions):
+                raise TypeMismatchError(
+                    "a row tuple is compared with a single value",
+                    position=position,
+                    hint="list row tuples: (a, b) IN ((1, 2), (3, 4))",
+                )
+            rows = tuple(
+                self._compare_tuples(node, node.this, choice, "=", False) for choice in choices_of_rows
+            )
+            return Disjunction(SqlType.BOOLEAN, position, rows)
+        operand = self.bind(node.this)
+        choices = [self.bind(choice) for choice in node.expressions]
+        for choice in choices:
+            self.check_comparable(operand, choice, "IN", node)
+        tests = tuple(Comparison(SqlType.BOOLEAN, position, operand, choice, "=") for choice in choices)
+        return Disjunction(SqlType.BOOLEAN, position, tests)
+
+    def _is(self, node: exp.Expr) -> Expression:
+        position = self.position(node)
+        operand = self.bind(node.this)
+        target = node.expression
+        if isinstance(target, exp.Null):
+            bound: Expression = NullTest(SqlType.BOOLEAN, position, operand)
+        elif isinstance(target, exp.Boolean):
+            self.require_truth(operand)
+            wanted = DatabasePart(SqlType.BOOLEAN, position, target)
+            bound = Comparison(SqlType.BOOLEAN, position, operand, wanted, "=", True)
+        else:
+            raise self.unsupported(node, "IS takes NULL, TRUE or FALSE", "use IS NOT DISTINCT FROM")
+        return Negation(SqlType.BOOLEAN, position, bound) if node.args.get("negate") else bound
+
+    def _case(self, node: exp.Expr) -> Expression:
+        subject = node.this
+        conditions: list[Expression] = []
+        values: list[Expression] = []
+        for branch in node.args["ifs"]:
+            if subject is None:
+                conditions.append(self._truth(branch.this))
+            else:
+                left, right = self.bind(subject), self.bind(branch.this)
+                self.check_comparable(left, right, "CASE", node)
+                position = self.position(branch)
+                conditions.append(Comparison(SqlType.BOOLEAN, position, left, right, "="))
+            values.append(self.bind(branch.args["true"]))
+        return self._finish_case(node, conditions, values, node.args.get("default"))
+
+    def _if(self, node: exp.Expr) -> Expression:
+        condition = self._truth(node.this)
+        return self._finish_case(node, [condition], [self.bind(node.args["true"])], node.args.get("false"))
+
+    def _finish_case(
+        self,
+        node: exp.Expr,
+        conditions: list[Expression],
+        values: list[Expression],
+        default: exp.Expr | None,
+    ) -> Expression:
+        position = self.position(node)
+        last = DatabasePart(SqlType.UNKNOWN, position, exp.null()) if default is None else self.bind(default)
+        kind = self.common_type(node, [*values, last])
+        return Case(kind, position, tuple(conditions), tuple(values), last)
+
+    def _coalesce(self, node: exp.Expr) -> Expression:
+        parts = tuple(self.bind(part) for part in (node.this, *node.expressions))
+        kind = self.common_type(node, parts)
+        return Coalesce(kind, self.position(node), parts)
+
+    def _nullif(self, node: exp.Expr) -> Expression:
+        left, right = self.bind(node.this), self.bind(node.expression)
+        self.check_comparable(left, right, "NULLIF", node)
+        position = self.position(node)
+        same = Comparison(SqlType.BOOLEAN, position, left, right, "=")
+        return Case(
+            left.type, position, (same,), (DatabasePart(SqlType.UNKNOWN, position, exp.null()),), left
+        )
+
+    def _extreme(self, node: exp.Expr) -> Expression:
+        parts = tuple(self.bind(part) for part in (node.this, *node.expressions))
+        if any(part.type in TEXTUAL for part in parts):
+            self.refuse_variables(node, parts, "the greatest of texts", "compare them with CASE")
+            return DatabasePart(self.common_type(node, parts), self.position(node), node)
+        return Extreme(
+            self.common_type(node, parts), self.position(node), parts, isinstance(node, exp.Greatest)
+        )
+
+    def _absolute(self, node: exp.Expr) -> Expression:
+        operand = self._number(node.this)
+        zero = DatabasePart(SqlType.INTEGER, operand.position, exp.Literal.number(0))
+        negative = Arithmetic(operand.type, operand.position, zero, operand, "-")
+        return Extreme(operand.type, self.position(node), (operand, negative), True)
+
+    def _function(self, node: exp.Expr) -> Expression:
+        name = str(node.this).lower()
+        if isinstance(node, exp.Anonymous) and name in OURS:
+            return self.our_aggregate(node)
+        if not self.is_callable(node):
+            raise self.unknown_function(name, node)
+        return self.bind_for_database_alone(node)
+
+    # ---- what only the database computes ------------------------------------------------------------
+
+    def _is_constant_list(self, query: exp.Expr) -> bool:
+        """Whether the database can list the members once, whatever the row."""
+        try:
+            return not self.scan_subquery(query.unnest())
+        except UnsupportedConstructError:
+            return False
+
+    def bind_for_database_alone(self, node: exp.Expr) -> Expression:
+        """A node the compiler does not know: fine without variables, refused with them."""
+        self.scan(node)
+        return DatabasePart(self.type_of(node), self.position(node), node)
+
+
+def _is_plain(node: exp.Expr) -> bool:
+    """Whether a node is of so few parts that the engine need not be asked what it is."""
+    if isinstance(node, (*_COMPARISONS, exp.Between, exp.In)):
+        return all(
+            isinstance(part, (exp.Column, exp.Literal, exp.Boolean)) for part in node.iter_expressions()
+        )
+    return isinstance(node, _PLAIN)

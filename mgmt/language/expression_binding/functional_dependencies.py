@@ -1,0 +1,110 @@
+"""What a grouped SELECT may show outside of aggregates: what is the same in every row of a group.
+
+What it is not: it binds nothing (see ``select_binder``), and knows no group of a state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from sqlglot import exp
+
+from mgmt.errors import PolicySyntaxError
+from mgmt.language.bound_queries.expressions import Aggregate, Cell, DatabasePart, Expression
+from mgmt.language.names.scopes import Source
+from mgmt.state.schema import Schema
+
+_Column = tuple[str, str]  # alias and name, in lower case
+
+
+def refuse_ungrouped(
+    parts: Sequence[Expression],
+    keys: Sequence[DatabasePart],
+    scope: Mapping[str, Source],
+    settled: Iterable[_Column] = (),
+) -> None:
+    """Raises PolicySyntaxError for the first column in these that may differ within a group.
+
+    ``settled``: some that are known not to, besides what the keys settle.
+    """
+    columns = [key.tree for key in keys if isinstance(key.tree, exp.Column)]
+    fixed = fixed_columns([(column.table.lower(), column.name.lower()) for column in columns], scope) | set(
+        settled
+    )
+    spelled = {key.tree.sql() for key in keys}
+    for part in parts:
+        _refuse(part, fixed, spelled, scope)
+
+
+def _refuse(
+    part: Expression, fixed: set[tuple[str, str]], spelled: set[str], scope: Mapping[str, Source]
+) -> None:
+    if isinstance(part, Aggregate):
+        return
+    used: list[tuple[str, str]] = []
+    if isinstance(part, DatabasePart):
+        if part.tree.sql() in spelled:
+            return
+        columns = _outside_aggregates(part.tree)
+        used = [(column.table.lower(), column.name.lower()) for column in columns if column.table]
+        used = [pair for pair in used if pair[0] in scope]
+    elif isinstance(part, Cell):
+        used = [(part.source.lower(), part.column.lower())]
+    for pair in used:
+        if pair not in fixed:
+            raise PolicySyntaxError(
+                f"column {'.'.join(pair)} must be in GROUP BY or inside an aggregate",
+                position=part.position,
+                hint=f"add it to GROUP BY, or say which of a group is meant: min({pair[1]})",
+            )
+    for child in part.children:
+        _refuse(child, fixed, spelled, scope)
+
+
+def _outside_aggregates(tree: exp.Expr) -> Iterator[exp.Column]:
+    """The columns of what the database computes, without those in its own aggregates."""
+    for node in tree.walk(prune=lambda node: isinstance(node, (exp.AggFunc, exp.Filter))):
+        if isinstance(node, exp.Column):
+            yield node
+
+
+def fixed_columns(
+    keys: Iterable[_Column], scope: Mapping[str, Source], equal: Sequence[tuple[_Column, _Column]] = ()
+) -> set[_Column]:
+    """Columns that are constant in a group: the keys, and all of a source whose own key is among them.
+
+    ``equal``: columns that are equal in every row.
+    """
+    fixed: set[_Column] = set()
+    found = set(keys)
+    while found - fixed:
+        fixed |= found
+        for alias, source in scope.items():
+            if source.relation.key and all((alias, name.lower()) in fixed for name in source.relation.key):
+                found |= {(alias, column.name.lower()) for column in source.relation.columns}
+            for key, settled in source.relation.dependencies:
+                if all((alias, name) in fixed for name in key):
+                    found |= {(alias, name) for name in settled}
+        found |= {column for pair in equal if fixed.intersection(pair) for column in pair}
+    return fixed
+
+
+def dependencies_of_view(
+    sources: Iterable[Source], schema: Schema, names: Mapping[tuple[str, str], str]
+) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
+    """What the keys of the tables below a view settle; ``names``: in it, of the sources' columns, in lower case.
+
+    Of tables only: a key that may be NULL would not tell a row from one without a partner.
+    """
+    found = []
+    for source in sources:
+        alias, relation = source.alias.lower(), source.relation
+        known = list(relation.dependencies)
+        if relation.key and schema.find(relation.name) is not None:
+            columns = frozenset(column.name.lower() for column in relation.columns)
+            known.append((frozenset(name.lower() for name in relation.key), columns))
+        for key, settled in known:
+            if all((alias, name) in names for name in key):
+                own = frozenset(names[alias, name] for name in settled if (alias, name) in names)
+                found.append((frozenset(names[alias, name] for name in key), own))
+    return tuple(found)

@@ -1,0 +1,121 @@
+"""The least that must be done when hosts are gone and no full placement exists (or none was found in time).
+
+Writes must go on although, say, two racks cannot hold three rack-distinct copies: dead hosts leave their
+chains, and the service roles leave dead hosts.  No new copy is made (one that is under way is finished, or undone
+where the host that it is made on is dead) and no chain has a rack twice that had it once.  Full repair is the
+solver's business.
+Only a chain of which nobody is left begins anew on other hosts, in as many racks as there are: the log has to write its
+next record somewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from datastore_adapter.interface import (
+    Observation,
+    Placement,
+    ReplicaState,
+    SegmentObservation,
+    ServiceRoles,
+)
+from mgmt.placement.hosts import Host, HostView
+from mgmt.placement.placement_rows import log_units_of
+
+LAYOUT_SERVERS = 3
+
+
+def available_placement(view: HostView, observation: Observation, drains: Sequence[str] = ()) -> Placement:
+    """What stands, without the hosts that are not in ``view``.
+
+    The engine remembers who held what is away then, and takes it back when they return.
+    """
+    candidates = [host for host in view.by_seniority if host.name not in drains] or list(view.by_seniority)
+    chains = {
+        segment.key: available_chain(segment, view) or _elsewhere(segment, view, candidates, number)
+        for number, segment in enumerate(observation.segments)
+    }
+    roles = ServiceRoles(
+        layout_servers=refilled(
+            observation.roles.layout_servers,
+            view,
+            candidates,
+            max(LAYOUT_SERVERS, len(observation.roles.layout_servers)),
+        ),
+        sequencers=refilled(observation.roles.sequencers, view, candidates, 1),
+        log_units=log_units_of(chains, observation, view.names),
+    )
+    return Placement(chains, roles)
+
+
+def is_unavailable(segment: SegmentObservation, view: HostView) -> bool:
+    """Whether the live hosts together lack data of the segment, until one of the lost ones returns.
+
+    That is so, too, while the engine goes on without a part of it (``SegmentObservation.away``).  A complete copy is
+    enough; so is one with the new records beside one with the old, in the middle of a move.
+    """
+    live = {copy.state for copy in segment.replicas if copy.host in view.names}
+    in_the_middle = {ReplicaState.SYNCING, ReplicaState.STALE}
+    if segment.away:
+        return True
+    return bool(segment.replicas) and ReplicaState.IN_SYNC not in live and not in_the_middle <= live
+
+
+def available_chain(segment: SegmentObservation, view: HostView) -> tuple[str, ...]:
+    """The chain without lost hosts; empty where none is left.
+
+    What was about to leave it stays in the place of a lost one where its rack has no other: it has the older records,
+    and who was to have them instead may be lost.
+    """
+    in_order = sorted(segment.replicas, key=lambda copy: copy.position)
+    present = [copy for copy in in_order if copy.host in view.names]
+    live = [copy for copy in present if copy.state is not ReplicaState.STALE]
+    # A copy that lacks data is not made the first of its chain while there is a complete one.
+    chain = [copy.host for copy in sorted(live, key=lambda copy: copy.state is not ReplicaState.IN_SYNC)]
+    hosts = view.by_name
+    racks = {hosts[name].failure_domain for name in chain}
+    places = len(in_order) - len(present) if chain else 0
+    for copy in present:
+        rack = hosts[copy.host].failure_domain
+        if places and copy.state is ReplicaState.STALE and copy.bytes and rack not in racks:
+            chain.append(copy.host)
+            racks.add(rack)
+            places -= 1
+    return tuple(chain)
+
+
+def _elsewhere(
+    segment: SegmentObservation, view: HostView, candidates: Sequence[Host], number: int
+) -> tuple[str, ...]:
+    """A chain of other hosts, as long as the lost one: those first that hold older records of the segment."""
+    holders = [copy.host for copy in segment.replicas if copy.host in view.names]
+    lost = [copy.host for copy in segment.replicas if copy.host not in view.names]
+    turn = number % len(candidates)
+    return refilled((*holders, *lost), view, [*candidates[turn:], *candidates[:turn]], max(1, len(lost)))
+
+
+def refilled(
+    standing: Sequence[str], view: HostView, candidates: Sequence[Host], wanted: int
+) -> tuple[str, ...]:
+    """Live holders keep their role; free places go to hosts of racks that have none yet, the senior first."""
+    holders = [name for name in standing if name in view.names]
+    if len(holders) == len(standing):
+        return tuple(holders)
+    return _filled(holders, view, candidates, wanted)
+
+
+def enough_layout_servers(view: HostView, standing: Sequence[str]) -> tuple[str, ...]:
+    """Those that live, and others for as many as there are to be."""
+    holders = [name for name in standing if name in view.names]
+    return _filled(holders, view, view.by_seniority, LAYOUT_SERVERS)
+
+
+def _filled(holders: list[str], view: HostView, candidates: Sequence[Host], wanted: int) -> tuple[str, ...]:
+    racks = {host.name: host.failure_domain for host in view.hosts}
+    spare = [host for host in candidates if host.name not in holders]
+    while spare and len(holders) < wanted:
+        taken = {racks[name] for name in holders}
+        chosen = next((host for host in spare if host.failure_domain not in taken), spare[0])
+        spare.remove(chosen)
+        holders.append(chosen.name)
+    return tuple(holders)

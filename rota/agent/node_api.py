@@ -1,0 +1,283 @@
+"""What a node answers: its part of the HTTP interface, and requests passed on between agents.
+
+It translates between the parts' own values and JSON.  Requests for the controller are answered here when this
+host is it, and sent there otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import trio
+
+from datastore_adapter import LogThread
+from membership import Cluster, FrameStream, Member, TransportError
+from mgmt.control.controller import Controller
+from mgmt.errors import (
+    ControlError,
+    InvalidRequestError,
+    NotControllerError,
+    NothingLostError,
+    NothingToAbortError,
+    RefusedError,
+    UnknownEpochError,
+    UnknownHostError,
+    UnknownSegmentError,
+)
+from rota.agent.solver_process import SolverProcess
+from rota.errors import ApiError
+from rota.http.answers import Event, Members, Solver, Status, Views
+from rota.http.control_answers import Control
+from rota.http.requests import ASKED_BY
+from rota.services.control_requests import ANSWERED_ANYWHERE, ASKED_AT, answer
+from rota.services.control_service import SERVICE, answer_requests, ask
+from rota.services.event_log import EventLog
+from rota.services.key_service import KeyService
+from rota.services.membership_operations import Operations
+from rota.services.store_api import StoreApi
+from rota.services.view_history import ViewHistory, own_views
+from rota.services.view_report import dropped, members_of
+from rota.version import VERSION
+
+if TYPE_CHECKING:
+    from rota.agent.engine.host_engine import HostEngine
+
+Part = TypeVar("Part")
+
+log = logging.getLogger("rota")
+
+FOLLOW_INTERVAL = 0.3
+"""Seconds between two looks at the controller's events for somebody who follows them."""
+_NO_CONTROL: dict[str, Any] = {"controller": None, "layout_epoch": None, "open_moves": 0}
+"""What an agent without a store knows of the placement."""
+STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
+    (RefusedError, "refused", 409),
+    (NothingToAbortError, "nothing_to_abort", 409),
+    (NothingLostError, "nothing_lost", 409),
+    (UnknownHostError, "unknown_host", 404),
+    (UnknownSegmentError, "unknown_segment", 404),
+    (UnknownEpochError, "unknown_epoch", 404),
+    (InvalidRequestError, "bad_request", 400),
+    (NotControllerError, "not_controller", 503),
+    (ControlError, "control", 503),
+)
+
+
+class NodeApi:
+    """Implements ``rota.http.api.Backend``.  The parts are set as they come up; until then it says so."""
+
+    def __init__(self, name: str, events: EventLog, key_service: KeyService, *, store: bool = True) -> None:
+        self._name = name
+        self._key_service = key_service
+        self._events = events
+        self._views = ViewHistory(name, events)
+        self.operations = Operations(name)
+        self._store = store
+        self.cluster: Cluster | None = None
+        self.is_ending = False
+        """The store's clients here are gone, or on their way."""
+        self.joined = trio.Event()
+        """Set with ``cluster``."""
+        self.controller: Controller | None = None
+        self.store_api: StoreApi | None = None
+        self.server: LogThread | None = None
+        self.solver: SolverProcess | None = None
+        self.engine: HostEngine | None = None
+        """Servers of Valkey or Redis, where the store is in such."""
+        self.engine_statistics: Callable[[], Mapping[str, int]] = dict
+
+    def wait(self, cluster: Cluster) -> None:
+        """This host is about to join; all that can be asked of the membership until it has is to recover it."""
+        self.operations.waiting = cluster
+
+    def enter(self, cluster: Cluster) -> None:
+        """This host is in a view."""
+        self.cluster = cluster
+        self.joined.set()
+
+    # -- reports ------------------------------------------------------------------------------------
+
+    def is_ready(self) -> bool:
+        managed = self.controller is not None or not self._store
+        return self.cluster is not None and managed and self.cluster.quorum
+
+    async def look(self) -> None:
+        if self.controller is not None:
+            await self.controller.reports.look()
+
+    def status(self) -> Status:
+        cluster, controller = self.cluster, self.controller
+        engine = None if self.engine is None else self.engine.status()
+        if cluster is None or (controller is None and self._store):
+            return {
+                "version": VERSION,
+                "name": self._name, "address": None, "state": "joining", "cluster_id": None, "epoch": None, "id": None,
+                "size": 0, "recoveries": [], "quorum": False, "controller": None, "layout_epoch": None, "open_moves": 0,
+                "control": None, "solver": None, "engine": engine, "dropped": {}, "statistics": {},
+                "keys": self._key_service.status(),
+            }  # fmt: skip
+        view, statistics = cluster.view, cluster.statistics()
+        control = _NO_CONTROL if controller is None else controller.status()
+        return {
+            "version": VERSION,
+            "name": self._name,
+            "address": str(cluster.me.address),
+            "state": str(cluster.status),
+            "cluster_id": cluster.cluster_id.hex(),
+            "epoch": view.epoch,
+            "id": view.id.hex(),
+            "size": len(view),
+            "recoveries": [recovery.hex() for recovery in view.lineage],
+            "quorum": cluster.quorum,
+            "controller": control["controller"],
+            "layout_epoch": control["layout_epoch"],
+            "open_moves": control["open_moves"],
+            "control": None if controller is None else cast(Control, control),
+            "solver": None if self.solver is None else cast(Solver, self.solver.status()),
+            "engine": engine,
+            "keys": self._key_service.status(),
+            "dropped": dropped(statistics),
+            "statistics": {
+                **statistics,
+                **(self.server.statistics() if self.server else {}),
+                **{f"engine.{name}": count for name, count in self.engine_statistics().items()},
+            },
+        }
+
+    def members(self) -> Members:
+        return members_of(_joined(self.cluster).view)
+
+    def local_events(self, after: int) -> list[Event]:
+        return self._events.after(after)
+
+    async def events(self, after: int) -> dict[str, Any]:
+        try:
+            return await self.control("events", {"after": after})
+        except ApiError:
+            return {"agent": self._name, "events": self._events.after(after)}
+
+    def suspicions(self) -> dict[str, Any]:
+        reading = _joined(self.cluster).suspicions()
+        if reading is None:
+            raise ApiError("this agent is in no view at present; it is joining again", code="joining")
+        return {"agent": self._name, **asdict(reading)}
+
+    async def views(self) -> Views:
+        """When each member installed each view, as the members themselves tell it."""
+        cluster = _joined(self.cluster)
+
+        async def ask_member(member: Member) -> dict[str, Any]:
+            async with await cluster.transport.open_service(member.address, SERVICE) as stream:
+                return await ask(stream, "views", {})
+
+        return await self._views.gather(cluster, ask_member)
+
+    async def follow(self, after: int) -> AsyncGenerator[Event, None]:
+        """Numbers are each agent's own, so a new controller's events are told from when the old one's ended."""
+        told_by, told_until = "", 0.0
+        while True:
+            answer = await self.events(after)
+            if answer["agent"] != told_by:
+                if told_by:
+                    answer = await self.events(0)
+                told_by = answer["agent"]
+            for event in answer["events"]:
+                after = event["number"]
+                if event["time"] >= told_until:
+                    told_until = event["time"]
+                    yield event
+            await trio.sleep(FOLLOW_INTERVAL)
+
+    # -- requests for the controller ----------------------------------------------------------------
+
+    async def control(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Answer here, or pass on to the controller.  Raises :class:`ApiError`."""
+        cluster = _joined(self.cluster)
+        controller = self._stored(self.controller)
+        name = controller.status()["controller"]
+        who = arguments.get(ASKED_BY)
+        arguments = {**arguments, ASKED_AT: f"{self._name} by {who}" if who else self._name}
+        if request in ANSWERED_ANYWHERE or name == self._name:
+            return await self._answer(request, arguments)
+        member = cluster.view.member(name) if name else None
+        if member is None:
+            raise ApiError(
+                "no live host carries the manager role; start an agent that does", code="no_controller"
+            )
+        try:
+            async with await cluster.transport.open_service(member.address, SERVICE) as stream:
+                return await ask(stream, request, arguments)
+        except TransportError as error:
+            raise ApiError(
+                f"the controller {name} cannot be reached ({error}); try again", code="unreachable"
+            ) from error
+
+    async def serve_control(self, stream: FrameStream) -> None:
+        """Another agent's request, meant for the controller."""
+        async with stream:
+            await answer_requests(stream, self._answer)
+
+    async def _answer(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if request == "views":
+            return {"views": own_views(self._events)}
+        controller = self._stored(self.controller)
+        try:
+            if request == "events":
+                return {"agent": self._name, "events": self._events.after(int(arguments["after"]))}
+            return await answer(controller, request, arguments)
+        except ControlError as error:
+            code, status = next((c, s) for kind, c, s in STATUS_CODES if isinstance(error, kind))
+            raise ApiError(str(error), code=code, status=status) from error
+
+    async def keys(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """One step with the keys of all hosts.  Raises :class:`ApiError`."""
+        return await self._key_service.everywhere(_joined(self.cluster), action, arguments)
+
+    def record(self, kind: str, text: str, data: Mapping[str, Any]) -> None:
+        """Something for this agent's events and its log."""
+        log.info("%s: %s", kind, text)
+        self._events.add(kind, text, data)
+
+    # -- operations on the membership ---------------------------------------------------------------
+
+    async def operate(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Evict, leave, tags or recover.  Raises :class:`ApiError`."""
+        self.operations.cluster = self.cluster
+        return await self.operations.perform(action, arguments)
+
+    async def answered(self) -> None:
+        """The answer to a leave is on its way."""
+        await self.operations.answered()
+
+    # -- the store ----------------------------------------------------------------------------------
+
+    def store(self) -> StoreApi:
+        """Raises :class:`ApiError` where there is none, or none any more."""
+        if self.is_ending:
+            raise ApiError("this agent is ending, and has not begun this; ask another one", code="ending")
+        if self.engine is not None:
+            raise ApiError(
+                "this cluster keeps its data in Valkey or Redis, not in the log: use a client of theirs",
+                code="no_log",
+                status=404,
+            )
+        return self._stored(self.store_api)
+
+    def _stored(self, part: Part | None) -> Part:
+        if not self._store:
+            raise ApiError(
+                "this agent runs without the store (--no-store); ask one that has it",
+                code="no_store",
+                status=404,
+            )
+        return _joined(part)
+
+
+def _joined(part: Part | None) -> Part:
+    """A part that is set once this host is in a view.  Raises :class:`ApiError` until then."""
+    if part is None:
+        raise ApiError("this agent has not joined yet; `rota status` says more", code="joining")
+    return part

@@ -1,0 +1,1 @@
+"""``rota policy``: writing, checking, testing and explaining policies, without a cluster."""

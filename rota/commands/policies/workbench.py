@@ -1,0 +1,295 @@
+"""What ``rota policy`` works on: files, a pack, rows and a state database, made into one compiled model.
+
+The state database is only read: everything is solved on a private copy, and a plan is written when it is applied.
+
+What it is not: it prints nothing (see ``rota.commands.policies.report``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from mgmt.state.memory import MEMORY
+from rota.errors import AgentError, UsageProblem
+
+if TYPE_CHECKING:
+    from mgmt.compiler.model import Model
+    from mgmt.errors import PolicyError
+    from mgmt.explaining.policies.policy_files import SourceStatement
+    from mgmt.explaining.policies.policy_test_syntax import PolicyTest
+    from mgmt.explaining.solutions.replay_bundle import Bundle
+    from mgmt.solution import Solution
+    from mgmt.source_text import Position, SourceText
+    from mgmt.state.database import Database
+
+LARGEST_FILE = 64 << 20
+"""Bytes; policies are text that people write."""
+
+
+class PolicyProblem(AgentError):  # noqa: N818 - it reports an error of mgmt, it is none of its own
+    """A policy, a schema or rows are wrong, or cannot all hold.  ``excerpt`` points at the place, if there is one."""
+
+    code = "policy"
+
+    def __init__(self, message: str, excerpt: str = "") -> None:
+        super().__init__(message)
+        self.excerpt = excerpt
+
+
+_SHOWN_BEFORE, _SHOWN_AFTER = 70, 50
+"""Characters of a line that is longer than both."""
+
+
+@dataclass(slots=True)
+class Workbench:
+    """Texts by what they are for; the model is compiled when it is asked for."""
+
+    schema: list[SourceText] = field(default_factory=list)
+    policies: list[SourceText] = field(default_factory=list)
+    tests: list[SourceText] = field(default_factory=list)
+    readme: str = ""
+    originals: dict[str, str] = field(default_factory=dict)
+    """Texts as they were read, by name, to show the place of an error."""
+    stored: Database | None = None
+    """The state database named, to apply plans to."""
+    state: Database | None = None
+    """A private copy of it, or one in memory, with schema and rows."""
+    read_version: int = 0
+    """The version of the state when it was copied."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for database in (self.stored, self.state):
+            if database is not None:
+                database.close()
+
+    @property
+    def rows_added(self) -> bool:
+        """Whether the files have put rows into the copy."""
+        assert self.state is not None
+        return self.state.version != self.read_version
+
+    def model(self) -> Model:
+        """The policies compiled over the rows."""
+        from mgmt.compiler.model import Model
+
+        if not self.policies:
+            raise UsageProblem("there are no policies: give files with CREATE CONSTRAINT, or --pack NAME")
+        assert self.state is not None
+        return Model.build(self.state, self.policies)
+
+    def apply(self, solution: Solution) -> int:
+        """Write a plan to the state database; returns its new version.
+
+        Raises StalePlanError when it has changed meanwhile.
+        """
+        assert self.stored is not None
+        return self.stored.apply(solution)
+
+    def cases(self) -> list[PolicyTest]:
+        """The tests in the files."""
+        from mgmt.explaining.policies.policy_test_syntax import parse_tests
+
+        return [case for text in self.tests for case in parse_tests(text)]
+
+    @contextmanager
+    def problems_shown(self) -> Iterator[None]:
+        """Errors of mgmt as errors of the command, with the line and a caret."""
+        from mgmt.errors import PolicyError
+
+        try:
+            yield
+        except PolicyError as error:
+            raise self.problem(error) from error
+
+    def problem(self, error: PolicyError) -> PolicyProblem:
+        return PolicyProblem(str(error), self.excerpt(error.position))
+
+    def excerpt(self, position: Position | None) -> str:
+        """The line of a position with a caret below the character; empty when it is not known."""
+        text = self.originals.get(position.source) if position is not None else None
+        if position is None or text is None:
+            return ""
+        lines = text.split("\n")
+        if position.line > len(lines):
+            return ""
+        number = str(position.line)
+        shown, place = _around(lines[position.line - 1], position.column - 1)
+        before = "".join("\t" if character == "\t" else " " for character in shown[:place])
+        return f"{number} | {shown}\n{' ' * len(number)} | {before}^"
+
+
+def _around(line: str, place: int) -> tuple[str, int]:
+    """A line, of a long one what stands around a place, and where the place is in that."""
+    start = max(0, place - _SHOWN_BEFORE)
+    end = max(place, start) + _SHOWN_AFTER
+    if len(line) <= _SHOWN_BEFORE + _SHOWN_AFTER:
+        return line, place
+    head, rest = ("…", line[start:end]) if start else ("", line[:end])
+    return f"{head}{rest}{'…' if end < len(line) else ''}", place - start + len(head)
+
+
+def open_workbench(
+    files: Sequence[Path],
+    pack: str | None,
+    data: Sequence[Path],
+    state_url: str | None,
+    memory: int = MEMORY,
+) -> Workbench:
+    """Read everything and load the rows; to be closed.  ``memory``: as of ``mgmt.Database``.
+
+    Raises UsageProblem for files that cannot be read, PolicyProblem for what is in them.
+    """
+    with ExitStack() as undone:
+        bench = undone.enter_context(Workbench())
+        with bench.problems_shown():
+            _take_pack(bench, pack)
+            statements = _take_files(bench, files)
+            fixtures = [path for path in data if _is_fixture(path)]
+            _open_state(bench, state_url, [path for path in data if path not in fixtures], memory)
+            assert bench.state is not None
+            bench.read_version = bench.state.version
+            for statement in statements:
+                _run(bench.state, statement.text, statement.position)
+            for path in fixtures:
+                _load_data(bench, path)
+        undone.pop_all()
+    return bench
+
+
+def read_bundle(path: Path) -> tuple[Workbench, Bundle]:
+    """A bundle, and a workbench that knows its texts.
+
+    Raises UsageProblem for a file that cannot be read, PolicyProblem for one that is no bundle.
+    """
+    from mgmt.explaining.solutions.replay_bundle import Bundle
+
+    bench = Workbench()
+    with bench.problems_shown():
+        try:
+            bundle = Bundle.load(path.read_bytes())
+        except OSError as error:
+            raise UsageProblem(f"cannot read {path}: {error.strerror or error}") from error
+    bench.originals.update({text.name: text.text for text in (*bundle.schema, *bundle.policies)})
+    return bench, bundle
+
+
+def _take_pack(bench: Workbench, name: str | None) -> None:
+    from mgmt.language.policy_packs import load_pack, pack_names
+    from mgmt.source_text import SourceText
+
+    if name is None:
+        return
+    if name not in pack_names():
+        raise UsageProblem(
+            f"there is no policy pack {name!r}: the installed ones are {', '.join(pack_names())}"
+        )
+    pack = load_pack(name)
+    bench.schema.append(SourceText(f"{name}/schema.sql", pack.schema))
+    bench.policies.extend(pack.policies)
+    bench.tests.extend(pack.tests)
+    bench.readme = pack.readme
+    for text in (*bench.schema, *pack.policies, *pack.tests):
+        bench.originals[text.name] = text.text
+
+
+def _take_files(bench: Workbench, files: Sequence[Path]) -> list[SourceStatement]:
+    """Sort the texts; returns the statements for rows."""
+    from mgmt.explaining.policies.policy_files import sorted_sources, statements_of
+    from mgmt.source_text import SourceText
+
+    rows: list[SourceStatement] = []
+    for path in files:
+        text = SourceText(str(path), _read(path))
+        bench.originals[text.name] = text.text
+        if any(statement.words[:1] == ("TEST",) for statement in statements_of(text)):
+            bench.tests.append(text)
+            continue
+        sources = sorted_sources([text])
+        bench.schema.extend(sources.schema)
+        bench.policies.extend(sources.policies)
+        rows.extend(sources.rows)
+    return rows
+
+
+def _open_state(bench: Workbench, url: str | None, data: Sequence[Path], memory: int) -> None:
+    from mgmt.state.database import Database
+    from mgmt.state.sources.opening import is_source
+
+    if url is None and not data:
+        bench.state = Database(memory=memory)
+        _load_schema(bench, bench.state)
+        return
+    if url is not None and "://" not in url and not Path(url).is_file():
+        raise UsageProblem(f"there is no state database {url}")
+    if url is not None and not is_source(url) and data:
+        raise UsageProblem("a state database of rota's own keeps its rows itself: leave out --data, or --db")
+    bench.stored = Database(url or ":memory:", memory=memory, create=url is None)
+    _load_schema(bench, bench.stored)
+    bench.stored.attach(data)
+    if not bench.stored.has_rows_of_schema():
+        raise UsageProblem("the state database has none of the schema's tables: is it the right one?")
+    with bench.stored.snapshot() as snapshot:
+        contents = snapshot.dump()
+    # Tables that the state database does not have are empty ones of the copy.
+    bench.state = Database(memory=memory)
+    _load_schema(bench, bench.state)
+    bench.state.restore(contents)
+
+
+def _load_schema(bench: Workbench, database: Database) -> None:
+    for text in bench.schema:
+        database.load_schema(text.text, text.name)
+    if not bench.schema:
+        raise UsageProblem("there is no schema: give a file with CREATE TABLE, or --pack NAME")
+
+
+def _is_fixture(path: Path) -> bool:
+    """Whether it holds statements, or the rows of several tables, rather than those of one."""
+    if path.suffix == ".json" and path.is_file():
+        with path.open("rb") as file:
+            return file.read(64).lstrip().startswith(b"{")
+    return path.suffix == ".sql"
+
+
+def _load_data(bench: Workbench, path: Path) -> None:
+    from mgmt.explaining.policies.policy_files import insert_json, statements_of
+    from mgmt.source_text import SourceText
+
+    assert bench.state is not None
+    text = SourceText(str(path), _read(path))
+    bench.originals[text.name] = text.text
+    if path.suffix == ".json":
+        insert_json(bench.state, text)
+        return
+    for statement in statements_of(text):
+        _run(bench.state, statement.text, statement.position)
+
+
+def _run(database: Database, sql: str, position: Position) -> None:
+    from mgmt.errors import PolicyError
+    from mgmt.explaining.policies.policy_files import located
+
+    try:
+        database.execute(sql)
+    except PolicyError as error:
+        raise (located(error, position) if error.position is None else error) from error
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise UsageProblem(
+                f"{path} has more than {LARGEST_FILE >> 20} MiB; policies are text that people write"
+            )
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageProblem(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageProblem(f"{path} is no UTF-8 text: {error.reason} at byte {error.start}") from error

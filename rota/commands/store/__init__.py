@@ -1,0 +1,1 @@
+"""Commands about what the embedded log keeps: streams, maps, backups."""

@@ -1,0 +1,373 @@
+"""What the HTTP interface answers and takes, as types: one for each JSON document.
+
+``rota.http.api`` names them in its table of operations, and the OpenAPI document is made from them, so their docstrings
+are for its readers.  What is told of the placement: ``rota.http.control_answers``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NotRequired, TypedDict
+
+from membership.protocol.core.suspicions import Suspicions
+from rota.http.control_answers import Control
+
+
+class Problem(TypedDict):
+    """Why something was refused: a sentence for people, a code for programs."""
+
+    error: str
+    code: str
+
+
+# -- who is in --------------------------------------------------------------------------------------
+
+
+class OwnKeys(TypedDict):
+    """The ids of one host's keys, the primary's first."""
+
+    primary: str
+    installed: list[str]
+
+
+class Voter(TypedDict):
+    """A member of an ensemble."""
+
+    name: str
+    address: str
+
+
+class Solver(TypedDict):
+    """The solver's process, if there is one, and what became of others."""
+
+    pid: int | None
+    started: int
+    failed: int
+    interrupted: int
+    idle_ended: int
+
+
+class Engine(TypedDict):
+    """The servers of Valkey or Redis on this host.  ``name``: valkey, redis, or ``adopted`` for those that somebody
+    else runs, of which ``running`` is not known; ``restarts`` of those that ended, since the agent was started."""
+
+    name: str
+    servers: list[str]
+    running: int | None
+    restarts: int
+
+
+class Status(TypedDict):
+    """How one agent is.  What it does not know at present is null; ``version``: of rota, which it runs."""
+
+    version: str
+    name: str
+    address: str | None
+    state: str
+    ensemble: NotRequired[list[Voter]]
+    cluster_id: str | None
+    epoch: int | None
+    id: str | None
+    size: int
+    recoveries: list[str]
+    quorum: bool
+    controller: str | None
+    layout_epoch: int | None
+    open_moves: int
+    control: Control | None
+    solver: Solver | None
+    engine: Engine | None
+    keys: OwnKeys | None
+    dropped: dict[str, int]
+    statistics: dict[str, int]
+
+
+class MemberEntry(TypedDict):
+    """A member; ``place``: on the first ring."""
+
+    name: str
+    address: str
+    state: str
+    incarnation: str
+    joined_epoch: int
+    place: int
+    tags: dict[str, str]
+
+
+class Members(TypedDict):
+    """A view."""
+
+    epoch: int
+    id: str
+    cluster_id: str
+    members: list[MemberEntry]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading(Suspicions):
+    """What the agent of this name knows of the running view change."""
+
+    agent: str
+
+
+class Event(TypedDict):
+    """Something that happened.  Numbers are each agent's own; ``time`` is in Unix seconds."""
+
+    number: int
+    time: float
+    kind: str
+    text: str
+    data: dict[str, Any]
+
+
+class Events(TypedDict):
+    """Events, oldest first, and the agent that told them."""
+
+    agent: NotRequired[str]
+    events: list[Event]
+
+
+class InstalledView(TypedDict):
+    """A view, and when a member installed it, in Unix seconds of its own clock."""
+
+    time: float
+    epoch: int
+    id: str
+    size: int
+
+
+class Views(TypedDict):
+    """The views that each member of those asked installed; ``silent``: who did not answer."""
+
+    size: int
+    asked: int
+    silent: list[str]
+    members: dict[str, list[InstalledView]]
+
+
+class HostRequest(TypedDict):
+    """The name of a host."""
+
+    host: str
+
+
+# -- operations -------------------------------------------------------------------------------------
+
+
+class WhyRequest(TypedDict):
+    """A segment or a host."""
+
+    name: str
+
+
+class WhyNotRequest(TypedDict):
+    """A segment, and a host that holds no copy of it."""
+
+    segment: str
+    host: str
+
+
+class WhatIfRequest(TypedDict):
+    """INSERT, UPDATE and DELETE statements, tried on a private copy of the state."""
+
+    sql: str
+
+
+class PinRequest(TypedDict):
+    """A segment, and the host that a copy of it is to stay on."""
+
+    segment: str
+    host: str
+
+
+class SegmentsRequest(TypedDict):
+    """How many segments the log is to be striped over."""
+
+    count: int
+
+
+class ForgetRequest(TypedDict):
+    """Hosts that never come back; without ``confirmed`` it is only told what would be lost."""
+
+    hosts: list[str]
+    confirmed: bool
+
+
+class ConfirmedRequest(TypedDict):
+    """Without ``confirmed`` it is only told what would be done."""
+
+    confirmed: bool
+
+
+class LoginRequest(TypedDict):
+    """A token, as `rota tokens add` printed it."""
+
+    token: str
+
+
+class Who(TypedDict):
+    """Who asks.  ``name``: of the token, null where none is needed."""
+
+    name: str | None
+    role: str
+
+
+class Nothing(TypedDict):
+    """An empty object."""
+
+
+class KeyRequest(TypedDict):
+    """``install`` with ``key`` (base64), ``use`` or ``remove`` with ``id``, or ``list``."""
+
+    action: str
+    key: NotRequired[str]
+    id: NotRequired[str]
+    force: NotRequired[bool]
+
+
+class HostKeys(TypedDict):
+    """One host's keys after the step, or why it did not take it."""
+
+    primary: NotRequired[str]
+    installed: NotRequired[list[str]]
+    changed: NotRequired[bool]
+    error: NotRequired[str]
+
+
+class Keys(TypedDict):
+    """One step with the keys of all hosts; ``agreed``: all hold the same now."""
+
+    action: str
+    agreed: bool
+    hosts: dict[str, HostKeys]
+
+
+class Evicted(TypedDict):
+    """The host is out since this epoch."""
+
+    host: str
+    evicted: bool
+    epoch: int
+
+
+class Gone(TypedDict):
+    """This host has left; ``agreed``: the others know."""
+
+    host: str
+    left: bool
+    agreed: bool
+
+
+class TagsRequest(TypedDict, total=False):
+    """Tags to set, and keys of tags to remove."""
+
+    set: dict[str, str]
+    remove: list[str]
+
+
+class Tags(TypedDict):
+    """The tags of this host, agreed in this epoch."""
+
+    host: str
+    tags: dict[str, str]
+    epoch: int
+
+
+class RecoverRequest(TypedDict):
+    """The survivors, by name or address."""
+
+    survivors: list[str]
+    force: NotRequired[bool]
+
+
+class Recovered(TypedDict):
+    """The first view of the new chain, and the identifier of the recovery."""
+
+    epoch: int
+    id: str
+    recovery: str
+    members: list[str]
+
+
+# -- the log ----------------------------------------------------------------------------------------
+
+
+class Appended(TypedDict):
+    """Where a record is now."""
+
+    stream: str
+    address: int
+    bytes: int
+
+
+class RecordEntry(TypedDict):
+    """A record; ``text`` is its bytes read as UTF-8, as far as they are."""
+
+    address: int
+    text: str
+    hex: str
+    bytes: int
+
+
+class Records(TypedDict):
+    """The latest records of a stream, or the first from an address on, oldest first."""
+
+    stream: str
+    records: list[RecordEntry]
+
+
+class MapEntry(TypedDict):
+    """A key of a map; ``text`` is the value read as UTF-8, as far as it is."""
+
+    key: str
+    text: str
+    hex: str
+    bytes: int
+
+
+class Cut(TypedDict):
+    """Where the log ends (one above the last record's address), and what operators wish at that moment."""
+
+    cluster_id: str
+    layout_epoch: int
+    address: int
+    intent: dict[str, Any]
+    version: str
+
+
+class RestoreRequest(TypedDict):
+    """``intent``: what is to be wished, as a backup has it; null: what is wished now.  ``resume``: the log may hold a
+    beginning of the backup."""
+
+    intent: dict[str, Any] | None
+    resume: bool
+
+
+class MapEntries(TypedDict):
+    """The first entries of a map, in order of key; ``keys``: how many there are."""
+
+    map: str
+    keys: int
+    entries: list[MapEntry]
+
+
+class MapRequest(TypedDict):
+    """``get``, ``set`` (to ``value``), ``delete`` or ``replace`` (``expected`` by ``value``) a key.
+
+    Values are base64; null stands for no value.
+    """
+
+    action: str
+    key: str
+    value: NotRequired[str | None]
+    expected: NotRequired[str | None]
+
+
+class MapChange(TypedDict):
+    """Whether it was done: there was such a key, it held what was expected; and what ``get`` has found."""
+
+    map: str
+    key: str
+    action: str
+    done: bool
+    entry: MapEntry | None

@@ -1,0 +1,230 @@
+"""``rota up``: a local cluster in the foreground, with a live table of who is in and who does what."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+
+from membership import Address
+from rota.client.target import DEFAULT_URL
+from rota.errors import ApiError, LocalClusterError, UsageProblem
+from rota.local import cluster_file
+from rota.local.cluster import ClusterPlan, LocalCluster, check_store, if_free, open_local_cluster
+from rota.local.interruption import until_interrupted
+from rota.terminal.output import as_json
+
+REFRESH = 1.0
+JOIN_TIMEOUT = 60.0
+
+
+@contextlib.contextmanager
+def _directory(wanted: Path | None) -> Iterator[Path]:
+    if wanted is None:
+        with tempfile.TemporaryDirectory(prefix="rota-up-") as made:
+            yield Path(made)
+        return
+    try:
+        wanted.mkdir(parents=True, exist_ok=True)
+        in_use = any(wanted.iterdir())
+    except OSError as error:
+        raise UsageProblem(f"--dir {wanted}: {error.strerror}; name a folder that can be written") from error
+    if in_use and not (wanted / cluster_file.FILE).exists():
+        raise LocalClusterError(
+            f"{wanted} is not empty, and `rota up` has not started a cluster there: name another folder"
+        )
+    with _to_ourselves(wanted):
+        yield wanted
+
+
+@contextlib.contextmanager
+def _to_ourselves(directory: Path) -> Iterator[None]:
+    """Nobody else starts agents there meanwhile: they would join those that run, and end with the second `rota up`."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise LocalClusterError(
+            f"{directory} is in use by another `rota up`: stop that, or name another folder"
+        ) from None
+    finally:
+        os.close(descriptor)
+
+
+def _plan(place: Path, nodes: int | None, racks: int | None, loss: float, store: str | None) -> ClusterPlan:
+    """A new cluster, or the one of this folder.  Raises :class:`UsageProblem` when it is asked for as another."""
+    before = cluster_file.load(place)
+    if before is None:
+        # The first agent takes the commands' default address, so that they need no --api.
+        default = Address.parse(DEFAULT_URL.removeprefix("http://"))
+        fresh = ClusterPlan(place, loss=loss, first_api=if_free(default), store=store or "log")
+        return replace(fresh, nodes=nodes or fresh.nodes, racks=racks or fresh.racks)
+    size = len(before.places)
+    if nodes not in (None, size) or racks not in (None, before.racks) or store not in (None, before.store):
+        raise UsageProblem(
+            f"--dir {place}: the cluster there has {size} agents in {before.racks} racks, and its store is "
+            f"{before.store}; leave --nodes, --racks and --store out to start it again, or name another folder"
+        )
+    return ClusterPlan(
+        place, nodes=size, racks=before.racks, loss=loss, store=before.store, places=before.places
+    )
+
+
+async def run_up(
+    nodes: int | None,
+    racks: int | None,
+    store: str | None,
+    loss: float,
+    directory: Path | None,
+    json_wanted: bool,
+) -> None:
+    """Start, show, and at Ctrl-C leave.  None: as the folder says, or the default."""
+    with _directory(directory) as place:
+        plan = _plan(place, nodes, racks, loss, store)
+        check_store(plan.store)
+        async with until_interrupted():
+            again = " again" if plan.places else ""
+            click.echo(f"starting {plan.nodes} agents in {plan.racks} racks{again} …", err=True)
+            async with open_local_cluster(plan) as cluster:
+                cluster.remember()
+                live = sys.stdout.isatty() and not json_wanted
+                if not live:  # who reads on after that wants to ask; on a terminal the table tells
+                    await cluster.wait_together(JOIN_TIMEOUT)
+                if json_wanted:
+                    agents = [{"name": a.name, "rack": a.rack, "address": str(a.address), "api": f"http://{a.api}"}
+                              for a in cluster.in_order()]  # fmt: skip
+                    console = f"{agents[0]['api']}/"
+                    document = {
+                        "directory": str(place),
+                        "console": console,
+                        "store": plan.store,
+                        "agents": agents,
+                    }
+                    if plan.store != "log":
+                        document["password_file"] = str(cluster.password_file)
+                    click.echo(as_json(document))
+                try:
+                    await _show(cluster, live=live)
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await cluster.stop()
+    click.echo("all agents have left", err=True)
+
+
+async def _show(cluster: LocalCluster, live: bool) -> None:
+    first = cluster.in_order()[0]
+    if not live:
+        click.echo(
+            f"console: http://{first.api}/ answers; logs in {cluster.plan.directory}{_password(cluster)}; "
+            "Ctrl-C ends it",
+            err=True,
+        )
+        while True:
+            _report_ended(cluster)
+            await trio.sleep(REFRESH)
+    from rich.live import Live
+
+    with Live(auto_refresh=False, screen=False) as table:
+        while True:
+            table.update(await _picture(cluster), refresh=True)
+            await trio.sleep(REFRESH)
+
+
+def _password(cluster: LocalCluster) -> str:
+    return "" if cluster.plan.store == "log" else f"; the servers' password in {cluster.password_file}"
+
+
+def _report_ended(cluster: LocalCluster) -> None:
+    for agent in cluster.agents.values():
+        if not agent.alive and not agent.expected_to_end:
+            agent.expected_to_end = True
+            click.echo(
+                f"agent {agent.name} ended with status {agent.process.returncode} (log: {agent.log})",
+                err=True,
+            )
+
+
+async def _picture(cluster: LocalCluster) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    if not cluster.live():
+        return Text("no agent is left; Ctrl-C ends it")
+    statuses = await cluster.statuses()
+    layout = await _layout(cluster)
+    table = Table(
+        *("host", "rack", "state", "replicas", "primaries", "roles", "http"),
+        title=_title(statuses, layout),
+        title_justify="left",
+        caption=f"console: http://{cluster.live()[0].api}/; logs {cluster.plan.directory}{_password(cluster)}; "
+        "Ctrl-C ends it",
+        caption_justify="left",
+    )
+    controllers = {status["controller"] for status in statuses.values()}
+    for agent in cluster.in_order():
+        state = statuses.get(agent.name, {}).get("state", "starting") if agent.alive else "gone"
+        style = "red" if state == "gone" else ""
+        table.add_row(
+            agent.name,
+            agent.rack,
+            Text(state, style=style),
+            *_duties(layout, agent.name, agent.name in controllers),
+            f"http://{agent.api}",
+        )
+    return table
+
+
+def _title(statuses: Mapping[str, Any], layout: Mapping[str, Any] | None) -> Any:
+    from rich.text import Text
+
+    status = next((status for status in statuses.values() if status["epoch"] is not None), None)
+    if status is None:
+        return Text("joining …")
+    title = Text(
+        f"view {status['epoch']}, {status['size']} members, controller {status['controller'] or 'none'}"
+    )
+    if layout is not None:
+        title.append(f", layout epoch {layout['layout_epoch']}, {layout['open_moves']} open moves")
+    if not any(status["quorum"] for status in statuses.values()):
+        title.append(
+            "  quorum LOST: more than half of the members are gone, nothing can change", style="bold red"
+        )
+    return title
+
+
+async def _layout(cluster: LocalCluster) -> dict[str, Any] | None:
+    for agent in cluster.live():
+        with contextlib.suppress(ApiError):
+            layout: dict[str, Any] = await agent.get("/v1/layout")
+            return layout
+    return None
+
+
+def _duties(layout: Mapping[str, Any] | None, host: str, is_controller: bool) -> tuple[str, str, str]:
+    """Replicas, primaries and roles of ``host``; question marks while no layout can be read."""
+    held = ["controller"] if is_controller else []
+    if layout is None:
+        return "?", "?", ", ".join(held)
+    replicas = [
+        replica
+        for segment in layout["segments"]
+        for replica in segment["replicas"]
+        if replica["host"] == host
+    ]
+    primaries = sum(1 for replica in replicas if replica["role"] == "primary")
+    held += [
+        role.replace("_", " ")[:-1]
+        for role in ("layout_servers", "sequencers")
+        if host in layout["roles"][role]
+    ]
+    return str(len(replicas)), str(primaries), ", ".join(held)

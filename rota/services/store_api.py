@@ -1,0 +1,226 @@
+"""What a node answers about the embedded store: streams of the log, and maps on top of them.
+
+It translates between the log's own values and JSON.  A map that is asked for is held in memory as a whole, so only the
+few used last are kept; the others are read from the log again when they are asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from datastore_adapter import (
+    ExtentAwayError,
+    InvalidEntryError,
+    LogClient,
+    LogError,
+    MapFullError,
+    NotCopiedError,
+    OutcomeUnknownError,
+    ProtocolError,
+    Record,
+    RecordLostError,
+    ReplicatedDict,
+    TrimmedError,
+    UnwrittenError,
+)
+from datastore_adapter.log.client.copying import decode_part, encode_part
+from rota.errors import ApiError
+from rota.http.answers import Appended, Cut, MapChange, MapEntries, MapEntry, RecordEntry, Records
+from rota.http.limits import STREAM_NAME
+from rota.version import VERSION
+
+LONGEST_LISTING = 10_000
+APPEND_TIMEOUT = 30.0
+MAPS_AT_ONCE = 4
+"""Maps held in memory, each up to `MapSettings.max_bytes`."""
+_CODES: tuple[tuple[type[LogError], str, int], ...] = (
+    (InvalidEntryError, "bad_request", 400),
+    (MapFullError, "full", 409),
+    (NotCopiedError, "not_copied", 409),
+    (ProtocolError, "bad_request", 400),
+    (TrimmedError, "trimmed", 410),
+    (UnwrittenError, "unwritten", 404),
+    (ExtentAwayError, "away", 503),
+    (OutcomeUnknownError, "outcome_unknown", 504),
+    (RecordLostError, "lost", 410),
+    (LogError, "log", 503),
+)
+
+
+class StoreApi:
+    """Implements ``rota.http.api.Store`` over ``client``."""
+
+    def __init__(self, client: LogClient) -> None:
+        self._client = client
+        self._maps: OrderedDict[str, ReplicatedDict] = OrderedDict()
+
+    async def append(self, stream: str, payload: bytes) -> Appended:
+        _check_stream(stream)
+        try:
+            address = await self._client.append(stream, payload, timeout=APPEND_TIMEOUT)
+        except LogError as error:
+            raise _api_error(error) from error
+        return {"stream": stream, "address": address, "bytes": len(payload)}
+
+    async def read(self, stream: str, address: int | None, limit: int, start: int | None = None) -> Records:
+        """One record, the first from `start` on, or the latest; oldest first.  Raises :class:`ApiError`."""
+        _check_stream(stream)
+        try:
+            if start is not None and address is None:
+                records = await self._first(stream, start, min(limit, LONGEST_LISTING))
+            elif address is None:
+                records = list(reversed(await self._client.latest(stream, min(limit, LONGEST_LISTING))))
+            else:
+                record = await self._client.read(address)
+                records = [record] if record is not None and record.stream == stream else []
+        except LogError as error:
+            raise _api_error(error) from error
+        return {"stream": stream, "records": [_record(record) for record in records]}
+
+    async def _first(self, stream: str, start: int, limit: int) -> list[Record]:
+        records: list[Record] = []
+        async for record in self._client.stream(stream, start):
+            records.append(record)
+            if len(records) >= limit:
+                break
+        return records
+
+    async def follow(self, stream: str, start: int | None) -> AsyncGenerator[RecordEntry]:
+        """The records from `start` on and whatever follows.  Raises :class:`ApiError`."""
+        _check_stream(stream)
+        try:
+            async for record in self._client.stream(stream, start, follow=True):
+                yield _record(record)
+        except LogError as error:
+            raise _api_error(error) from error
+
+    async def cut(self) -> Cut:
+        """Where the log ends, and the wishes of that moment."""
+        try:
+            document, address = await self._client.cut()
+        except LogError as error:
+            raise _api_error(error) from error
+        return {
+            "cluster_id": document.cluster_id,
+            "layout_epoch": document.epoch,
+            "address": address,
+            "intent": document.intent,
+            "version": VERSION,
+        }
+
+    async def part(self, start: int, end: int) -> bytes:
+        """A part of all that is in the log, for a backup."""
+        try:
+            return encode_part(await self._client.read_part(start, end))
+        except LogError as error:
+            raise _api_error(error) from error
+
+    async def check_empty(self) -> None:
+        """Raises :class:`ApiError` unless nothing was ever written."""
+        tail = (await self.cut())["address"]
+        if tail:
+            raise ApiError(
+                f"this cluster's log has {tail} addresses, and a backup is restored into an empty one; "
+                "start agents with empty data directories (or go on with a restore that was cut short: --resume)",
+                code="not_empty",
+                status=409,
+            )
+
+    async def write_part(self, data: bytes) -> None:
+        """Put a part of a backup into the log."""
+        try:
+            await self._client.write_part(decode_part(data))
+        except NotCopiedError as error:
+            raise ApiError(
+                f"{error}; start anew: empty data directories, and nobody who writes",
+                code="not_copied",
+                status=409,
+            ) from error
+        except LogError as error:
+            raise _api_error(error) from error
+
+    async def entries(self, name: str, limit: int) -> MapEntries:
+        """The first keys of a map, in order, and how many there are."""
+        try:
+            found = await self._map(name).items()
+        except LogError as error:
+            raise _api_error(error) from error
+        shown = [_entry(key, value) for key, value in list(found.items())[:limit]]
+        return {"map": name, "keys": len(found), "entries": shown}
+
+    async def change(self, name: str, request: Mapping[str, Any]) -> MapChange:
+        """Get, set, delete or replace one key.  Raises :class:`ApiError`, also for a request that is none."""
+        action, key = request.get("action"), request.get("key")
+        if action not in ("get", "set", "delete", "replace") or not isinstance(key, str):
+            raise ApiError(
+                'send {"action": "get", "key": KEY}, or "set", "delete", "replace"; GET / shows how',
+                code="bad_request",
+                status=400,
+            )
+        value, expected = _bytes_of(request, "value"), _bytes_of(request, "expected")
+        if action == "set" and value is None:
+            raise ApiError('"value" is missing: base64 of what to set', code="bad_request", status=400)
+        try:
+            return await self._carry_out(self._map(name), str(action), key, value, expected)
+        except LogError as error:
+            raise _api_error(error) from error
+
+    async def _carry_out(
+        self, shared: ReplicatedDict, action: str, key: str, value: bytes | None, expected: bytes | None
+    ) -> MapChange:
+        entry: MapEntry | None = None
+        done = True
+        if action == "get":
+            found = await shared.get(key)
+            done, entry = found is not None, None if found is None else _entry(key, found)
+        elif action == "replace":
+            done = await shared.compare_and_set(key, expected, value)
+        elif value is not None and action == "set":
+            await shared.set(key, value)
+        else:
+            done = await shared.delete(key)
+        return {"map": shared.name, "key": key, "action": action, "done": done, "entry": entry}
+
+    def _map(self, name: str) -> ReplicatedDict:
+        shared = self._maps.pop(name, None) or ReplicatedDict(self._client, name)
+        self._maps[name] = shared
+        if len(self._maps) > MAPS_AT_ONCE:
+            self._maps.popitem(last=False)
+        return shared
+
+
+def _bytes_of(request: Mapping[str, Any], name: str) -> bytes | None:
+    text = request.get(name)
+    if text is None:
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except (ValueError, TypeError):
+        raise ApiError(f'"{name}" is not base64', code="bad_request", status=400) from None
+
+
+def _api_error(error: LogError) -> ApiError:
+    code, status = next((code, status) for kind, code, status in _CODES if isinstance(error, kind))
+    return ApiError(str(error), code=code, status=status)
+
+
+def _check_stream(stream: str) -> None:
+    if not STREAM_NAME.fullmatch(stream):
+        raise ApiError(
+            "a stream's name is 1 to 64 letters, digits, dots, dashes or underscores",
+            code="bad_request",
+            status=400,
+        )
+
+
+def _record(record: Record) -> RecordEntry:
+    payload = record.payload
+    text = payload.decode("utf-8", "replace")
+    return {"address": record.address, "text": text, "hex": payload.hex(), "bytes": len(payload)}
+
+
+def _entry(key: str, value: bytes) -> MapEntry:
+    return {"key": key, "text": value.decode("utf-8", "replace"), "hex": value.hex(), "bytes": len(value)}

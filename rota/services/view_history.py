@@ -1,0 +1,113 @@
+"""When each member installed each view: the timeline of the console, gathered from the members themselves.
+
+Every agent keeps its own changes of view in its event log.  Whoever is asked for the timeline asks the others over
+the cluster's transport; of a large cluster only some, evenly chosen.  Times are each host's own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from membership import Cluster, Member, TransportError
+from rota.errors import ApiError
+from rota.http.answers import Event, InstalledView, Views
+from rota.services.event_log import EventLog
+
+MEMBERS_ASKED = 100
+"""Of more members, this many are asked: more dots would not be told apart."""
+ASKED_AT_ONCE = 16
+ANSWER_TIMEOUT = 2.0
+"""Seconds for one member; who is being found faulty does not answer."""
+KEPT = 1.0
+"""Seconds for which an answer is good for others who ask: several consoles cost the cluster no more than one."""
+LONGEST_HISTORY = 200
+"""Changes per member, the latest."""
+
+Ask = Callable[[Member], Awaitable[dict[str, Any]]]
+
+
+def own_views(events: EventLog) -> list[InstalledView]:
+    """The views that this agent installed, oldest first."""
+    views = [event for event in events.after(0) if event["kind"] == "view"]
+    return [_installed(event) for event in views[-LONGEST_HISTORY:]]
+
+
+def _installed(event: Event) -> InstalledView:
+    data = event["data"]
+    return {"time": event["time"], "epoch": data["epoch"], "id": data["id"], "size": data["size"]}
+
+
+class ViewHistory:
+    """The timeline as far as the present members can tell it."""
+
+    def __init__(self, name: str, events: EventLog) -> None:
+        self._name = name
+        self._events = events
+        self._lock = trio.Lock()
+        self._gathered: Views | None = None
+        self._gathered_for = b""
+        self._gathered_at = 0.0
+
+    async def gather(self, cluster: Cluster, ask: Ask) -> Views:
+        """``{"size", "asked", "silent", "members": {NAME: [{"time", "epoch", "id", "size"}]}}``.
+
+        Nobody's silence is an error: they are named under ``silent``.
+        """
+        async with self._lock:
+            fresh = trio.current_time() - self._gathered_at < KEPT
+            if self._gathered is None or not fresh or self._gathered_for != cluster.view.id:
+                self._gathered_for = cluster.view.id
+                self._gathered = await self._ask_all(cluster, ask)
+                self._gathered_at = trio.current_time()
+            return self._gathered
+
+    async def _ask_all(self, cluster: Cluster, ask: Ask) -> Views:
+        told: dict[str, list[InstalledView]] = {self._name: own_views(self._events)}
+        silent: list[str] = []
+        limit = trio.CapacityLimiter(ASKED_AT_ONCE)
+
+        async def ask_one(member: Member) -> None:
+            async with limit:
+                with trio.move_on_after(ANSWER_TIMEOUT):
+                    try:
+                        told[member.name] = checked_views((await ask(member)).get("views"))
+                    except (ApiError, TransportError):
+                        pass
+                    else:
+                        return
+            silent.append(member.name)
+
+        asked = chosen([member for member in cluster.view.members if member.name != self._name])
+        async with trio.open_nursery() as nursery:
+            for member in asked:
+                nursery.start_soon(ask_one, member)
+        return {
+            "size": len(cluster.view),
+            "asked": len(asked) + 1,
+            "silent": sorted(silent),
+            "members": dict(sorted(told.items())),
+        }
+
+
+def chosen(members: list[Member], most: int = MEMBERS_ASKED - 1) -> list[Member]:
+    """All of few, or evenly spread ones of many; the same ones as long as the view stays."""
+    if len(members) <= most:
+        return members
+    return [members[index * len(members) // most] for index in range(most)]
+
+
+def checked_views(answer: object) -> list[InstalledView]:
+    """Another agent's answer, if it is one.  Raises :class:`ApiError`."""
+    if not isinstance(answer, list):
+        raise ApiError("no list of views", code="malformed", status=502)
+    views: list[InstalledView] = []
+    for entry in answer[-LONGEST_HISTORY:]:
+        match entry:
+            case {"time": int() | float() as time, "epoch": int(epoch), "id": str(id_), "size": int(size)}:
+                views.append({"time": time, "epoch": epoch, "id": id_[:64], "size": size})
+            case _:
+                raise ApiError("no list of views", code="malformed", status=502)
+    return views

@@ -1,0 +1,68 @@
+"""What an agent tells of its views: the members as JSON, a change as one event, what was refused by reason.
+
+Pure functions of membership's values, for members and for voters of an ensemble.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from membership import Change, Configuration, Member
+from rota.http.answers import Members
+
+NAMES_SHOWN = 12
+"""Of those who came or went in one way, in the text of an event; its data have all."""
+
+
+def members_of(view: Configuration) -> Members:
+    """The view, its members by name."""
+    return {
+        "epoch": view.epoch,
+        "id": view.id.hex(),
+        "cluster_id": view.cluster_id.hex(),
+        "members": [
+            {
+                "name": member.name,
+                "address": str(member.address),
+                "state": "member",
+                "incarnation": member.incarnation.hex(),
+                "joined_epoch": joined_epoch,
+                "place": place,  # on the first ring
+                "tags": dict(member.metadata),
+            }
+            for place, (member, joined_epoch) in sorted(
+                enumerate(zip(view.members, view.joined_epochs, strict=True)),
+                key=lambda each: each[1][0].name,
+            )
+        ],
+    }
+
+
+def view_event(change: Change) -> tuple[str, dict[str, Any]] | None:
+    """The text and the data of the event that tells of a new view; None when the view is the same."""
+    view = change.view
+    if change.previous is not None and change.previous.id == view.id:
+        return None
+    updated = [member for member in change.updated if _stayed(member, change.previous)]
+    ways = {
+        "joined": change.joined,
+        "left": change.left,
+        "evicted": change.evicted,
+        "failed": change.failed,
+        "restarted": [member for member in change.updated if member not in updated],
+        "updated": updated,
+    }
+    names = {way: [member.name for member in members] for way, members in ways.items()}
+    parts = [f"{way} {', '.join(some[:NAMES_SHOWN])}" for way, some in names.items() if some]
+    text = f"view {view.epoch}, {len(view)} members: {'; '.join(parts) or 'as they were'}"
+    return text, {"epoch": view.epoch, "id": view.id.hex(), "size": len(view), **names}
+
+
+def _stayed(member: Member, previous: Configuration | None) -> bool:
+    """Whether this very process was there before, so that only its tags are new."""
+    return previous is not None and member in previous
+
+
+def dropped(statistics: dict[str, int]) -> dict[str, int]:
+    """The counters of what was refused, by reason: ``datagrams_not_rota``, ``messages_malformed`` and so on."""
+    return {key.replace("_dropped", "", 1): count for key, count in statistics.items() if "_dropped_" in key}

@@ -1,0 +1,1 @@
+"""What commands show on a terminal: tables, documents, progress, reports that are shown again and again."""
