@@ -50,16 +50,7 @@ from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.language.names.catalog import Catalog
 from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.language.pushdown.sql_text import to_sql
-from mgmt.optimization.assignment import (
-    NONE,
-    Amounts,
-    Condition,
-    Following,
-    Limit,
-    Load,
-    LoadCost,
-    Occupancy,
-)
+from mgmt.optimization.assignment import NONE, Amounts, Condition, Following, Limit, Load, LoadCost, Occupancy
 from mgmt.optimization.bucketwise import Uniform
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType, quote

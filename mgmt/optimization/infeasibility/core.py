@@ -60,10 +60,7 @@ def find_core(problem: Problem, backend: Backend, *, budget: float, seed: int) -
 
 
 def restricted(
-    problem: Problem,
-    *,
-    constraints: Collection[str] | None = None,
-    rows: Collection[Tag] | None = None,
+    problem: Problem, *, constraints: Collection[str] | None = None, rows: Collection[Tag] | None = None
 ) -> Problem:
     """The problem with the demands of these constraints, or of these rows, alone.  Definitions stay."""
 

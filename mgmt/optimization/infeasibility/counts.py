@@ -101,9 +101,7 @@ def counts_of(constraints: ConstraintSet, some: Sequence[Instance]) -> Counts:
     return Counts(number, kind_of, row_example, value_example, value_of)
 
 
-def distinct(
-    columns: Sequence[NDArray[Any]],
-) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]:
+def distinct(columns: Sequence[NDArray[Any]]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]:
     """An example of each distinct row of these columns, which one each row is, and how many there are."""
     of_row, number = joint_ranks(columns, len(columns[0]))
     return firsts(of_row, number), of_row, np.bincount(of_row, minlength=number)

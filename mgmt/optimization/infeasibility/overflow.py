@@ -16,15 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mgmt.errors import SolveTimeout
-from mgmt.optimization.assignment import (
-    NONE,
-    Amounts,
-    Assignment,
-    Indices,
-    LoadCost,
-    RowCost,
-    Tier,
-)
+from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, LoadCost, RowCost, Tier
 from mgmt.optimization.engines import UnsuitableError, solve
 from mgmt.optimization.engines.cells import bounds_of
 from mgmt.optimization.engines.greedy import complete

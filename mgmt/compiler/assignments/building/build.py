@@ -20,16 +20,7 @@ from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.reads import UNKNOWN
 from mgmt.compiler.split import SplitQuery
 from mgmt.language.names.catalog import Catalog, domain_sql
-from mgmt.optimization.assignment import (
-    NONE,
-    Amounts,
-    Assignment,
-    Condition,
-    Cost,
-    Limit,
-    Load,
-    Tier,
-)
+from mgmt.optimization.assignment import NONE, Amounts, Assignment, Condition, Cost, Limit, Load, Tier
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import Column, SqlType, Table, quote, unique_name
 
@@ -100,24 +91,24 @@ class Builder:
     def _add(self, shape: Shape) -> None:
         demand = shape.bound.demand
         assert demand is not None
-        candidates = Candidates(shape, self.choosers, self._columns, self._snapshot)
+        data = Candidates(shape, self.choosers, self._columns, self._snapshot)
         if demand.is_objective:
-            if candidates.empty:
-                candidates.require_groups(0)
-            costs, constant = ((), 0) if candidates.empty else joined(whole_or_sliced(candidates, costs_of))
+            if data.empty:
+                data.require_groups(0)
+            costs, constant = ((), 0) if data.empty else joined(whole_or_sliced(data, costs_of))
             self._add_costs(shape.name, demand.tail.tier, costs, constant)
             return
-        if candidates.empty:
-            candidates.require_groups(0)
+        if data.empty:
+            data.require_groups(0)
             return
         if shape.grouped:
-            for found in whole_or_sliced(candidates, limits_of):
+            for found in whole_or_sliced(data, limits_of):
                 self._limits.extend(found.limits)
                 self._conditions.extend(found.conditions)
                 self._bans.extend((shape.name, ban) for ban in found.bans)
                 self._impossible.extend([shape.name] if found.impossible else [])
         else:
-            ban = ban_of(candidates)
+            ban = ban_of(data)
             if ban is not None:
                 self._bans.append((shape.name, ban))
 

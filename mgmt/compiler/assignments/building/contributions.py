@@ -58,23 +58,23 @@ class Groups:
         return int(np.broadcast_to(self.exists, self.shape).sum())
 
 
-def groups_of(candidates: Candidates) -> Groups:
+def groups_of(data: Candidates) -> Groups:
     """The possible groups: those of all pairs of a row and a value, the solver left out."""
-    shape = candidates.shape
-    rows = candidates.row_classes(shape.row_keys)
-    values = candidates.value_classes(shape.value_keys)
+    shape = data.shape
+    rows = data.row_classes(shape.row_keys)
+    values = data.value_classes(shape.value_keys)
     exists = np.ones((1, 1), np.bool_)
     if shape.pair_gates:
-        grid = candidates.grid(*shape.pair_gates)
+        grid = data.grid(*shape.pair_gates)
         possible = grid.holds(shape.pair_gates)
         exists = _any_within(_any_within(possible, grid.rows, rows).T, grid.values, values).T
     if shape.unmixed:
-        pairs = np.stack([candidates.place, values.of])[:, candidates.place >= 0]
+        pairs = np.stack([data.place, values.of])[:, data.place >= 0]
         if len(np.unique(pairs, axis=1).T) < pairs.shape[1]:
             raise NotAnAssignment("several rows of constants are joined to one group")
     groups = Groups(rows, values, exists)
-    if not candidates.is_slice:
-        candidates.require_groups(groups.count)
+    if not data.is_slice:
+        data.require_groups(groups.count)
     return groups
 
 
@@ -90,7 +90,7 @@ def _any_within(held: Mask, kinds: Classes, groups: Classes) -> Mask:
 class Contribution:
     """An aggregate before the choice: what each kind of row adds at each kind of value."""
 
-    candidates: Candidates
+    data: Candidates
     grid: Grid
     amount: Integers
     """(row classes, value classes)"""
@@ -98,8 +98,8 @@ class Contribution:
     def constant(self, groups: Groups | None = None) -> Integers | None:
         """(rows,) what each row adds, to its group, whatever it chooses; None if the choice makes a difference."""
         if not self.amount.any():
-            return np.zeros(self.candidates.rows, np.int64)
-        if not self.candidates.has_every_value or (groups is not None and groups.values.count > 1):
+            return np.zeros(self.data.rows, np.int64)
+        if not self.data.has_every_value or (groups is not None and groups.values.count > 1):
             return None
         if self.amount.size and bool((self.amount == self.amount[:, :1]).all()):
             return self.amount[:, 0][self.grid.rows.of]
@@ -131,33 +131,31 @@ class Contribution:
         return weight[of], counts[self.grid.values.of]
 
 
-def contribution_of(
-    candidates: Candidates, aggregate: Aggregate, extra: Sequence[Expression] = ()
-) -> Contribution:
+def contribution_of(data: Candidates, aggregate: Aggregate, extra: Sequence[Expression] = ()) -> Contribution:
     """The amounts of a COUNT or SUM; ``extra`` conditions hold besides the query's own."""
     if aggregate.function not in {AggregateFunction.COUNT, AggregateFunction.SUM}:
         raise NotAnAssignment(f"{aggregate.function} over choices")
-    shape = candidates.shape
+    shape = data.shape
     conditions = [*shape.gates, *shape.pair_gates, *extra]
     if aggregate.condition is not None:
         conditions.append(aggregate.condition)
     used = [*conditions, *([aggregate.operand] if aggregate.operand is not None else [])]
     if any(has_aggregate(part) for part in used):
         raise NotAnAssignment("an aggregate of aggregates over choices")
-    grid = candidates.grid(*used)
+    grid = data.grid(*used)
     present = grid.holds(conditions)
     if aggregate.operand is None:
-        return Contribution(candidates, grid, present.astype(np.int64))
+        return Contribution(data, grid, present.astype(np.int64))
     operand = grid.evaluate(aggregate.operand)
     present = present & ~operand.nulls
     if aggregate.function is AggregateFunction.COUNT:
-        return Contribution(candidates, grid, present.astype(np.int64))
+        return Contribution(data, grid, present.astype(np.int64))
     if operand.codes:
         raise NotAnAssignment("a sum of text")
-    return Contribution(candidates, grid, np.where(present, operand.values, 0))
+    return Contribution(data, grid, np.where(present, operand.values, 0))
 
 
-def group_totals(candidates: Candidates, groups: Groups, amounts: Integers) -> Integers:
+def group_totals(data: Candidates, groups: Groups, amounts: Integers) -> Integers:
     """(groups, 1): the sum over the rows of each group."""
     if float(np.abs(amounts).sum(dtype=np.float64)) > LARGEST:
         raise NotAnAssignment("sums beyond 62 bits")
@@ -175,14 +173,14 @@ class PartLoad:
 
 
 def loads_of(
-    candidates: Candidates, groups: Groups, weight: Integers, counts: Mask, *, split: bool
+    data: Candidates, groups: Groups, weight: Integers, counts: Mask, *, split: bool
 ) -> Iterator[PartLoad]:
     """The loads that these amounts are; several, one for each group, where a row is in more than one."""
     check_weights(weight)
-    bucket = buckets_of(candidates, groups.values.of, counts)
-    rows = candidates.choosers.rows
+    bucket = buckets_of(data, groups.values.of, counts)
+    rows = data.choosers.rows
     counted = weight > 0
-    chooser, group = candidates.chooser[counted], groups.rows.of[counted]
+    chooser, group = data.chooser[counted], groups.rows.of[counted]
     amounts = weight[counted]
     groups_of_rows = np.full(rows, NONE, np.int32)
     groups_of_rows[chooser] = group
@@ -200,12 +198,12 @@ def loads_of(
         yield PartLoad(Load(alone, 1, bucket, groups.values.count, total), number)
 
 
-def buckets_of(candidates: Candidates, of: Places, counts: Mask) -> NDArray[np.int32]:
+def buckets_of(data: Candidates, of: Places, counts: Mask) -> NDArray[np.int32]:
     """(domain values,) the bucket each value counts in: what ``of`` says of the values that count, else NONE."""
-    values = candidates.choosers.values
+    values = data.choosers.values
     found = np.full(values, NONE, np.int32)
-    counting = np.flatnonzero(counts & (candidates.place >= 0))
-    places = candidates.place[counting]
+    counting = np.flatnonzero(counts & (data.place >= 0))
+    places = data.place[counting]
     if bool((places >= values).any()):
         raise NotAnAssignment("a load of rows without a value")
     if not each_once(places):
@@ -239,17 +237,17 @@ class LinearForm:
         return LinearForm(self.aggregates + other.aggregates, self.rest + other.rest)
 
 
-def linear_form(candidates: Candidates, expression: Expression) -> LinearForm | None:
+def linear_form(data: Candidates, expression: Expression) -> LinearForm | None:
     """An expression as a linear form of its aggregates; None if it is none."""
     if not has_aggregate(expression):
         return LinearForm((), ((1, expression),))
     if isinstance(expression, Aggregate):
         return LinearForm(((1, expression),), ())
     if isinstance(expression, Coalesce) and _is_never_null(expression.operands[0]):
-        return linear_form(candidates, expression.operands[0])
+        return linear_form(data, expression.operands[0])
     if not isinstance(expression, Arithmetic):
         return None
-    left, right = linear_form(candidates, expression.left), linear_form(candidates, expression.right)
+    left, right = linear_form(data, expression.left), linear_form(data, expression.right)
     if left is None or right is None:
         return None
     if expression.operator == "+":
@@ -258,7 +256,7 @@ def linear_form(candidates: Candidates, expression: Expression) -> LinearForm | 
         return left.plus(right.scaled(-1))
     if expression.operator == "*":
         for form, other in ((left, expression.right), (right, expression.left)):
-            factor = _number(candidates, other)
+            factor = _number(data, other)
             if factor is not None:
                 return form.scaled(factor)
     return None
@@ -271,30 +269,30 @@ def _is_never_null(expression: Expression) -> bool:
     }
 
 
-def _number(candidates: Candidates, expression: Expression) -> int | None:
+def _number(data: Candidates, expression: Expression) -> int | None:
     """The value of an expression that is the same for all rows and values."""
     if any(isinstance(node, (RowColumn, ValueColumn, Chosen, Aggregate)) for node in expression.walk()):
         return None
     if not any(isinstance(node, ScalarColumn) for node in expression.walk()):
         return None
-    found = candidates.grid(expression).evaluate(expression)
+    found = data.grid(expression).evaluate(expression)
     if found.codes or found.nulls.any():
         return None
     return int(found.values[0, 0])
 
 
-def at_groups(candidates: Candidates, groups: Groups, expression: Expression) -> Vector:
+def at_groups(data: Candidates, groups: Groups, expression: Expression) -> Vector:
     """An expression without aggregates, broadcastable to (groups, buckets), from any row of each."""
-    leaves = candidates.leaves(groups.rows.examples, groups.values.examples)
+    leaves = data.leaves(groups.rows.examples, groups.values.examples)
     return evaluate(expression, leaves)
 
 
-def constants_at(candidates: Candidates, groups: Groups, form: LinearForm) -> Vector:
+def constants_at(data: Candidates, groups: Groups, form: LinearForm) -> Vector:
     """The part of a linear form without aggregates, broadcastable to (groups, buckets)."""
     values: Integers = np.zeros((1, 1), np.int64)
     null: Mask | None = None
     for factor, part in form.rest:
-        found = at_groups(candidates, groups, part)
+        found = at_groups(data, groups, part)
         if found.codes:
             raise NotAnAssignment("text compared with an aggregate")
         if found.values.size and abs(factor) * int(np.abs(found.values).max()) > LARGEST:
@@ -305,15 +303,15 @@ def constants_at(candidates: Candidates, groups: Groups, form: LinearForm) -> Ve
     return Vector(values, null)
 
 
-def whole_or_sliced(candidates: Candidates, make: Callable[[Candidates], _Made]) -> list[_Made]:
+def whole_or_sliced(data: Candidates, make: Callable[[Candidates], _Made]) -> list[_Made]:
     """What is made of a candidates, or of each of its slices where the whole is of no shape."""
     try:
-        return [make(candidates)]
+        return [make(data)]
     except NotAnAssignment as reason:
         try:
-            slices = candidates.slices()
+            slices = data.slices()
         except NotAnAssignment:
             raise reason from None
-        if candidates.shape.grouped:
-            candidates.require_groups(sum(groups_of(part).count for part in slices))
+        if data.shape.grouped:
+            data.require_groups(sum(groups_of(part).count for part in slices))
         return [make(part) for part in slices]

@@ -44,9 +44,9 @@ from mgmt.optimization.bucketwise import Greatest, Uniform, of_buckets
 class Coster:
     """Makes costs of one objective."""
 
-    def __init__(self, candidates: Candidates) -> None:
-        self._candidates = candidates
-        demand = candidates.shape.bound.demand
+    def __init__(self, data: Candidates) -> None:
+        self._data = data
+        demand = data.shape.bound.demand
         assert demand is not None
         self._sign = -1 if demand.maximize else 1
         self._weight = demand.tail.weight
@@ -56,7 +56,7 @@ class Coster:
 
     def run(self) -> None:
         """Fill ``costs``.  NotAnAssignment when the objective is neither linear nor a function of loads."""
-        shape = self._candidates.shape
+        shape = self._data.shape
         if not shape.grouped:
             self._pay_rows(1, self._sum_of_rows())
         elif shape.nested:
@@ -68,39 +68,36 @@ class Coster:
 
     def _sum_of_rows(self) -> Aggregate:
         """The objective over rows as the sum over all of them."""
-        demand = self._candidates.shape.demand
+        demand = self._data.shape.demand
         return Aggregate(demand.type, demand.position, AggregateFunction.SUM, demand, None)
 
     def _pay_rows(self, factor: int, aggregate: Aggregate) -> None:
         """``factor`` times the sum over all groups: each row pays for its own value."""
-        candidates = self._candidates
+        data = self._data
         if self._moved(factor, aggregate):
             return
-        amount = contribution_of(candidates, aggregate)
+        amount = contribution_of(data, aggregate)
         always = amount.constant()
         if always is not None:
             self._always(factor * int(always.sum()))
             return
         row_class, cost = self._by_chooser(amount)
         cost = cost * (factor * self._sign)
-        values = candidates.choosers.values
+        values = data.choosers.values
         unplaced = cost[:, values]
         least = np.minimum(cost[:, :values].min(axis=1, initial=LARGEST), unplaced)
-        if (
-            candidates.choosers.rows
-            and float(np.abs(cost).max()) * candidates.choosers.rows * self._weight > LARGEST
-        ):
+        if data.choosers.rows and float(np.abs(cost).max()) * data.choosers.rows * self._weight > LARGEST:
             raise NotAnAssignment("costs beyond 62 bits")
-        if not candidates.choosers.nullable:
+        if not data.choosers.nullable:
             unplaced = least  # it is never paid
         self.costs.append(
             RowCost(
-                candidates.shape.name,
+                data.shape.name,
                 self._weight,
                 row_class.astype(np.int32),
                 np.ascontiguousarray(cost[:, :values]),
                 unplaced,
-                np.zeros(candidates.choosers.rows, np.int64),
+                np.zeros(data.choosers.rows, np.int64),
             )
         )
 
@@ -109,57 +106,57 @@ class Coster:
 
     def _by_chooser(self, amount: Contribution) -> tuple[NDArray[np.intp], Integers]:
         """(R,) a class for each choosing row, and (K, V + 1) what a row of the class pays; last: without value."""
-        candidates = self._candidates
+        data = self._data
         grid = amount.grid
-        width = candidates.choosers.values + 1
+        width = data.choosers.values + 1
         if grid.rows.count * width > MOST_CELLS:
             raise NotAnAssignment(f"{grid.rows.count} kinds of rows pay differently for {width - 1} values")
         paid = np.zeros((grid.rows.count + 1, width), np.int64)  # the last: rows that are not in the query
-        known = np.flatnonzero(candidates.place >= 0)
+        known = np.flatnonzero(data.place >= 0)
         columns = amount.amount[:, grid.values.of[known]]
-        paid[:-1] = at_places(columns, candidates.place[known], width, np.add)
-        if candidates.once_per_chooser:
-            row_class = np.full(candidates.choosers.rows, grid.rows.count, np.intp)
-            row_class[candidates.chooser] = grid.rows.of
+        paid[:-1] = at_places(columns, data.place[known], width, np.add)
+        if data.once_per_chooser:
+            row_class = np.full(data.choosers.rows, grid.rows.count, np.intp)
+            row_class[data.chooser] = grid.rows.of
             return row_class, paid
-        present, where = np.unique(candidates.chooser, return_inverse=True)
+        present, where = np.unique(data.chooser, return_inverse=True)
         if (len(present) + 1) * width > MOST_CELLS:
             raise NotAnAssignment("rows that pay for several things each")
         summed = np.zeros((len(present) + 1, width), np.int64)
         np.add.at(summed, where, paid[grid.rows.of])
-        row_class = np.full(candidates.choosers.rows, len(present), np.intp)
+        row_class = np.full(data.choosers.rows, len(present), np.intp)
         row_class[present] = np.arange(len(present))
         return row_class, summed
 
     def _moved(self, factor: int, aggregate: Aggregate) -> bool:
         """``choice <> today's value`` as a condition: what is paid for moving.  False if it is not that."""
-        candidates = self._candidates
+        data = self._data
         if aggregate.function is AggregateFunction.COUNT and aggregate.operand is not None:
             return False
         operands = [aggregate.operand] if aggregate.operand is not None else []
         if any(isinstance(node, Chosen) for part in operands for node in part.walk()):
             return False
-        present = moving_rows(candidates, aggregate)
+        present = moving_rows(data, aggregate)
         if present is None:
             return False
         paid = present.astype(np.int64)
         if aggregate.operand is not None:
-            grid = candidates.grid(aggregate.operand)
+            grid = data.grid(aggregate.operand)
             operand = grid.evaluate(aggregate.operand)
             if operand.codes:
                 return False
             values = np.where(operand.nulls[:, 0], 0, operand.values[:, 0])[grid.rows.of]
             paid = np.where(present, values, 0)
-        amounts = np.zeros(candidates.choosers.rows, np.int64)
-        np.add.at(amounts, candidates.chooser, paid)
+        amounts = np.zeros(data.choosers.rows, np.int64)
+        np.add.at(amounts, data.chooser, paid)
         amounts = amounts * (factor * self._sign)
-        choosers = candidates.choosers
+        choosers = data.choosers
         gone = choosers.has_current & (choosers.current < 0)
         self.constant += self._weight * int(amounts[gone].sum())
         moved = np.where(choosers.current >= 0, amounts, 0)
         self.costs.append(
             RowCost(
-                candidates.shape.name,
+                data.shape.name,
                 self._weight,
                 np.zeros(choosers.rows, np.int32),
                 np.zeros((1, choosers.values), np.int64),
@@ -173,14 +170,14 @@ class Coster:
 
     def _over_groups(self, demand: Expression) -> None:
         """A linear form of aggregates over the groups."""
-        form = linear_form(self._candidates, demand)
+        form = linear_form(self._data, demand)
         if form is None:
             raise NotAnAssignment("an objective that is not linear in its outer aggregates")
-        groups = groups_of(self._candidates)
+        groups = groups_of(self._data)
         for factor, part in form.rest:
             if not groups.exists.any():
                 continue
-            found = at_groups(self._candidates, groups, part)
+            found = at_groups(self._data, groups, part)
             if found.nulls.any():
                 raise NotAnAssignment("an objective that may be NULL")
             self._always(factor * int(found.values[0, 0]))
@@ -196,13 +193,13 @@ class Coster:
                 raise NotAnAssignment(f"{outer.function} over groups")
 
     def _sum_over_groups(self, factor: int, each: Expression) -> None:
-        groups = groups_of(self._candidates)
-        shape = self._candidates.shape
+        groups = groups_of(self._data)
+        shape = self._data.shape
         gates = shape.group_gates
-        form = linear_form(self._candidates, each)
+        form = linear_form(self._data, each)
         if form is not None and not gates and not shape.strict:
             for number, part in form.rest:
-                found = at_groups(self._candidates, groups, part)
+                found = at_groups(self._data, groups, part)
                 if found.nulls.any():
                     raise NotAnAssignment("an objective that may be NULL in some groups")
                 whole = np.broadcast_to(np.where(groups.exists, found.values, 0), groups.shape)
@@ -221,19 +218,19 @@ class Coster:
 
         One is missing where all rows of a group, which must be somewhere, have the same.
         """
-        candidates, shape = self._candidates, self._candidates.shape
+        data, shape = self._data, self._data.shape
         aggregate = self._missing_of_two(each, groups)
-        column = None if aggregate is None else candidates.column_of_choice(aggregate.operand)
+        column = None if aggregate is None else data.column_of_choice(aggregate.operand)
         if aggregate is None or column is None or column.nulls.any() or shape.group_gates or shape.strict:
             return False
-        if groups.values.count != 1 or candidates.choosers.nullable:
+        if groups.values.count != 1 or data.choosers.nullable:
             return False
         weight, counts = contribution_of(
-            candidates, replace(aggregate, function=AggregateFunction.COUNT)
+            data, replace(aggregate, function=AggregateFunction.COUNT)
         ).separated()
-        values = classes([column], candidates.values)
-        (part,) = loads_of(candidates, replace(groups, values=values), weight, counts, split=False)
-        total = group_totals(candidates, groups, weight)
+        values = classes([column], data.values)
+        (part,) = loads_of(data, replace(groups, values=values), weight, counts, split=False)
+        total = group_totals(data, groups, weight)
         if bool((part.load.bucket == NONE).any()) or bool((total == 0).any()):
             return False
         cost = _All(factor * self._sign, total)
@@ -245,11 +242,11 @@ class Coster:
         each = each.operands[0] if isinstance(each, Coalesce) else each
         if not isinstance(each, Extreme) or not each.greatest or len(each.operands) != 2:
             return None
-        forms = [linear_form(self._candidates, part) for part in each.operands]
+        forms = [linear_form(self._data, part) for part in each.operands]
         for form, wanted in zip(forms, (2, 0), strict=True):
             if form is None:
                 return None
-            rest = constants_at(self._candidates, groups, LinearForm((), form.rest))
+            rest = constants_at(self._data, groups, LinearForm((), form.rest))
             if rest.nulls.any() or bool((rest.values != wanted).any()):
                 return None
         aggregates = [pair for form in forms if form is not None for pair in form.aggregates]
@@ -260,60 +257,57 @@ class Coster:
 
     def _pay_distinct(self, factor: int, aggregate: Aggregate, groups: Groups) -> None:
         """``factor`` for each different value that a group has."""
-        candidates = self._candidates
-        column = candidates.column_of_choice(aggregate.operand)
+        data = self._data
+        column = data.column_of_choice(aggregate.operand)
         if column is None or groups.values.count != 1:
             raise NotAnAssignment("distinct values of something else than the choice, as an objective")
         weight, counts = contribution_of(
-            candidates, replace(aggregate, function=AggregateFunction.COUNT)
+            data, replace(aggregate, function=AggregateFunction.COUNT)
         ).separated()
-        values = classes([column], candidates.values)
-        (part,) = loads_of(candidates, replace(groups, values=values), weight, counts, split=False)
+        values = classes([column], data.values)
+        (part,) = loads_of(data, replace(groups, values=values), weight, counts, split=False)
         cost = _Used(factor * self._sign)
-        self.costs.append(LoadCost(candidates.shape.name, self._weight, (part.load,), cost, False))
+        self.costs.append(LoadCost(data.shape.name, self._weight, (part.load,), cost, False))
 
     def _peak(self, factor: int, each: Expression, *, negated: bool) -> None:
         """``factor`` times the greatest over the groups of a value, or of its negation."""
         if factor * self._sign <= 0:
             raise NotAnAssignment("a greatest load that is maximised")
-        groups = groups_of(self._candidates)
-        if not groups.exists.all() or self._candidates.shape.group_gates or self._candidates.shape.strict:
+        groups = groups_of(self._data)
+        if not groups.exists.all() or self._data.shape.group_gates or self._data.shape.strict:
             raise NotAnAssignment("the greatest over some groups")
         self._add_load_cost(-1 if negated else 1, each, groups, peak=True, times=factor * self._sign)
 
     def _add_load_cost(
         self, sign: int, each: Expression, groups: Groups, *, peak: bool, times: int = 1
     ) -> None:
-        candidates = self._candidates
+        data = self._data
         aggregates = [node for node in each.walk() if isinstance(node, Aggregate)]
         aggregates += [
-            node
-            for gate in candidates.shape.group_gates
-            for node in gate.walk()
-            if isinstance(node, Aggregate)
+            node for gate in data.shape.group_gates for node in gate.walk() if isinstance(node, Aggregate)
         ]
-        if candidates.shape.strict:
+        if data.shape.strict:
             raise NotAnAssignment("an objective over STRICT GROUPS")
         loads: list[Load] = []
         places: dict[int, int | Integers] = {}
         for aggregate in {id(node): node for node in aggregates}.values():
-            amount = contribution_of(candidates, aggregate)
+            amount = contribution_of(data, aggregate)
             always = amount.constant(groups)
             if always is not None:
-                places[id(aggregate)] = group_totals(candidates, groups, always)
+                places[id(aggregate)] = group_totals(data, groups, always)
                 continue
             weight, counts = amount.separated()
-            (part,) = loads_of(candidates, groups, weight, counts, split=False)
+            (part,) = loads_of(data, groups, weight, counts, split=False)
             same = [place for place, load in enumerate(loads) if _is_same(load, part.load)]
             places[id(aggregate)] = same[0] if same else len(loads)
             if not same:
                 loads.append(part.load)
-        function = _GroupFunction(candidates, groups, each, candidates.shape.group_gates, places, sign, peak)
+        function = _GroupFunction(data, groups, each, data.shape.group_gates, places, sign, peak)
         function.check(loads)
         if not loads:
             self._constant_groups(function, groups, peak, times)
             return
-        self.costs.append(LoadCost(candidates.shape.name, self._weight * times, tuple(loads), function, peak))
+        self.costs.append(LoadCost(data.shape.name, self._weight * times, tuple(loads), function, peak))
 
     def _constant_groups(self, function: _GroupFunction, groups: Groups, peak: bool, times: int) -> None:
         found = np.broadcast_to(function(()), groups.shape)
@@ -324,11 +318,7 @@ class Coster:
 def _is_same(one: Load, other: Load) -> bool:
     return all(
         np.array_equal(mine, others)
-        for mine, others in (
-            (one.weight, other.weight),
-            (one.group, other.group),
-            (one.bucket, other.bucket),
-        )
+        for mine, others in ((one.weight, other.weight), (one.group, other.group), (one.bucket, other.bucket))
     )
 
 
@@ -380,7 +370,7 @@ class _GroupFunction:
 
     def __init__(
         self,
-        candidates: Candidates,
+        data: Candidates,
         groups: Groups,
         each: Expression,
         gates: Sequence[Expression],
@@ -388,7 +378,7 @@ class _GroupFunction:
         sign: int,
         peak: bool,
     ) -> None:
-        self._candidates, self._groups, self._each, self._gates = candidates, groups, each, tuple(gates)
+        self._data, self._groups, self._each, self._gates = data, groups, each, tuple(gates)
         self._places, self._sign, self._peak = places, sign, peak
         # It is asked many times, and only loads differ from time to time.
         self._standing: dict[int, Vector] = {}
@@ -417,16 +407,16 @@ class _GroupFunction:
             for node, place in self._places.items()
         }
         some = replace(groups, values=values, exists=exists)
-        return _GroupFunction(self._candidates, some, self._each, self._gates, places, self._sign, self._peak)
+        return _GroupFunction(self._data, some, self._each, self._gates, places, self._sign, self._peak)
 
     def sorts(self, number: int) -> Indices:
         """See :class:`mgmt.optimization.bucketwise.Bucketwise`: what the expressions read of a bucket's value."""
         examples = self._groups.values.examples
         nodes = [node for part in (self._each, *self._gates) for node in part.walk()]
         slots = sorted({node.slot for node in nodes if isinstance(node, ValueColumn)})
-        told = [self._candidates.value_column(slot).take(examples) for slot in slots]
+        told = [self._data.value_column(slot).take(examples) for slot in slots]
         if any(isinstance(node, Chosen) for node in nodes):
-            told.append(self._candidates.chosen.take(examples))
+            told.append(self._data.chosen.take(examples))
         exists = self._groups.exists
         if exists.shape[1] == number and not exists.all():
             told.extend(Vector(row.astype(np.int64)) for row in exists)
@@ -455,7 +445,7 @@ class _GroupFunction:
             return Vector(loads[place] if isinstance(place, int) else place)
 
         rows, values = self._groups.rows.examples, self._groups.values.examples
-        leaves = self._candidates.leaves(rows, values, aggregate)
+        leaves = self._data.leaves(rows, values, aggregate)
         plain, standing = leaves.leaf, self._standing
 
         def leaf(node: Expression) -> Vector:
@@ -476,9 +466,9 @@ def _once(column: Vector) -> Vector:
     return Vector(values[:1, :1], None, column.codes)
 
 
-def costs_of(candidates: Candidates) -> tuple[Sequence[Cost], int]:
+def costs_of(data: Candidates) -> tuple[Sequence[Cost], int]:
     """The costs of an objective, and what it costs whatever is chosen; to be minimised, weights included."""
-    coster = Coster(candidates)
+    coster = Coster(data)
     coster.run()
     return coster.costs, coster.constant
 

@@ -57,33 +57,33 @@ class Ban:
     """(K, V + 1) per class and value; the last: to have no value."""
 
 
-def ban_of(candidates: Candidates) -> Ban | None:
+def ban_of(data: Candidates) -> Ban | None:
     """What a CHECK of single rows forbids; None when every choice passes."""
-    shape = candidates.shape
+    shape = data.shape
     if shape.group_gates or has_aggregate(shape.demand):
         raise NotAnAssignment("aggregates over rows that are not grouped")
     conditions = [*shape.gates, *shape.pair_gates]
-    grid = candidates.grid(*conditions, shape.demand)
-    return forbidding(candidates, grid, grid.holds(conditions) & grid.evaluate(shape.demand).false)
+    grid = data.grid(*conditions, shape.demand)
+    return forbidding(data, grid, grid.holds(conditions) & grid.evaluate(shape.demand).false)
 
 
-def forbidding(candidates: Candidates, grid: Grid, broken: Mask) -> Ban | None:
+def forbidding(data: Candidates, grid: Grid, broken: Mask) -> Ban | None:
     """The ban of what is ``broken``, (row classes, value classes) of a grid; None when nothing is."""
     if not broken.any():
         return None
-    width = candidates.choosers.values + 1
+    width = data.choosers.values + 1
     if grid.rows.count * width > MOST_CELLS:
         raise NotAnAssignment(
             f"{grid.rows.count} kinds of rows may choose differently from {width - 1} values"
         )
-    known = np.flatnonzero(candidates.place >= 0)
-    forbidden = at_places(broken[:, grid.values.of[known]], candidates.place[known], width, np.logical_or)
-    row_class = np.full(candidates.choosers.rows, -1, np.intp)
-    if candidates.once_per_chooser:
-        row_class[candidates.chooser] = grid.rows.of
+    known = np.flatnonzero(data.place >= 0)
+    forbidden = at_places(broken[:, grid.values.of[known]], data.place[known], width, np.logical_or)
+    row_class = np.full(data.choosers.rows, -1, np.intp)
+    if data.once_per_chooser:
+        row_class[data.chooser] = grid.rows.of
         return Ban(row_class, forbidden)
-    pairs = classes_of([candidates.chooser, grid.rows.of], candidates.rows).examples
-    present, where = np.unique(candidates.chooser[pairs], return_inverse=True)
+    pairs = classes_of([data.chooser, grid.rows.of], data.rows).examples
+    present, where = np.unique(data.chooser[pairs], return_inverse=True)
     if len(present) * width > MOST_CELLS:
         raise NotAnAssignment("rows with several conditions each on many values")
     joined = np.zeros((len(present), width), np.bool_)
@@ -109,9 +109,9 @@ def joint(choosers: Choosers, bans: list[Ban]) -> tuple[NDArray[np.int32], Mask,
 class Limiter:
     """Makes limits of one grouped CHECK."""
 
-    def __init__(self, candidates: Candidates) -> None:
-        self._candidates = candidates
-        self._groups = groups_of(candidates)
+    def __init__(self, data: Candidates) -> None:
+        self._data = data
+        self._groups = groups_of(data)
         self.limits: list[Limit] = []
         self.conditions: list[Condition] = []
         self.bans: list[Ban] = []
@@ -120,11 +120,11 @@ class Limiter:
 
     def run(self) -> None:
         """Fill ``limits``.  NotAnAssignment when the check is none of these comparisons."""
-        shape = self._candidates.shape
+        shape = self._data.shape
         live: Mask = self._groups.exists
         for gate in shape.group_gates:
             if not has_aggregate(gate):
-                live = live & at_groups(self._candidates, self._groups, gate).true
+                live = live & at_groups(self._data, self._groups, gate).true
         for clause in clauses(counted(gated(filter(has_aggregate, shape.group_gates), shape.demand))):
             self._require(clause, live)
 
@@ -142,13 +142,13 @@ class Limiter:
             if not open_parts or not live.any():
                 self.impossible |= bool(live.any())
             elif any(map(compares_with_least, open_parts)):
-                self.conditions.extend(skews_of(self._candidates, self._groups, open_parts, live))
+                self.conditions.extend(skews_of(self._data, self._groups, open_parts, live))
             elif len(open_parts) > 1:
-                self._add(alternatives_of(self._candidates, self._groups, open_parts, live))
+                self._add(alternatives_of(self._data, self._groups, open_parts, live))
             else:
                 self._require(open_parts[0], live)
         elif isinstance(check, Comparison) and compares_with_least(check):
-            self.conditions.extend(skews_of(self._candidates, self._groups, [check], live))
+            self.conditions.extend(skews_of(self._data, self._groups, [check], live))
         elif isinstance(check, Comparison):
             special = self._condition(check, live)
             if special is None:
@@ -162,34 +162,34 @@ class Limiter:
     def _settled(self, check: Expression) -> Vector | None:
         """Broadcastable to (groups, buckets): what a condition is whatever is chosen; None if it depends on that."""
         if not has_aggregate(check):
-            return at_groups(self._candidates, self._groups, check)
+            return at_groups(self._data, self._groups, check)
         if not isinstance(check, Comparison) or check.null_safe or compares_with_least(check):
             return None
-        left, right = linear_form(self._candidates, check.left), linear_form(self._candidates, check.right)
+        left, right = linear_form(self._data, check.left), linear_form(self._data, check.right)
         if left is None or right is None:
             return None
         form = left.plus(right.scaled(-1))
-        known = constants_at(self._candidates, self._groups, form)
+        known = constants_at(self._data, self._groups, form)
         total = known.values
         for factor, aggregate in form.aggregates:
             if aggregate.function not in {AggregateFunction.COUNT, AggregateFunction.SUM}:
                 return None
-            always = contribution_of(self._candidates, aggregate).constant(self._groups)
+            always = contribution_of(self._data, aggregate).constant(self._groups)
             if always is None:
                 return None
-            total = total + factor * group_totals(self._candidates, self._groups, always)
+            total = total + factor * group_totals(self._data, self._groups, always)
         zero = Vector(np.zeros((1, 1), np.int64))
         return compared(Vector(total, known.null), check.operator, zero)
 
     def _condition(self, check: Comparison, live: Mask) -> Iterable[Condition | Limit] | None:
         """The conditions that a comparison is; None when it is a limit, or nothing of the kind."""
-        moves = move_limit_of(self._candidates, self._groups, check, live)
-        return occupancy_of(self._candidates, self._groups, check, live) if moves is None else moves
+        moves = move_limit_of(self._data, self._groups, check, live)
+        return occupancy_of(self._data, self._groups, check, live) if moves is None else moves
 
     def _compare(self, check: Comparison, live: Mask) -> None:
         if check.null_safe or check.operator == "<>":
             raise NotAnAssignment(f"{check.operator} between aggregates")
-        left, right = linear_form(self._candidates, check.left), linear_form(self._candidates, check.right)
+        left, right = linear_form(self._data, check.left), linear_form(self._data, check.right)
         if left is None or right is None:
             raise NotAnAssignment("a comparison that is not linear in the aggregates")
         form = left.plus(right.scaled(-1))
@@ -197,25 +197,25 @@ class Limiter:
             return
         try:
             weight, counts, constant = combined(
-                self._candidates,
+                self._data,
                 self._groups,
                 form,
-                {id(one): contribution_of(self._candidates, one) for _, one in form.aggregates},
+                {id(one): contribution_of(self._data, one) for _, one in form.aggregates},
             )
         except NotAnAssignment:  # what rows add may differ from value to value, or from group to group
             if self._by_value(form, check, live):
                 return
             self._group_by_group(check, form, live)
             return
-        bound = constants_at(self._candidates, self._groups, form.scaled(-1))
+        bound = constants_at(self._data, self._groups, form.scaled(-1))
         wanted = Vector(bound.values - constant, bound.null)
         self._limit(weight, counts, check.operator, wanted, live)
 
     def _group_by_group(self, check: Comparison, form: LinearForm, live: Mask) -> None:
         try:
-            found = list(alternatives_of(self._candidates, self._groups, [check], live))
+            found = list(alternatives_of(self._data, self._groups, [check], live))
         except NotAnAssignment:
-            ones = one_of(self._candidates, self._groups, form, check.operator, live)
+            ones = one_of(self._data, self._groups, form, check.operator, live)
             if ones is None:
                 raise
             self.conditions.extend(ones)
@@ -227,31 +227,31 @@ class Limiter:
         if len(form.aggregates) != 1 or operator not in {"=", "<", "<="}:
             return False
         ((factor, aggregate),) = form.aggregates
-        amount = contribution_of(self._candidates, aggregate)
-        bound = constants_at(self._candidates, self._groups, LinearForm((), form.rest))
+        amount = contribution_of(self._data, aggregate)
+        bound = constants_at(self._data, self._groups, LinearForm((), form.rest))
         least = -bound.values - (operator == "<")
         none = live & (least == 0)
         if factor != 1 or bound.nulls.any() or bool((live & ~none).any()) or bool((amount.amount < 0).any()):
             return False
         # Rows and values apart by what they add and by their groups.
         own, groups = amount.grid, self._groups
-        rows = classes_of([own.rows.of, groups.rows.of], self._candidates.rows)
-        values = classes_of([own.values.of, groups.values.of], self._candidates.values)
+        rows = classes_of([own.rows.of, groups.rows.of], self._data.rows)
+        values = classes_of([own.values.of, groups.values.of], self._data.values)
         broken = amount.amount[np.ix_(own.rows.of[rows.examples], own.values.of[values.examples])] > 0
         if not bool(none.all()):
             within = np.ix_(groups.rows.of[rows.examples], groups.values.of[values.examples])
             broken = broken & np.broadcast_to(none, groups.shape)[within]
-        ban = forbidding(self._candidates, Grid(rows, values, own.leaves), broken)
+        ban = forbidding(self._data, Grid(rows, values, own.leaves), broken)
         self.bans.extend([] if ban is None else [ban])
         return True
 
     def _by_value(self, form: LinearForm, check: Comparison, live: Mask) -> bool:
         """Take in a bound on one aggregate of which rows add otherwise at other values; False if it is not that."""
-        if len(form.aggregates) != 1 or (self._candidates.has_every_value and self._groups.values.count < 2):
+        if len(form.aggregates) != 1 or (self._data.has_every_value and self._groups.values.count < 2):
             return False
         ((factor, aggregate),) = form.aggregates
-        bound = constants_at(self._candidates, self._groups, form.scaled(-1))
-        buckets, ways = self._groups.values, list(contribution_of(self._candidates, aggregate).by_value())
+        bound = constants_at(self._data, self._groups, form.scaled(-1))
+        buckets, ways = self._groups.values, list(contribution_of(self._data, aggregate).by_value())
         within: Mask = np.zeros((len(ways), buckets.count), np.bool_)
         for number, (_, where) in enumerate(ways):
             within[number, buckets.of[where]] = True
@@ -259,7 +259,7 @@ class Limiter:
             return False  # a group of values in several of these ways
         for inside, (weight, where) in zip(within, ways, strict=True):
             self._limit(factor * weight, where, check.operator, bound, live & inside.reshape(1, -1))
-        nothing = np.zeros(self._candidates.rows, np.int64), np.zeros(self._candidates.values, np.bool_)
+        nothing = np.zeros(self._data.rows, np.int64), np.zeros(self._data.values, np.bool_)
         self._limit(*nothing, check.operator, bound, live & ~np.asarray(within.any(axis=0)).reshape(1, -1))
         return True
 
@@ -273,7 +273,7 @@ class Limiter:
         lower, upper = range_of(operator, value)
         lower = np.where(live, lower, -UNLIMITED)
         upper = np.where(live, upper, UNLIMITED)
-        if self._candidates.shape.strict and bool(((lower > 0) | (upper < 0)).any()):
+        if self._data.shape.strict and bool(((lower > 0) | (upper < 0)).any()):
             raise NotAnAssignment("STRICT GROUPS with a check that an empty group fails")
         if not counts.any() or not weight.any():
             self.impossible |= bool(((lower > 0) | (upper < 0)).any())
@@ -288,8 +288,8 @@ class Limiter:
                 self.conditions.append(one)
 
     def _add_limit(self, weight: Integers, counts: Mask, lower: Integers, upper: Integers) -> None:
-        name = self._candidates.shape.name
-        for part in loads_of(self._candidates, self._groups, weight, counts, split=True):
+        name = self._data.shape.name
+        for part in loads_of(self._data, self._groups, weight, counts, split=True):
             low, high = lower, upper
             if part.group is not None:
                 rows = self._groups.rows.count
@@ -302,22 +302,22 @@ class Limiter:
 
     def _all_different(self, check: Aggregate, live: Mask) -> None:
         """No two rows of a group with the same value: each value is a bucket that takes one."""
-        candidates, operand = self._candidates, check.operand
-        if self._groups.values.count != 1 or candidates.shape.strict:
+        data, operand = self._data, check.operand
+        if self._groups.values.count != 1 or data.shape.strict:
             raise NotAnAssignment("all_different within groups of values")
         if check.condition is not None or not bool(live.all()):
             raise NotAnAssignment("all_different of some rows or groups")
-        column = candidates.column_of_choice(operand)
+        column = data.column_of_choice(operand)
         if column is None:
             raise NotAnAssignment("all_different of something else than the choice")
         counting = replace(check, function=AggregateFunction.COUNT, operand=operand)
-        weight, counts = contribution_of(candidates, counting).separated()
+        weight, counts = contribution_of(data, counting).separated()
         kinds = np.unique(column.values, return_inverse=True)[1]
         values = replace(self._groups.values, of=kinds, examples=np.unique(kinds, return_index=True)[1])
         groups = Groups(self._groups.rows, values, self._groups.exists)
         one = np.ones((1, 1), np.int64)
-        for part in loads_of(candidates, groups, weight, counts, split=True):
-            self.limits.append(Limit(candidates.shape.name, part.load, np.zeros((1, 1), np.int64), one))
+        for part in loads_of(data, groups, weight, counts, split=True):
+            self.limits.append(Limit(data.shape.name, part.load, np.zeros((1, 1), np.int64), one))
 
 
 def _most(load: Load) -> int:
@@ -341,8 +341,8 @@ class Limits:
     """It fails whatever is chosen."""
 
 
-def limits_of(candidates: Candidates) -> Limits:
+def limits_of(data: Candidates) -> Limits:
     """The limits, conditions and bans that a grouped CHECK is."""
-    limiter = Limiter(candidates)
+    limiter = Limiter(data)
     limiter.run()
     return Limits(limiter.limits, limiter.conditions, limiter.bans, limiter.impossible)

@@ -35,25 +35,21 @@ def compares_with_least(check: Expression) -> bool:
     return any(isinstance(node, WindowMinimum) for node in check.walk())
 
 
-def skews_of(
-    candidates: Candidates, groups: Groups, parts: Sequence[Expression], live: Mask
-) -> Iterator[Skew]:
+def skews_of(data: Candidates, groups: Groups, parts: Sequence[Expression], live: Mask) -> Iterator[Skew]:
     """An OR (or just one part) of a comparison with the least of a family and others that excuse.
 
     NotAnAssignment when it is none.
     """
-    check_groups(candidates, groups)
+    check_groups(data, groups)
     measured = [part for part in parts if compares_with_least(part)]
     if len(measured) != 1:
         raise NotAnAssignment("OR of comparisons with the least of a family")
-    own, least = _against_least(candidates, measured[0])
-    lowest = linear_form(candidates, least.operand)
+    own, least = _against_least(data, measured[0])
+    lowest = linear_form(data, least.operand)
     if lowest is None:
         raise NotAnAssignment("the least of what is not linear in the aggregates")
-    excuses = [_difference(candidates, part) for part in parts if part is not measured[0]]
-    return _Builder(candidates, groups, own, lowest, excuses).skews(
-        _families(candidates, groups, least), live
-    )
+    excuses = [_difference(data, part) for part in parts if part is not measured[0]]
+    return _Builder(data, groups, own, lowest, excuses).skews(_families(data, groups, least), live)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +61,11 @@ class _Side:
     exact: bool = False
 
 
-def _difference(candidates: Candidates, check: Expression) -> _Side:
+def _difference(data: Candidates, check: Expression) -> _Side:
     """A comparison, as what is to be at most 0."""
     if not isinstance(check, Comparison) or check.null_safe or check.operator == "<>":
         raise NotAnAssignment(f"{type(check).__name__} beside the least of a family")
-    left, right = linear_form(candidates, check.left), linear_form(candidates, check.right)
+    left, right = linear_form(data, check.left), linear_form(data, check.right)
     if left is None or right is None:
         raise NotAnAssignment("a comparison with the least of a family that is not linear in the aggregates")
     turned = check.operator in {">", ">="}
@@ -77,7 +73,7 @@ def _difference(candidates: Candidates, check: Expression) -> _Side:
     return _Side(form, int(check.operator in {"<", ">"}), check.operator == "=")
 
 
-def _against_least(candidates: Candidates, check: Expression) -> tuple[_Side, WindowMinimum]:
+def _against_least(data: Candidates, check: Expression) -> tuple[_Side, WindowMinimum]:
     """What is to be at most the least of a family."""
     leasts: dict[int, WindowMinimum] = {}
 
@@ -91,7 +87,7 @@ def _against_least(candidates: Candidates, check: Expression) -> tuple[_Side, Wi
         return stand_in
 
     check = with_stand_ins(check)
-    side = _difference(candidates, check)
+    side = _difference(data, check)
     factors = [factor for factor, part in side.form.aggregates if id(part) in leasts]
     if side.exact or factors != [-1]:
         raise NotAnAssignment("the least of a family, but not as the most that something may be")
@@ -99,21 +95,21 @@ def _against_least(candidates: Candidates, check: Expression) -> tuple[_Side, Wi
     return _Side(LinearForm(others, side.form.rest), side.more), next(iter(leasts.values()))
 
 
-def _families(candidates: Candidates, groups: Groups, least: WindowMinimum) -> NDArray[np.int64]:
+def _families(data: Candidates, groups: Groups, least: WindowMinimum) -> NDArray[np.int64]:
     """(groups, buckets) the family of each; NONE where a key is NULL, which the join finds no family for."""
     row_slots = [key.slot for key in least.keys if isinstance(key, RowColumn)]
     value_slots = [key.slot for key in least.keys if isinstance(key, ValueColumn)]
     if len(row_slots) + len(value_slots) < len(least.keys):
         raise NotAnAssignment("a family by what is neither of the rows nor of the values alone")
-    of_rows = candidates.row_classes(row_slots).of[groups.rows.examples]
-    of_values = candidates.value_classes(value_slots).of[groups.values.examples]
+    of_rows = data.row_classes(row_slots).of[groups.rows.examples]
+    of_values = data.value_classes(value_slots).of[groups.values.examples]
     family = of_rows.astype(np.int64)[:, None] * (int(of_values.max(initial=0)) + 1) + of_values[None, :]
     if least.of_groups:
         return family
     for slot in row_slots:
-        family[candidates.row_column(slot).nulls[groups.rows.examples], :] = NONE
+        family[data.row_column(slot).nulls[groups.rows.examples], :] = NONE
     for slot in value_slots:
-        family[:, candidates.value_column(slot).nulls[groups.values.examples]] = NONE
+        family[:, data.value_column(slot).nulls[groups.values.examples]] = NONE
     return family
 
 
@@ -159,23 +155,21 @@ class _Builder:
     """Makes the conditions of one CHECK."""
 
     def __init__(
-        self, candidates: Candidates, groups: Groups, own: _Side, lowest: LinearForm, excuses: Sequence[_Side]
+        self, data: Candidates, groups: Groups, own: _Side, lowest: LinearForm, excuses: Sequence[_Side]
     ) -> None:
-        self._candidates, self._groups = candidates, groups
+        self._data, self._groups = data, groups
         self._own, self._excuses = own, excuses
         self._sides = [own, _Side(lowest), *excuses]
         self._amounts = {
-            id(aggregate): contribution_of(candidates, aggregate)
+            id(aggregate): contribution_of(data, aggregate)
             for side in self._sides
             for _, aggregate in side.form.aggregates
         }
-        self._rest = [
-            constants_at(candidates, groups, LinearForm((), side.form.rest)) for side in self._sides
-        ]
+        self._rest = [constants_at(data, groups, LinearForm((), side.form.rest)) for side in self._sides]
 
     def skews(self, family: NDArray[np.int64], live: Mask) -> Iterator[Skew]:
         """A condition per family; those groups are looked at that are ``live``, the least is of all."""
-        candidates, groups = self._candidates, self._groups
+        data, groups = self._data, self._groups
         exists = np.broadcast_to(groups.exists, groups.shape) & (family != NONE)
         for number in (0, *range(2, len(self._sides))):
             live = live & ~self._rest[number].nulls
@@ -186,27 +180,27 @@ class _Builder:
             for one in np.unique(family[group][exists[group]]).tolist():
                 places = np.flatnonzero(exists[group] & (family[group] == one))
                 if one not in found:
-                    nothing = np.zeros(candidates.choosers.rows, np.int64)
-                    found[one] = _Family(nothing, np.full(candidates.choosers.values, NONE, np.int32))
+                    nothing = np.zeros(data.choosers.rows, np.int64)
+                    found[one] = _Family(nothing, np.full(data.choosers.values, NONE, np.int32))
                 found[one].add_values(weight, bucket, places)
                 self._demand(found[one], group, places, constants, live[group, places])
         for one in found.values():
-            skew = one.skew(candidates.shape.name)
+            skew = one.skew(data.shape.name)
             if skew is not None:
                 yield skew
 
     def _group(self, group: int, rows: Places) -> tuple[Integers, Indices, list[int]]:
         """(R,) what the rows of a group add, (V,) in which bucket, and per side what there is whatever is chosen."""
-        candidates = self._candidates
-        found = [combined(candidates, self._groups, side.form, self._amounts, rows) for side in self._sides]
+        data = self._data
+        found = [combined(data, self._groups, side.form, self._amounts, rows) for side in self._sides]
         weight, counts, _ = found[0]
         for other, where, _ in found[1:]:
             if not np.array_equal(weight, other) or not np.array_equal(counts, where):
                 raise NotAnAssignment("what a group has, compared with the least of something else")
         check_weights(weight)
-        total = np.zeros(candidates.choosers.rows, np.int64)
-        np.add.at(total, candidates.chooser[rows], weight)
-        bucket = buckets_of(candidates, self._groups.values.of, counts)
+        total = np.zeros(data.choosers.rows, np.int64)
+        np.add.at(total, data.chooser[rows], weight)
+        bucket = buckets_of(data, self._groups.values.of, counts)
         return total, bucket, [int(constant[0, 0]) for _, _, constant in found]
 
     def _demand(

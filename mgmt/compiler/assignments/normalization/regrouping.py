@@ -95,10 +95,7 @@ def _of_each(check: Expression, keys: tuple[Expression, ...]) -> Expression | No
         return check.operand
     if not isinstance(check, Comparison):
         return None
-    sides = (
-        (check.left, check.right, check.operator),
-        (check.right, check.left, TURNED[check.operator]),
-    )
+    sides = ((check.left, check.right, check.operator), (check.right, check.left, TURNED[check.operator]))
     for one, other, operator in sides:
         each = _bounded(one, operator, keys)
         if each is not None and not has_aggregate(other):

@@ -4,8 +4,8 @@ What comes out speaks of base tables and of views that the database computes alo
 grouping of the whole; what else is joined to it belongs to its groups.
 
 A LEFT JOIN in which the solver has a say is a union of the pairs and of rows with NULL in place of a partner
-(``mgmt.language.normalization.outer_joins``).  Under GROUP BY, where only what it finds counts, it is the inner join, if
-every group is there:
+(``mgmt.language.normalization.outer_joins``).  Under GROUP BY, where only what it finds counts, it is the inner join,
+if every group is there:
 
     FROM host LEFT JOIN pod ON pod.controllable__host = host.name GROUP BY host.name, host.cpu
     CHECK coalesce(sum(pod.cpu), 0) <= host.cpu
