@@ -24,7 +24,7 @@ from sqlglot import exp
 from mgmt.compiler.assignments.columns.candidates import Choosers, Places, places_in
 from mgmt.compiler.assignments.columns.fetch import Columns
 from mgmt.compiler.assignments.columns.vectors import Leaves, Mask, Vector, evaluate
-from mgmt.compiler.assignments.normalization.block import QueryBlock, aliases_of
+from mgmt.compiler.assignments.normalization.block import QueryBlock, aliases_of, realiased_tree
 from mgmt.compiler.assignments.normalization.expressions import Constant, RowColumn
 from mgmt.compiler.assignments.normalization.select import Item, Select, Statement
 from mgmt.compiler.assignments.recognition.lookup_joins import column_of
@@ -311,12 +311,7 @@ class _Recogniser:
 
 def _renamed(tree: exp.Expr, alias: str) -> exp.Expr:
     """A tree over one source as one over what either choice leads to."""
-    holder = exp.Paren(this=tree.unalias().copy())
-    for column in holder.find_all(exp.Column):
-        if column.table.lower() == alias:
-            column.set("table", exp.to_identifier(_VALUE, quoted=True))
-    found: exp.Expr = holder.this
-    return found
+    return realiased_tree(tree.unalias(), {alias: _VALUE})
 
 
 # ---- data ---------------------------------------------------------------------------------------------------

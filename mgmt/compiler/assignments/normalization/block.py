@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from sqlglot import exp
 
 from mgmt.compiler.assignments.normalization.select import Item, Select
+from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.language.bound_queries.expressions import Cell, DatabasePart, Expression
+from mgmt.language.bound_queries.queries import Output, Predicate, Subquery
+
+_Part = TypeVar("_Part", Output, Predicate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +71,37 @@ def realiased(part: Expression, names: Mapping[str, str]) -> Expression:
     if isinstance(part, Cell):
         return replace(part, source=names.get(part.source.lower(), part.source))
     if isinstance(part, DatabasePart):
-        holder = exp.Paren(this=part.tree.copy())
-        for column in holder.find_all(exp.Column):
-            if column.table.lower() in names:
-                column.set("table", exp.to_identifier(names[column.table.lower()], quoted=True))
-        return replace(part, tree=holder.this)
+        return replace(part, tree=realiased_tree(part.tree, names))
+    if isinstance(part, Subquery):
+        return _realiased_around(part, names)
     return part.with_children(lambda child: realiased(child, names))
+
+
+def realiased_tree(tree: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
+    holder = exp.Paren(this=tree.copy())
+    for column in outer_columns(holder):
+        if column.table.lower() in names:
+            column.set("table", exp.to_identifier(names[column.table.lower()], quoted=True))
+    found: exp.Expr = holder.this
+    return found
+
+
+def _realiased_around(subquery: Subquery, names: Mapping[str, str]) -> Subquery:
+    """A subquery with other aliases around it; those of its own sources stay, and hide ones of the same name."""
+    query = subquery.query
+    if {source.alias.lower() for source in query.sources} & set(names):
+        raise NotAnAssignment("a subquery with aliases of the query around it")
+
+    def inside(one: _Part) -> _Part:
+        return replace(one, tree=realiased_tree(one.tree, names), expression=realiased(one.expression, names))
+
+    found = subquery.with_children(lambda child: realiased(child, names))
+    assert isinstance(found, Subquery)
+    around = tuple((names.get(alias, alias), column) for alias, column in subquery.names)
+    predicates, outputs = tuple(map(inside, query.predicates)), tuple(map(inside, query.outputs))
+    return replace(found, names=around, query=replace(query, predicates=predicates, outputs=outputs))
+
+
+def replaced(part: Expression, others: Mapping[int, Expression]) -> Expression:
+    """An expression with others in place of some of its nodes, by their ids."""
+    return others.get(id(part)) or part.with_children(lambda child: replaced(child, others))

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from mgmt.compiler.assignments.normalization.block import realiased
+from mgmt.compiler.assignments.normalization.block import realiased, replaced
 from mgmt.compiler.assignments.normalization.expressions import WindowMinimum
 from mgmt.compiler.assignments.normalization.views import substituted
 from mgmt.language.bound_queries.expressions import (
@@ -67,7 +67,7 @@ def _without_source(query: BoundQuery, views: Mapping[str, BoundQuery]) -> Bound
         return query
     selected = {id(one): one.query.outputs[0].expression for one in found}
     inner = replace(found[0].query, demand=query.demand, name=query.name)
-    return _demanding(inner, _replaced(demand, selected))
+    return _demanding(inner, replaced(demand, selected))
 
 
 def _demanding(query: BoundQuery, expression: Expression) -> BoundQuery:
@@ -91,10 +91,6 @@ def _meaning(relation: str, views: Mapping[str, BoundQuery]) -> object:
         return relation.lower()
     selected = tuple((output.name.lower(), signature(output.expression)) for output in view.outputs)
     return _rows_of(view, views), selected
-
-
-def _replaced(part: Expression, selected: Mapping[int, Expression]) -> Expression:
-    return selected.get(id(part)) or part.with_children(lambda child: _replaced(child, selected))
 
 
 def _with_minima(part: Expression, query: BoundQuery, views: Mapping[str, BoundQuery]) -> Expression:

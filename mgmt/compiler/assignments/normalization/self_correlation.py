@@ -78,12 +78,10 @@ class OwnGroups:
             raise NotAnAssignment("several choices in one demand")
         ((alias, _), cell), *_ = cells.items()
         found = next((one for part in predicates if (one := _link_in(part, cell)) is not None), None)
-        link, column = _link_by_reference(items[alias], cell, catalog) if found is None else found
+        if found is None:
+            found, items[_VALUE] = _link_by_reference(items[alias], cell, catalog)
+        link, column = found
         (value,) = aliases_of(column.tree)
-        if value not in items:
-            relation = catalog.find(_referenced(items[alias], cell, catalog)[0])
-            assert relation is not None
-            items[value] = Item(value, relation, None)
         if set(items) != {alias, value}:
             raise NotAnAssignment("rows of choices with a subquery over choices")
         conditions = tuple(part for part in predicates if part is not link)
@@ -245,17 +243,17 @@ def _link_in(part: Expression, cell: Cell) -> tuple[Comparison, DatabasePart] | 
     return None
 
 
-def _referenced(chooser: Item, cell: Cell, catalog: Catalog) -> tuple[str, str]:
-    """The table and column that the choice refers to."""
-    column = catalog.schema.table(chooser.relation.name).column(cell.column)
-    if column.references is None or column.nullable:
+def _link_by_reference(
+    chooser: Item, cell: Cell, catalog: Catalog
+) -> tuple[tuple[Comparison, DatabasePart], Item]:
+    """The condition that the choice is equal to the column that it refers to, that column, and its table."""
+    reference = catalog.schema.table(chooser.relation.name).column(cell.column)
+    if reference.references is None or reference.nullable:
         raise NotAnAssignment("rows that ask about a choice that is of no table, or may be none")
-    table = catalog.schema.table(column.references[0])
-    return table.name, column.references[1] or table.primary_key[0]
-
-
-def _link_by_reference(chooser: Item, cell: Cell, catalog: Catalog) -> tuple[Comparison, DatabasePart]:
-    _, name = _referenced(chooser, cell, catalog)
+    table = catalog.schema.table(reference.references[0])
+    relation = catalog.find(table.name)
+    assert relation is not None
+    name = reference.references[1] or table.primary_key[0]
     tree = exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(_VALUE, quoted=True))
     column = DatabasePart(cell.type, cell.position, tree)
-    return Comparison(_TRUTH, cell.position, cell, column, "="), column
+    return (Comparison(_TRUTH, cell.position, cell, column, "="), column), Item(_VALUE, relation, None)

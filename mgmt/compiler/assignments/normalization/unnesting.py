@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from mgmt.compiler.assignments.normalization.aggregates import gated
-from mgmt.compiler.assignments.normalization.block import QueryBlock, aliases_of, realiased
+from mgmt.compiler.assignments.normalization.block import QueryBlock, aliases_of, realiased, replaced
 from mgmt.compiler.assignments.normalization.expressions import Constant, Unknown
 from mgmt.compiler.assignments.normalization.select import Item, Statement, may_be_null
 from mgmt.compiler.assignments.normalization.self_correlation import (
@@ -256,7 +256,7 @@ class _Unnesting:
             return None
         groups = OwnGroups.of(self.flat, predicates, inner, self.catalog)
         outputs = {id(scalar): groups.output(found) for scalar, found in zip(scalars, inner, strict=True)}
-        return groups.query(_replaced(check, outputs))
+        return groups.query(replaced(check, outputs))
 
     def _scalars_replaced(self, parts: Sequence[Expression]) -> list[Expression]:
         scalars = [one for part in parts for one in _subqueries(part) if one.kind is SubqueryKind.VALUE]
@@ -281,7 +281,7 @@ class _Unnesting:
                 pairs = zip(found.items, inner[0].items, strict=True)
                 output = realiased(output, {own.alias: first.alias for own, first in pairs})
             outputs[id(scalar)] = output
-        return [_replaced(part, outputs) for part in parts]
+        return [replaced(part, outputs) for part in parts]
 
 
 def _counted(part: Expression, around: Sequence[Item] | None = None) -> Expression:
@@ -355,12 +355,6 @@ def _is_number(part: Expression) -> bool:
     if isinstance(part, Arithmetic):
         return all(map(_is_number, part.children))
     return isinstance(part, Subquery) or not _subqueries(part)
-
-
-def _replaced(part: Expression, outputs: dict[int, Expression]) -> Expression:
-    if id(part) in outputs:
-        return outputs[id(part)]
-    return part if not _subqueries(part) else part.with_children(lambda child: _replaced(child, outputs))
 
 
 # ---- lookups ------------------------------------------------------------------------------------------------

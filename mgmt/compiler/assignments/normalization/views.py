@@ -15,12 +15,18 @@ if every group is there:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from mgmt.compiler.assignments.normalization.block import QueryBlock, aliases_of, outer_columns
+from mgmt.compiler.assignments.normalization.block import (
+    QueryBlock,
+    aliases_of,
+    outer_columns,
+    realiased,
+    realiased_tree,
+)
 from mgmt.compiler.assignments.normalization.expressions import Constant, WindowMinimum
 from mgmt.compiler.assignments.normalization.regrouping import of_each_group, regrouped
 from mgmt.compiler.assignments.normalization.select import Item, Select, Statement
@@ -38,7 +44,7 @@ from mgmt.language.bound_queries.expressions import (
     has_aggregate,
     has_variable,
 )
-from mgmt.language.bound_queries.queries import BoundQuery, Output, PushedView, Subquery, UnionView
+from mgmt.language.bound_queries.queries import BoundQuery, Output, PushedView, UnionView
 from mgmt.source_text import Position
 from mgmt.state.schema import SqlType
 
@@ -190,27 +196,6 @@ def _over_groups(outer: QueryBlock, inner: QueryBlock) -> QueryBlock:
     )
 
 
-def _renamed_around(
-    subquery: Expression,
-    names: Mapping[str, str],
-    tree_of: Callable[[exp.Expr], exp.Expr],
-    part_of: Callable[[Expression], Expression],
-) -> Subquery:
-    """A subquery with other aliases around it; those of its own sources stay, and hide ones of the same name."""
-    assert isinstance(subquery, Subquery)
-    query = subquery.query
-    if {source.alias.lower() for source in query.sources} & set(names):
-        raise NotAnAssignment("a subquery with aliases of the query around it")
-    predicates = tuple(
-        replace(one, tree=tree_of(one.tree), expression=part_of(one.expression)) for one in query.predicates
-    )
-    outputs = tuple(
-        replace(one, tree=tree_of(one.tree), expression=part_of(one.expression)) for one in query.outputs
-    )
-    around = tuple((names.get(alias, alias), column) for alias, column in subquery.names)
-    return replace(subquery, names=around, query=replace(query, predicates=predicates, outputs=outputs))
-
-
 def joins_of(query: BoundQuery) -> list[tuple[str, exp.Expr | None]]:
     """Alias and, for a LEFT JOIN, condition of each entry of FROM."""
     found: list[tuple[str, exp.Expr | None]] = []
@@ -268,36 +253,22 @@ def renamed(flat: QueryBlock, prefix: str) -> QueryBlock:
     """The same query with its aliases prefixed, so that they clash with nothing outside."""
     names = {item.alias: f"{prefix}.{item.alias}" for item in flat.items}
 
-    def tree_of(tree: exp.Expr) -> exp.Expr:
-        holder = exp.Paren(this=tree.copy())
-        for column in outer_columns(holder):
-            if column.table.lower() in names:
-                column.set("table", exp.to_identifier(names[column.table.lower()], quoted=True))
-        found: exp.Expr = holder.this
-        return found
+    def all_of(parts: Iterable[Expression]) -> tuple[Expression, ...]:
+        return tuple(realiased(part, names) for part in parts)
 
-    def part_of(expression: Expression) -> Expression:
-        if isinstance(expression, Cell):
-            return replace(expression, source=names.get(expression.source.lower(), expression.source))
-        if isinstance(expression, DatabasePart):
-            return replace(expression, tree=tree_of(expression.tree))
-        if isinstance(expression, Subquery):
-            return _renamed_around(expression.with_children(part_of), names, tree_of, part_of)
-        return expression.with_children(part_of)
-
-    def key_of(key: DatabasePart) -> DatabasePart:
-        return replace(key, tree=tree_of(key.tree))
-
+    keys = flat.keys and tuple(replace(key, tree=realiased_tree(key.tree, names)) for key in flat.keys)
     return replace(
         flat,
         items=tuple(
-            Item(names[item.alias], item.relation, None if item.on is None else tree_of(item.on))
+            Item(
+                names[item.alias], item.relation, None if item.on is None else realiased_tree(item.on, names)
+            )
             for item in flat.items
         ),
-        predicates=tuple(map(part_of, flat.predicates)),
-        keys=None if flat.keys is None else tuple(map(key_of, flat.keys)),
-        group_gates=tuple(map(part_of, flat.group_gates)),
-        outputs={name: part_of(expression) for name, expression in flat.outputs.items()},
+        predicates=all_of(flat.predicates),
+        keys=keys,
+        group_gates=all_of(flat.group_gates),
+        outputs={name: realiased(expression, names) for name, expression in flat.outputs.items()},
         one_row_per_group=tuple(names[alias] for alias in flat.one_row_per_group),
     )
 
