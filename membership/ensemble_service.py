@@ -1,8 +1,7 @@
-"""The embedding interface of an ensemble member: be a voter for as long as a block of code runs.
+"""The interface for trio of an ensemble member: be a voter for as long as a block of code runs.
 
-What it is: `serve_ensemble`, the `Ensemble` it gives, and the loop that drives a voter with a transport and a file.
-What it is not: membership in the cluster whose views it records; that is `membership.join` with
-`mode=Mode.CENTRALISED`, in other processes or in the same ones at another port.
+`serve_ensemble` gives an `Ensemble`, and drives its voter with a transport and a file. A voter is no member of the
+cluster whose views it records; those join with `mode=Mode.CENTRALISED`, in other processes or at another port.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from membership.protocol.context.refusals import public_name
 from membership.protocol.messages import encode
 from membership.protocol.view.member import INCARNATION_BYTES, Member
 from membership.protocol.view.view_difference import ViewChanged
-from membership.runtime.binding import new_authority, open_transport
+from membership.runtime.binding import new_signer, open_transport
 from membership.runtime.change_feed import ClusterState, ClusterStatus
 from membership.runtime.driver import read_message
-from membership.runtime.scope import run_block
+from membership.runtime.scope import run_scope
 from membership.runtime.voter_storage import StateDirectory
 from membership.settings import Settings
 from membership.surface import EnsembleSurface, TrioSurface
@@ -120,12 +119,12 @@ async def serve_ensemble(
                 rng=random.Random(generator.getrandbits(64)),
                 saved=directory.load(),
                 expect=expect,
-                authority=new_authority(transport),
+                signer=new_signer(transport),
             )
             if on_listening is not None:
                 on_listening(transport)
             driver = _Driver(transport, voter, directory)
-            async with run_block(driver.state, (transport.run, driver.run)):
+            async with run_scope(driver.state, (transport.run, driver.run)):
                 yield Ensemble(voter, transport, driver.state)
 
 

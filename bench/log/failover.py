@@ -20,7 +20,7 @@ import trio
 
 from bench.result import Result, Table
 from rota.local.cluster import ClusterPlan, LocalCluster, open_local_cluster
-from rota.local.fault_targets import choose_victim
+from rota.local.fault_targets import choose_fault_target
 from rota.local.workload import Workload
 
 SETTLE_TIMEOUT: Final = 60.0
@@ -143,7 +143,7 @@ async def _case(
             await cluster.wait_until_settled(timeout=SETTLE_TIMEOUT, what="a complete placement", size=nodes)
             async with Workload.open([agent.address for agent in cluster.live()]) as workload:
                 await trio.sleep(quiet)
-                victim, roles = await choose_victim(cluster, kill, random.Random(seed))
+                victim, roles = await choose_fault_target(cluster, kill, random.Random(seed))
                 cluster.kill(victim)
                 killed_at, killed = time.time(), time.monotonic()
                 await cluster.wait_until_settled(

@@ -37,7 +37,7 @@ class GrpcConnection:
 
     def __init__(self, address: str, timeout: float = 10.0) -> None:
         host, _, port = address.rpartition(":")
-        self._address = address
+        self.address = address
         self._socket = socket.create_connection((host, int(port)), timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray()
@@ -81,7 +81,7 @@ class GrpcConnection:
     def _headers(self, method: str) -> bytes:
         """Literal fields that are not to be kept, so that every request's are the same bytes."""
         path = b"\x04" + _text(method)
-        authority = b"\x01" + _text(self._address)
+        authority = b"\x01" + _text(self.address)
         kind = b"\x0f\x10" + _text("application/grpc")
         return b"\x83\x86" + path + authority + kind + b"\x00" + _text("te") + _text("trailers")
 
@@ -108,7 +108,7 @@ class GrpcConnection:
             self._outgoing.clear()
         data = self._socket.recv(1 << 18)
         if not data:
-            raise CallFailedError(f"{self._address} closed the connection")
+            raise CallFailedError(f"{self.address} closed the connection")
         self._buffer += data
         while len(self._buffer) >= _HEAD_BYTES:
             high, low, kind, flags, stream = _HEAD.unpack_from(self._buffer)
@@ -131,12 +131,12 @@ class GrpcConnection:
         elif kind == _WINDOW_UPDATE and stream == 0:
             self._window += int.from_bytes(body, "big")
         elif kind in (_RESET, _GOAWAY):
-            raise CallFailedError(f"{self._address} ended a call: {body!r}")
+            raise CallFailedError(f"{self.address} ended a call: {body!r}")
 
     def _answer(self, stream: int) -> bytes:
         answer = self._answers.pop(stream, b"")
         if len(answer) < 5:
-            raise CallFailedError(f"{self._address} refused a call")
+            raise CallFailedError(f"{self.address} refused a call")
         return answer[5:]
 
 

@@ -120,7 +120,7 @@ class AgentProcess:
         self._process.wait()
         self.connection = None
 
-    def last_words(self) -> str:
+    def last_lines(self) -> str:
         """The end of its log."""
         try:
             return "\n".join(self._log.read_text(errors="replace").splitlines()[-_LAST_LINES:])

@@ -22,7 +22,7 @@ _READ = 1 << 20
 _CALLERS_WAITING = 512
 
 
-class Caller:
+class AgentConnection:
     """One connection: whose it is, once it has said so, and the line that has only half arrived."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -37,8 +37,8 @@ class ControlListener:
     def __init__(
         self,
         path: Path,
-        on_report: Callable[[Caller, control.Report], None],
-        on_end: Callable[[Caller], None],
+        on_report: Callable[[AgentConnection, control.Report], None],
+        on_end: Callable[[AgentConnection], None],
     ) -> None:
         self._on_report = on_report
         self._on_end = on_end
@@ -67,9 +67,9 @@ class ControlListener:
     def _accept(self) -> None:
         connection, _ = self._socket.accept()
         connection.setblocking(True)
-        self._selector.register(connection, selectors.EVENT_READ, Caller(connection))
+        self._selector.register(connection, selectors.EVENT_READ, AgentConnection(connection))
 
-    def _read(self, caller: Caller) -> None:
+    def _read(self, caller: AgentConnection) -> None:
         try:
             data = caller.connection.recv(_READ)
         except OSError:

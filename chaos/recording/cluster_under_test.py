@@ -1,7 +1,7 @@
-"""The world a scenario happens in: hosts that run members, links between them, a clock, and a record.
+"""What a scenario needs of a cluster: hosts that run members, links between them, a clock, and a record.
 
 What it is: what the runner needs of a backend, and the record of view sizes that every backend keeps. The
-simulator's `Cluster` is one; `AgentWorld` on loopback or in network namespaces are the others.
+simulator's `Cluster` is one; `AgentCluster` on loopback or in network namespaces are the others.
 What it isn't: a judge; the promises of scenarios are, and they see an `Outcome` only.
 """
 
@@ -57,7 +57,7 @@ class SizeSamples:
     __hash__ = None  # type: ignore[assignment]
 
 
-class World(Protocol):
+class ClusterUnderTest(Protocol):
     """A backend while one scenario runs on it. Times are seconds since the first process started."""
 
     @property
@@ -106,7 +106,7 @@ class World(Protocol):
         """End everything; nothing is left behind."""
 
 
-class StoreWorld(World, Protocol):
+class StoreUnderTest(ClusterUnderTest, Protocol):
     """A backend whose hosts carry a store, too, while one scenario runs on it."""
 
     @property

@@ -20,7 +20,7 @@ from chaos.simulation.network import NetworkSettings
 from consensus import classic_quorum
 from membership.address import Address
 from membership.ensemble import Client, Voter
-from membership.ensemble.durable_state import decode_record
+from membership.ensemble.durable_state import decode_state
 from membership.protocol.context.effects import StateToSave
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member
@@ -159,7 +159,7 @@ class CentralisedCluster(Cluster):
         """How many disks hold the decision that led from one view to the next, or a later view."""
         holders = 0
         for data in self.disks.values():
-            record = decode_record(data)
+            record = decode_state(data)
             if record.epoch >= child.epoch:
                 holders += 1
             elif record.configuration_id == parent.id and record.accepted is not None:

@@ -18,7 +18,7 @@ from chaos.slots.checker import judge
 from chaos.slots.clients import SlotsWorkload
 from chaos.slots.inspection import inspect
 from chaos.slots.outcome import SlotsOutcome
-from chaos.store.agents import AgentStoreWorld
+from chaos.store.agents import AgentStoreCluster
 
 _SERVERS: Final = "engine"
 """The agents' own tag: ``host:port`` of each of a host's servers, with commas between."""
@@ -31,7 +31,7 @@ _LAST_CALLS: Final = 30.0
 """Seconds within which every client's request has ended."""
 
 
-class AgentSlotsWorld(AgentStoreWorld):
+class AgentSlotsCluster(AgentStoreCluster):
     """`engine`: valkey or redis."""
 
     segments, copies = 3, 2

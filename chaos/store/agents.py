@@ -1,4 +1,4 @@
-"""A cluster of real agents with a store, whichever it is: `AgentWorld` with a control loop in every agent.
+"""A cluster of real agents with a store, whichever it is: `AgentCluster` with a control loop in every agent.
 
 What it is: racks, an observer in a thread of its own that asks the agents over HTTP what they are at, and the story.
 What it isn't: what the store is, and how it is used and judged; see `log_agents` and `chaos.slots.agents`.
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from chaos.checkers.store_outcome import Roles, RuleWatch, StoreOutcome
 from chaos.faults import Fault
-from chaos.processes.agents import AgentWorld
+from chaos.processes.agents import AgentCluster
 from chaos.processes.links import Links
 from chaos.script import format_fault
 from chaos.store.observer import Observer
@@ -21,7 +21,7 @@ _API_PORT = 7947
 _RACKS = 3
 
 
-class AgentStoreWorld(AgentWorld):
+class AgentStoreCluster(AgentCluster):
     """`nodes` hosts in three racks."""
 
     segments: ClassVar[int]

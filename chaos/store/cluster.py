@@ -123,7 +123,7 @@ class StoreCluster(Cluster):
                 return True
             log_at = min(loop.next_at, guest.wake_at)
             if simulator.next_at <= min(log_at, until):
-                super().run(_whole_ticks(min(log_at, until)), stop=lambda: guest.stirred)
+                super().run(_whole_ticks(min(log_at, until)), stop=lambda: guest.has_work)
             elif log_at > until:
                 super().run(until)
                 loop.now = max(loop.now, until)
@@ -148,7 +148,7 @@ class StoreCluster(Cluster):
         else:
             loop.run_before(
                 min(limit, guest.wake_at),
-                lambda: guest.stirred or bool(trouble) or (stop is not None and stop()),
+                lambda: guest.has_work or bool(trouble) or (stop is not None and stop()),
             )
 
     def _catch_up(self) -> None:

@@ -16,7 +16,7 @@ from chaos.checkers.store_outcome import LogOutcome, judge
 from chaos.faults import DiskLoss, Fault
 from chaos.processes.agent_disks import AgentDisks
 from chaos.processes.links import Links
-from chaos.store.agents import AgentStoreWorld
+from chaos.store.agents import AgentStoreCluster
 from chaos.store.application import Application
 
 _LAST_CALLS = 70.0
@@ -24,7 +24,7 @@ _LAST_CALLS = 70.0
 _SETTLING, _READING = 120.0, 120.0
 
 
-class AgentLogWorld(AgentStoreWorld):
+class AgentLogCluster(AgentStoreCluster):
     """`pause`: seconds between two calls of one client, on average."""
 
     segments, copies = 6, 3

@@ -65,7 +65,7 @@ class Cluster:
         self._last = (trio.current_time(), state)
         return state
 
-    async def look_at_reports(self) -> list[Report]:
+    async def read_reports(self) -> list[Report]:
         """What each server says that answers, be they of one cluster or not."""
         return (await self._ask_all())[0]
 
@@ -102,7 +102,7 @@ class Cluster:
         """Those that have, or had, a server that was seen."""
         return frozenset(self._names.by_node.values())
 
-    def forget_look(self) -> None:
+    def forget_state(self) -> None:
         """Something is about to be changed."""
         self._last = None
 

@@ -48,7 +48,7 @@ from datastore_adapter.slots.state.shards import Record, record_of, shards_of
 from datastore_adapter.slots.state.slot_ranges import SLOTS, normalized, text_of
 from datastore_adapter.slots.steps import membership as membership_steps
 from datastore_adapter.slots.steps import promotion, slot_moves
-from datastore_adapter.slots.steps.step_context import Hands, Workshop
+from datastore_adapter.slots.steps.step_context import SharedState, StepContext
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class SlotsAdapter:
         self._settings = settings
         self._connections = Servers(access, settings)
         self._cluster = Cluster(self._connections, servers, settings)
-        self._workshop = Workshop(self._cluster, keeper, access, settings, Record(), set())
+        self._shared = SharedState(self._cluster, keeper, access, settings, Record(), set())
         self._runs: dict[str, _Run] = {}
         self._view_epoch = -1
         self._counters: Counter[str] = Counter()
@@ -137,7 +137,7 @@ class SlotsAdapter:
             return kept
         if isinstance(state, NoMajority):
             return Unreachable(state.reason)
-        self._workshop.record = record_of(kept.intent)
+        self._shared.record = record_of(kept.intent)
         return make_observation(kept, state, self._cluster.hosts, self._settings.sync_lag)
 
     async def history(self) -> tuple[LayoutVersion, ...] | Unreachable:
@@ -150,7 +150,7 @@ class SlotsAdapter:
     async def set_intent(self, expected_epoch: int, intent: Mapping[str, Any], fence: Fence) -> int:
         """See `interface.Adapter.set_intent`."""
         epoch = await self._keeper.set_intent(expected_epoch, intent, fence)
-        self._workshop.record = record_of(intent)
+        self._shared.record = record_of(intent)
         return epoch
 
     async def check(self, fence: Fence) -> None:
@@ -178,7 +178,7 @@ class SlotsAdapter:
         gone = {host for host in self._cluster.known_hosts if host not in self._cluster.hosts}
         if known is not None and not gone.issuperset(hosts):
             raise known
-        await membership_steps.forget_hosts(self._hands(fence), hosts)
+        await membership_steps.forget_hosts(self._step_context(fence), hosts)
 
     # planning
 
@@ -230,7 +230,7 @@ class SlotsAdapter:
             return ""
         if primary.state is ReplicaState.GONE:
             return f"{primary.host} is gone"
-        shard = shards_of(state, self._workshop.record).get(segment.key)
+        shard = shards_of(state, self._shared.record).get(segment.key)
         if primary.state is not ReplicaState.STALE or shard is None or shard.primary.report is not None:
             return ""
         node_id = shard.primary.node_id
@@ -242,7 +242,7 @@ class SlotsAdapter:
         return f"its server on {primary.host} is dead" if 2 * len(doubts) > len(state.reports) else ""
 
     def _unfinished(self, state: ClusterState, number: int, busy: Collection[str | None]) -> list[Step]:
-        keys = {shard.primary.node_id: key for key, shard in shards_of(state, self._workshop.record).items()}
+        keys = {shard.primary.node_id: key for key, shard in shards_of(state, self._shared.record).items()}
         steps: list[Step] = []
         for node_id, ranges in sorted(slot_moves.open_slots(state).items()):
             key = keys.get(node_id)
@@ -257,8 +257,8 @@ class SlotsAdapter:
         if step.kind not in KINDS:
             await self._keeper.start(step, fence)
             return
-        hands = self._hands(fence)
-        await hands.check()
+        context = self._step_context(fence)
+        await context.check()
         key = _identity(step)
         run = self._runs.get(key)
         if run is not None and isinstance(run.status, Running):
@@ -268,7 +268,7 @@ class SlotsAdapter:
         run = self._runs[key] = _Run(Running(0, max(1, step.bytes)), trio.CancelScope())
         self._counters[f"started_{step.kind}"] += 1
         # Not a task of the caller's: the step outlives the call, and may outlive the plan.
-        trio.lowlevel.spawn_system_task(self._run, run, step, hands)
+        trio.lowlevel.spawn_system_task(self._run, run, step, context)
 
     async def poll(self, step: Step) -> StepStatus:
         if step.kind not in KINDS:
@@ -288,30 +288,30 @@ class SlotsAdapter:
 
     async def failover(self, segment: str, fence: Fence, prefer: str | None = None) -> None:
         """See `interface.Adapter.failover`."""
-        hands = self._hands(fence)
-        await hands.check()
-        shard = hands.shards(await hands.state()).get(segment)
+        context = self._step_context(fence)
+        await context.check()
+        shard = context.shards(await context.state()).get(segment)
         if shard is None:
             raise AdapterError(f"there is no shard {segment!r}")
         replicas = [member.host for member in shard.replicas if member.report is not None]
         if prefer is not None and prefer not in [shard.primary.host, *replicas]:
             raise AdapterError(f"shard {segment}: {prefer} has no live copy of it")
         if shard.primary.report is None:
-            await promotion.fail_over(hands, segment, prefer, only=prefer is not None)
+            await promotion.fail_over(context, segment, prefer, only=prefer is not None)
         elif prefer != shard.primary.host:
             if not replicas:
                 raise AdapterError(f"shard {segment} has no live copy but its primary")
-            await promotion.switch(hands, segment, prefer or replicas[0])
+            await promotion.switch(context, segment, prefer or replicas[0])
 
-    def _hands(self, fence: Fence) -> Hands:
-        return Hands(self._workshop, fence)
+    def _step_context(self, fence: Fence) -> StepContext:
+        return StepContext(self._shared, fence)
 
-    async def _run(self, run: _Run, step: Step, hands: Hands) -> None:
+    async def _run(self, run: _Run, step: Step, context: StepContext) -> None:
         """A step from begin to end; its status tells what came of it."""
         with run.scope:
             status: StepStatus
             try:
-                await self._execute(run, step, hands)
+                await self._execute(run, step, context)
                 status = Done()
             except FencedError as error:
                 status = Failed("fenced", str(error), retryable=False)
@@ -329,9 +329,9 @@ class SlotsAdapter:
                 run.status = status
                 self._counters[f"{'done' if isinstance(status, Done) else 'failed'}_{step.kind}"] += 1
         if isinstance(run.status, Cancelled) and step.kind == lowering.MIGRATE:
-            await self._call_back(step, hands)
+            await self._call_back(step, context)
 
-    async def _execute(self, run: _Run, step: Step, hands: Hands) -> None:
+    async def _execute(self, run: _Run, step: Step, context: StepContext) -> None:
         began = trio.current_time()
 
         def report(done: int, total: int) -> None:
@@ -341,40 +341,45 @@ class SlotsAdapter:
                 most = max(done, run.status.done)
                 run.status = Running(min(most, whole), whole, "bytes", done / seconds if seconds > 0 else 0.0)
 
-        hands.report = report
+        context.report = report
         given, key = step.arguments, step.segment or ""
         match step.kind:
             case lowering.CREATE:
                 slots = {name: normalized(ranges) for name, ranges in given["slots"].items()}
-                await membership_steps.create(hands, given["chains"], slots)
+                await membership_steps.create(context, given["chains"], slots)
             case lowering.JOIN:
-                await membership_steps.join(hands, [(segment, host) for segment, host in given["copies"]])
+                await membership_steps.join(context, [(segment, host) for segment, host in given["copies"]])
             case lowering.REPLICATE:
                 await membership_steps.replicate(
-                    hands, key, step.destination or "", given["chain"], given["instead"]
+                    context, key, step.destination or "", given["chain"], given["instead"]
                 )
             case lowering.SWITCH:
-                await promotion.switch(hands, key, given["primary"])
+                await promotion.switch(context, key, given["primary"])
             case lowering.FAILOVER:
-                await promotion.fail_over(hands, key)
+                await promotion.fail_over(context, key)
             case lowering.MIGRATE:
                 await slot_moves.migrate(
-                    hands, given["from"], given["to"], normalized(given["ranges"]), given["chain"], step.bytes
+                    context,
+                    given["from"],
+                    given["to"],
+                    normalized(given["ranges"]),
+                    given["chain"],
+                    step.bytes,
                 )
             case lowering.REMOVE:
-                await membership_steps.remove(hands, key, given["host"], given["only"])
+                await membership_steps.remove(context, key, given["host"], given["only"])
             case lowering.FINISH:
-                await slot_moves.finish(hands, key, normalized(given["slots"]))
+                await slot_moves.finish(context, key, normalized(given["slots"]))
             case lowering.RELEASE:
-                await membership_steps.release(hands, given["address"])
+                await membership_steps.release(context, given["address"])
 
-    async def _call_back(self, step: Step, hands: Hands) -> None:
+    async def _call_back(self, step: Step, context: StepContext) -> None:
         if step.arguments["from"] is None:
             return
         ranges = normalized(step.arguments["ranges"])
         try:
             with trio.move_on_after(self._settings.call_timeout):
-                await slot_moves.cancel_whole(hands, step.arguments["from"], ranges)
+                await slot_moves.cancel_whole(context, step.arguments["from"], ranges)
         except AdapterError as error:
             log.info("slots %s go on moving, although they were cancelled: %s", text_of(ranges), error)
 

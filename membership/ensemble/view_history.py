@@ -1,8 +1,4 @@
-"""The chain of the cluster's views as one voter knows it: the present one, and the last steps that led there.
-
-What it is: the answer to whoever is behind, and who was answered when.
-What it is not: agreement; everything in here is decided.
-"""
+"""The views one voter remembers: the present one, and the last cuts that led to it, for whoever is behind."""
 
 from collections import OrderedDict
 
@@ -16,7 +12,7 @@ from membership.protocol.view.cut import Cut
 _PEERS_KEPT = 8192
 
 
-class History:
+class ViewHistory:
     """The last decisions, in order."""
 
     def __init__(self, context: Context) -> None:

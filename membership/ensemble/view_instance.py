@@ -1,14 +1,12 @@
-"""One configuration at work: from its installation to the decision on its successor.
+"""One view at one voter: from its installation to the decision on its successor.
 
-What it is: a voter's detection and agreement, wired: reports lead to a clean cut, a cut to a proposal in its turn,
-the voters' messages to a decision.
-What it is not: the installation of what is decided, nor anything that outlives a view (see voter).
-Source: Rapid section 5, where the steps of section 4 meet among the voters only.
+Reports lead to a clean cut, the cut to a proposal when this voter's turn comes, and the voters' messages to a decision.
+Source: Rapid, section 5, where the steps of section 4 run among the voters only.
 """
 
 from membership.ensemble.agreement import Agreement
-from membership.ensemble.cut_detection import Detection
-from membership.ensemble.durable_state import Record
+from membership.ensemble.cut_detection import CutDetection
+from membership.ensemble.durable_state import VoterState
 from membership.ensemble.electorate import Electorate
 from membership.protocol import messages as wire
 from membership.protocol.context.context import NEVER, Context
@@ -17,16 +15,18 @@ from membership.protocol.view.configuration import ConfigurationError
 from membership.protocol.view.cut import Cut
 
 
-class Stage:
+class ViewInstance:
     """The running view change of one configuration, as one voter knows it."""
 
-    def __init__(self, context: Context, electorate: Electorate, record: Record | None, now: float) -> None:
+    def __init__(
+        self, context: Context, electorate: Electorate, record: VoterState | None, now: float
+    ) -> None:
         self._context = context
         self._electorate = electorate
         self._propose_at = NEVER
         self.orphans: tuple[int, ...] = ()
-        """Members for whom, as far as this voter sees, nobody vouches any more."""
-        self.detection = Detection(context)
+        """This voter's orphans: members that neither it nor any observer hears any more."""
+        self.detection = CutDetection(context)
         if record is None:
             self.agreement = Agreement(context, electorate)
         else:

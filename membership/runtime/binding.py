@@ -1,7 +1,6 @@
-"""The address of a process on the network: bound, sealed, and refused where anybody could reach it unprotected.
+"""Binding a process's address: open the transport, choose its encryption, refuse an unprotected public address.
 
-What it is: what `join` and `serve_ensemble` do first, in the same words; and whom they sign as.
-What it is not: the transport itself.
+This is the first thing `join` and `serve_ensemble` do.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from membership.wire.key_ring import KeyRing
 from membership.wire.protection import UNPROTECTED, Protection
 
 if TYPE_CHECKING:
-    from membership.runtime.signing import SigningAuthority
+    from membership.runtime.signing import Ed25519Signer
 
 
 class InsecureBindError(BindError):
@@ -63,13 +62,13 @@ async def open_transport(
         transport.close()
 
 
-def new_authority(transport: Transport) -> SigningAuthority | None:
+def new_signer(transport: Transport) -> Ed25519Signer | None:
     """What signs for one process and checks who signed: with keys only, without them nobody could tell who is who."""
     if not transport.protection.sealed:
         return None
-    from membership.runtime.signing import SigningAuthority  # cryptography takes 25 ms to load
+    from membership.runtime.signing import Ed25519Signer  # cryptography takes 25 ms to load
 
-    return SigningAuthority()
+    return Ed25519Signer()
 
 
 def _listen_address(text: str | Address) -> Address:

@@ -1,8 +1,7 @@
-"""Why joining takes so long, or a quorum is missing: one clear line, and the error for when time is up.
+"""Why does joining take so long, or why is there no quorum? One clear log line, and the error when time is up.
 
-What it is: it asks the seeds over TCP who they are, listens to what the core is told, and puts both into
-words. A line is logged once, not at every try.
-What it is not: part of the protocol; nothing here changes what the core does.
+It asks the seeds over TCP who they are, listens to what the core is told, and puts both into words. A line is logged
+once, not at every try. Nothing here changes what the core does.
 """
 
 from __future__ import annotations

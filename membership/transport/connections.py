@@ -1,9 +1,9 @@
-"""Which accepted connections a process keeps when there are more than it has room for.
+"""Which accepted connections a process keeps when it has no room for more.
 
-What it is: a bounded table, in which whoever has been silent longest gives way to a newcomer, beginning with the
-address that holds the most; so silent connections, however many, keep nobody out. Strangers give way before those
-that have shaken hands, and nobody is closed while its request is worked on.
-What it is not: the time-outs, which end silent connections also while there is room (`services`, `streams`).
+A bounded table. The connection that has been silent longest makes room for a new one, beginning with the address that
+holds the most; so silent connections, however many, keep nobody out. Strangers go before those that have shaken hands,
+and nobody is closed while its request is worked on. Time-outs, which end silent connections anyway, are elsewhere
+(`services`, `streams`).
 """
 
 from __future__ import annotations

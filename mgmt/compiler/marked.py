@@ -20,7 +20,7 @@ from mgmt.compiler.roads import Part
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE
 from mgmt.optimization.engines import UnsuitableError
-from mgmt.optimization.engines.marks import MarkedPlacement, solve_marked
+from mgmt.optimization.engines.selection.search import SelectedPlacement, solve_selection
 from mgmt.optimization.optimize import TierResult
 from mgmt.solution import Value
 from mgmt.state.database import Snapshot
@@ -108,7 +108,7 @@ class MarkedPart:
         try:
             first = min((tier.number for tier in marks.assignment.tiers), default=0)
             later = sum(tier.number > first > 0 for tier in places.assignment.tiers)
-            found = solve_marked(
+            found = solve_selection(
                 places.assignment, marks.assignment, seconds=budget, seed=seed, workers=workers, later=later
             )
         except UnsuitableError as reason:
@@ -119,9 +119,9 @@ class MarkedPart:
             raise NotAnAssignment("the best marks among the best places are not proven")
         return self._decided(found, time.perf_counter() - started)
 
-    def _decided(self, found: MarkedPlacement, seconds: float) -> Decided:
+    def _decided(self, found: SelectedPlacement, seconds: float) -> Decided:
         first = self.places.decided(found.places, seconds)
-        built, chosen = self.places.built, found.marks.choice
+        built, chosen = self.places.built, found.selection.choice
         assert chosen is not None
         marked = (chosen >= 0).tolist()
         keys = built.choosers.keys
@@ -138,18 +138,19 @@ class MarkedPart:
         tiers = tuple(
             TierResult(tier.number, value, bound, value == bound)
             for tier, value, bound in zip(
-                self.marks.assignment.tiers, found.marks.worth, found.marks.bounds, strict=True
+                self.marks.assignment.tiers, found.selection.worth, found.selection.bounds, strict=True
             )
         )
         claims = claims_of(self.part.roads, self.marks, chosen)
         statistics = {
             **first.statistics,
-            "backend": f"{found.places.engine}; marks: {found.marks.engine}",
-            "variables": max(found.places.solver_variables, found.marks.solver_variables),
-            "solver_calls": int(found.places.solver_variables > 0) + int(found.marks.solver_variables > 0),
+            "backend": f"{found.places.engine}; marks: {found.selection.engine}",
+            "variables": max(found.places.solver_variables, found.selection.solver_variables),
+            "solver_calls": int(found.places.solver_variables > 0)
+            + int(found.selection.solver_variables > 0),
             "candidate_rows": self.fetched_rows,
             "encode_seconds": self.encode_seconds,
-            "notes": (*found.places.notes, *found.marks.notes),
+            "notes": (*found.places.notes, *found.selection.notes),
         }
         return Decided(
             first.road,

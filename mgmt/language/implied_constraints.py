@@ -1,7 +1,4 @@
-"""What tables and settings demand, bound as constraints of the same language.
-
-What it is not: how a constraint is bound is ``mgmt.language.statement_binder``'s.
-"""
+"""Constraints that tables and settings imply, bound like those of a policy."""
 
 from __future__ import annotations
 

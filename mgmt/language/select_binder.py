@@ -1,4 +1,4 @@
-"""Bind one SELECT: sources, predicates, groups, outputs and what its tail demands.
+"""Binds one SELECT: sources, predicates, groups, outputs and what its tail demands.
 
 The result is normalised: inner joins have lost their ON to the list of predicates, stars and positions are
 spelled out, GROUP BY a variable has become a join with the variable's domain (so that every value is a
@@ -26,7 +26,7 @@ from mgmt.language.normalization import pinned_rows as pins
 from mgmt.language.normalization.select_normalizer import SelectNormalizer
 from mgmt.language.normalization.soft_constraints import violation
 from mgmt.language.parsing.trailing_clauses import TailKind
-from mgmt.language.pushdown import aggregates as database_aggregates
+from mgmt.language.pushdown.aggregates import is_database_aggregate, unknown_to_the_solver
 from mgmt.state.schema import TEXTUAL, SqlType
 
 # The clauses that are bound; any other one is the database's, or refused.
@@ -73,7 +73,7 @@ class SelectBinder(SelectNormalizer):
         self._refuse_unencodable_clauses()
         if involved:
             for aggregate in binder.left_to_database:
-                raise database_aggregates.unknown_to_the_solver(aggregate, self._text)
+                raise unknown_to_the_solver(aggregate, self._text)
             self._refuse_what_only_the_database_knows()
         if keys is not None:
             self._check_grouped(keys, outputs, demand, having)
@@ -300,8 +300,8 @@ class SelectBinder(SelectNormalizer):
         """A window is over the rows there are, and which these are is not known where the database computes."""
         for part in [self._tree, *([self._tail_holder] if self._tail_holder is not None else [])]:
             for node in part.walk(prune=lambda node: isinstance(node, exp.Query) and node is not self._tree):
-                if database_aggregates.is_one(node):
-                    raise database_aggregates.unknown_to_the_solver(node, self._text)
+                if is_database_aggregate(node):
+                    raise unknown_to_the_solver(node, self._text)
                 if isinstance(node, exp.Window):
                     raise self._unsupported(
                         node,

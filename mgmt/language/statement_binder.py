@@ -1,4 +1,4 @@
-"""Bind statements in order, each seeing the views before it.
+"""Binds statements in order, each seeing the views before it.
 
 What reads no variable is handed to the engine as it was written.  Of anything else WITH and derived tables become views
 of their own, and each SELECT is bound by ``mgmt.language.select_binder``.
@@ -25,8 +25,7 @@ from mgmt.errors import (
     UnknownColumnError,
 )
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView, UnionView
-from mgmt.language.expression_binding.name_resolution import OUR_AGGREGATES
-from mgmt.language.expression_binding.type_rules import go_together
+from mgmt.language.expression_binding.expression_binder import go_together
 from mgmt.language.names.catalog import Catalog, Relation, RelationColumn
 from mgmt.language.normalization.column_aliases import view_under_names
 from mgmt.language.normalization.pinned_rows import pins_of
@@ -35,6 +34,7 @@ from mgmt.language.normalization.shorthands import write_out
 from mgmt.language.parsing.statements import Statement
 from mgmt.language.parsing.trailing_clauses import Tail
 from mgmt.language.parsing.volatile_functions import refuse_unsteady
+from mgmt.language.pushdown.aggregates import OUR_AGGREGATES, is_ours
 from mgmt.language.pushdown.column_types import EngineTypes, RefusedStatementError
 from mgmt.language.pushdown.engine_errors import error_of
 from mgmt.language.pushdown.sql_text import to_sql
@@ -452,7 +452,7 @@ def _speak_of_outputs(holder: exp.Expr, outputs: Sequence[exp.Expr]) -> None:
 def _aggregates(holder: exp.Expr) -> Iterator[exp.Expr]:
     """The aggregates below a tree, SQL's and the language's own, with their FILTER; none in subqueries."""
     for node in holder.find_all(*_AGGREGATES):
-        ours = not isinstance(node, exp.Anonymous) or str(node.this).lower() in OUR_AGGREGATES
+        ours = not isinstance(node, exp.Anonymous) or is_ours(node)
         if ours and not node.find_ancestor(exp.Query):
             yield node.parent if isinstance(node.parent, exp.Filter) else node
 
@@ -460,8 +460,7 @@ def _aggregates(holder: exp.Expr) -> Iterator[exp.Expr]:
 def _aggregates_around(node: exp.Expr) -> Iterator[exp.Expr]:
     parent = node.parent
     while parent is not None:
-        ours = isinstance(parent, exp.Anonymous) and str(parent.this).lower() in OUR_AGGREGATES
-        if ours or isinstance(parent, (exp.AggFunc, exp.Filter)):
+        if is_ours(parent) or isinstance(parent, (exp.AggFunc, exp.Filter)):
             yield parent
         parent = parent.parent
 

@@ -1,4 +1,4 @@
-"""How the layout came about: what differs between two versions of it, in numbers and in words.
+"""The history of the layout: what differs between two versions of it, in numbers and in words.
 
 A read model of what the engine kept, pure; decisions are never made from it.
 """

@@ -1,4 +1,4 @@
-"""How the control loop reaches a solver without waiting in its own task: the seam, and a worker thread behind it.
+"""The solver as the control loop awaits it; here a worker thread, in an agent a process.
 
 A solve is a pure, blocking call (``mgmt.solving.placement_solver``).  Whoever embeds the plane runs it in a thread; an
 agent runs it in a process of its own, which costs the agent no memory and can be ended in the middle

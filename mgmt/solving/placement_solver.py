@@ -1,4 +1,4 @@
-"""From the rows of a state to a decided placement: the control loop's view of the policy compiler.
+"""The placement solver: rows of a state in, a decided placement out; the loop's view of the policy compiler.
 
 The outcome is a value, not an exception: "the rules clash" is an ordinary answer of a control loop.  The
 compiler and the solver behind :class:`PolicySolver` are loaded on first use.  All of this blocks: the

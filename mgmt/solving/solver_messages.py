@@ -1,4 +1,4 @@
-"""What the control loop and its solver process say to each other: values only, in length-prefixed MessagePack.
+"""Messages between the control loop and its solver process: values only, in length-prefixed MessagePack.
 
 The rows of a state and the name of the policies go in, a decided outcome comes out.  Neither the compiled model nor
 anything that could run code crosses the pipe, and what arrives is validated against the types below.  Pure: no pipe

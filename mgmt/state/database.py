@@ -4,8 +4,6 @@
 version up; a solve reads one snapshot, which is a private copy, so that a long solve neither blocks writers nor sees
 half a change; and a plan is applied as a compare-and-set on the version it was computed from.  The time is part of the
 snapshot: it stands still in one, and in a private copy.
-
-What it is not: it knows nothing of policies.  Where rows live is ``mgmt.state.store``.
 """
 
 from __future__ import annotations

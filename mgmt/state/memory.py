@@ -1,6 +1,6 @@
 """The memory that solving may take: one setting, for DuckDB and for a model each.
 
-What it is not: it measures nothing while it runs; DuckDB keeps its own account, and a model is counted in cells.
+Nothing is measured while it runs: DuckDB keeps its own account, and a model is counted in cells.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""More rows like one there is: under fresh keys, with the rows that belong to it, placed nowhere yet.
+"""Copies of a row: under fresh keys, with the rows that belong to it, placed nowhere yet.
 
 Asked for by "how many more of these fit" and "would another host help".
-
-What it is not: it writes nothing; it says which rows to insert.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ A column whose name starts with ``variable__`` or ``controllable__`` is decided 
 section 3).  Its values come from its foreign key, from ``DOMAIN (SELECT ...)``, or are 0 and 1 for a BOOLEAN.
 It is paired with the column of the same name without the prefix, or with the one named by ``CURRENT column``,
 which holds the value of today.
-
-What it is not: the rows (see ``mgmt.state.database``).
 """
 
 from __future__ import annotations

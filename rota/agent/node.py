@@ -174,7 +174,7 @@ class Node:
         self._api.engine = self._engine
         try:
             async with AsyncExitStack() as stack:
-                await self._meet_chaos(stack)
+                await self._connect_to_chaos_run(stack)
                 async with trio.open_nursery() as nursery:
                     application = build_application(self._api, self._access)
                     self.api_address = await nursery.start(
@@ -196,7 +196,7 @@ class Node:
                 raise AgentError(str(cause)) from error
             raise
 
-    async def _meet_chaos(self, stack: AsyncExitStack) -> None:
+    async def _connect_to_chaos_run(self, stack: AsyncExitStack) -> None:
         """In a chaos run: report to it, and wait until it says that this agent may join."""
         path = self._settings.chaos_control
         if path is not None:

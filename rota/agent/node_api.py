@@ -260,7 +260,8 @@ class NodeApi:
             raise ApiError("this agent is ending, and has not begun this; ask another one", code="ending")
         if self.engine is not None:
             raise ApiError(
-                "this cluster keeps its data in Valkey or Redis, not in the log: use a client of theirs",
+                "this cluster keeps its data in Valkey or Redis, not in the log: use a client of theirs, and "
+                "their own backups",
                 code="no_log",
                 status=404,
             )

@@ -512,7 +512,9 @@ def read_file(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
         raw = tomllib.loads(text)
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+        raise SettingsError(
+            f"{path}: cannot be read: {error.strerror}; give the agent's settings with --config FILE"
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from error
     return build(raw, origin=str(path), text=text)

@@ -79,15 +79,16 @@ def target_options(command: Command) -> Command:
     return command
 
 
-def chosen_target(given: Mapping[str, Any]) -> Target:
+def chosen_target(given: Mapping[str, Any], own: str | None = None) -> Target:
     """From a command's options, those of the group before it, the environment, the contexts.
 
+    ``own``: the agent of this host, for a command that asks none but that; the context in use is not.
     Raises :class:`UsageProblem`.
     """
     group = click.get_current_context().find_root().params
     asked = {name: given[name] if given[name] is not None else group.get(name) for name in TARGET_OPTIONS}
     files: dict[str, Any] = {name: asked[name] for name in FILES if asked[name] is not None}
-    if asked["api"] is None and (asked["context"] or "ROTA_API" not in os.environ):
+    if asked["api"] is None and (asked["context"] or (own is None and "ROTA_API" not in os.environ)):
         contexts = load(contexts_file())
         name = asked["context"] or contexts.current
         if name:
@@ -95,4 +96,4 @@ def chosen_target(given: Mapping[str, Any]) -> Target:
     for name in ("token_file", "ca_file"):
         if path := os.environ.get(f"ROTA_{name.upper()}"):
             files.setdefault(name, Path(path))
-    return Target(asked["api"] or os.environ.get("ROTA_API") or DEFAULT_URL, **files)
+    return Target(asked["api"] or os.environ.get("ROTA_API") or own or DEFAULT_URL, **files)

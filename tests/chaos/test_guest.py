@@ -7,13 +7,13 @@ import math
 import pytest
 import trio
 
-from chaos.store.guest_run import Guest
+from chaos.store.guest_run import GuestRun
 
 
 class World:
     def __init__(self, seed: int = 0) -> None:
         self.now = 0.0
-        self.guest = Guest(lambda: self.now, seed)
+        self.guest = GuestRun(lambda: self.now, seed)
 
     def run(self, until: float) -> None:
         while self.guest.wake_at <= until:
@@ -23,26 +23,26 @@ class World:
 
 
 def test_tasks_sleep_in_the_simulation_s_time() -> None:
-    world = World()
+    cluster = World()
     log: list[tuple[float, str]] = []
 
     async def sleeper(name: str, seconds: float) -> None:
         await trio.sleep(seconds)
         log.append((trio.current_time(), name))
 
-    world.guest.start_soon(sleeper, "week", 604_800.0)
-    world.guest.start_soon(sleeper, "hour", 3600.0)
-    world.run(4000.0)
+    cluster.guest.start_soon(sleeper, "week", 604_800.0)
+    cluster.guest.start_soon(sleeper, "hour", 3600.0)
+    cluster.run(4000.0)
     assert log == [(3600.0, "hour")]
-    assert world.guest.wake_at == 604_800.0
-    world.run(1e6)
+    assert cluster.guest.wake_at == 604_800.0
+    cluster.run(1e6)
     assert log[1:] == [(604_800.0, "week")]
-    assert world.guest.wake_at == math.inf
-    world.guest.close()
+    assert cluster.guest.wake_at == math.inf
+    cluster.guest.close()
 
 
 def test_what_happens_outside_goes_on_when_it_is_told() -> None:
-    world = World()
+    cluster = World()
     event = trio.Event()
     seen: list[float] = []
 
@@ -50,17 +50,17 @@ def test_what_happens_outside_goes_on_when_it_is_told() -> None:
         await event.wait()
         seen.append(trio.current_time())
 
-    world.guest.start_soon(waiter)
-    world.run(5.0)
+    cluster.guest.start_soon(waiter)
+    cluster.run(5.0)
     event.set()
-    world.guest.stirred = True
-    world.run(5.0)
+    cluster.guest.has_work = True
+    cluster.run(5.0)
     assert seen == [5.0]
-    world.guest.close()
+    cluster.guest.close()
 
 
 def order_of(seed: int) -> list[int]:
-    world = World(seed)
+    cluster = World(seed)
     order: list[int] = []
 
     async def one(number: int) -> None:
@@ -68,9 +68,9 @@ def order_of(seed: int) -> list[int]:
         order.append(number)
 
     for number in range(20):
-        world.guest.start_soon(one, number)
-    world.run(2.0)
-    world.guest.close()
+        cluster.guest.start_soon(one, number)
+    cluster.run(2.0)
+    cluster.guest.close()
     return order
 
 
@@ -80,12 +80,12 @@ def test_the_same_seed_gives_the_same_order() -> None:
 
 
 def test_an_error_nobody_handles_ends_the_run() -> None:
-    world = World()
+    cluster = World()
 
     async def fail() -> None:
         raise ValueError("no")
 
-    world.guest.start_soon(fail)
+    cluster.guest.start_soon(fail)
     with pytest.raises(ExceptionGroup):
-        world.run(1.0)
-    world.guest.close()
+        cluster.run(1.0)
+    cluster.guest.close()

@@ -26,7 +26,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]
 
 def test_files_grow_are_read_cut_and_removed(storage: Storage) -> None:
     assert storage.names("") == []
-    assert [storage.append("unit/a", b"hello"), storage.append("unit/a", b"world")] == [0, 5]
+    assert [storage.append("unit/a", b"hello"), storage.append("unit/a", b"harness")] == [0, 5]
     storage.append("unit/b", b"")
     storage.sync()
     assert storage.names("unit/") == ["unit/a", "unit/b"]

@@ -254,7 +254,7 @@ def test_a_failure_at_the_very_end_of_a_block_is_raised_and_cancels_nobody_else(
     async def main() -> None:
         with pytest.raises(BaseExceptionGroup) as raised:  # noqa: PT012 - the block is what is tested
             async with join() as cluster:
-                shell = cluster._shell
+                shell = cluster._driver
 
                 def broken(now: float) -> Any:
                     raise RuntimeError("a defect")

@@ -40,7 +40,7 @@ def holds(constraints: ConstraintSet, choice: tuple[int, ...], some: tuple[Insta
             if _above_the_least(constraints.skews[instance.source], chosen)[instance.bucket] > 0:
                 return False
         else:
-            lower, upper = constraints.bounds(constraints.limits[instance.source])
+            lower, upper = constraints.limits[instance.source].bounds
             load = constraints.limits[instance.source].load.of(chosen)[instance.group, instance.bucket]
             if not lower[instance.group, instance.bucket] <= load <= upper[instance.group, instance.bucket]:
                 return False
@@ -162,9 +162,7 @@ def test_rows_that_demands_keep_from_every_value_by_themselves(constraints: Cons
         limit = constraints.limits[instance.source]
         inside = limit.load.group[row] == instance.group and limit.load.bucket[value] == instance.bucket
         weight = limit.load.weight[row]
-        return bool(
-            inside and weight > 0 and constraints.bounds(limit)[1][instance.group, instance.bucket] < weight
-        )
+        return bool(inside and weight > 0 and limit.bounds[1][instance.group, instance.bucket] < weight)
 
     options = range(constraints.values + constraints.nullable)
     expected = [
@@ -217,7 +215,7 @@ def _cost(constraints: ConstraintSet, choice: tuple[int, ...], name: str, whole:
             total += int((missed > 0).sum() if whole else missed.max())  # one number raises all buckets
     for limit in constraints.limits:
         if limit.name == name:
-            lower, upper = constraints.bounds(limit)
+            lower, upper = limit.bounds
             load = limit.load.of(chosen)
             missed = np.maximum(load - upper, 0) + np.maximum(lower - load, 0)
             total += int((missed > 0).sum() if whole else missed.sum())
@@ -428,7 +426,7 @@ def test_what_overflows_is_above_some_limits_and_nothing_else(constraints: Const
     kept = tuple(limit for limit in constraints.limits if limit.name not in names)
     assert not list(replace(assignment, limits=kept).broken(found.choice))
     excess = {
-        (place, group, bucket): int(load[group, bucket] - constraints.bounds(limit)[1][group, bucket])
+        (place, group, bucket): int(load[group, bucket] - limit.bounds[1][group, bucket])
         for place, limit in enumerate(constraints.limits)
         if limit.name in names
         for load in [limit.load.of(found.choice)]

@@ -1,9 +1,8 @@
-"""Broadcasters: how one member's news reaches all others.
+"""Broadcasters: how many other members are told a member's news, and whether they tell it on.
 
-What it is: the pluggable choice of who is told, and whether what one hears is told on. All broadcasters send the same
-messages, so members of one cluster may differ.
-What it is not: the pace, the contents and the repair of what was lost, which are the same for all (see gossip).
-Source: Rapid section 6, which ships these two.
+The two that are shipped send the same messages, so members of one cluster may differ. Pace, contents and repair of
+losses are the same for all (see gossip).
+Source: Rapid, section 6, which ships these two.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,8 @@
-"""Lateness: how far behind its own clock this process runs, and how much slower it should therefore go.
+"""Event-loop lag: how late this member's timers are served, and how much slower it should therefore go.
 
-What it is: a smoothed measure of how late this member's timers were served. A machine without time to spare does
-every periodic thing late; members that then do less of it stay in step with each other, where members that keep
-trying would only make one another later still.
-What it is not: a judgement about anybody, this member included (see local_health).
+A machine without time to spare does every periodic thing late. Members that then do less of it stay in step with
+each other; members that keep trying would only delay one another further. It is a smoothed measure, and no judgement
+of anybody's health (see local_health).
 """
 
 _NOTICED = 0.02
@@ -15,10 +14,10 @@ _SHARE = 1 / 8
 _FORGOTTEN = 0.002
 """Seconds below which a process is as good as on time."""
 _RELIEF = 4
-"""Periods grow by this many times the lateness, so that a small one already takes the load off."""
+"""Periods grow by this many times the lag, so that a small lag already takes load off."""
 
 
-class Lateness:
+class LoopLag:
     """Of one member."""
 
     __slots__ = ("seconds",)

@@ -1,9 +1,8 @@
-"""One configuration at work: from its installation to the decision on its successor.
+"""One view at work: from its installation to the decision on its successor.
 
-What it is: the parts that live exactly as long as one configuration (alert table, cut detector, reporter, view
-change, gossip), wired: alerts lead to an assessment, a clean cut to a vote, votes to a decision.
-What it is not: the installation of what is decided, nor anything that outlives a view (see core).
-Source: Rapid section 4, whose three steps meet here.
+It joins the components that live as long as one configuration: alert table, cut detector, reporter, view change and
+gossip. Alerts lead to an assessment, a clean cut to a vote, votes to a decision.
+Source: Rapid, section 4, whose three steps meet here.
 """
 
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from membership.protocol.monitoring.monitor import Monitor
 from membership.protocol.view.cut import Cut
 
 
-class Stage:
+class ViewInstance:
     """The running view change of one configuration."""
 
     def __init__(self, context: Context, monitor: Monitor, now: float) -> None:
@@ -88,8 +87,8 @@ class Stage:
     def _on_gossip(self, message: wire.Gossip, index: int, now: float) -> None:
         sender = self._context.view.members[index]
         changed = False
-        evidence = self._context.evidence
-        if evidence is not None and not evidence.take(message):
+        signatures = self._context.signatures
+        if signatures is not None and not signatures.take(message):
             self._context.drop(Refusal.PROOF_FALSE)
         for alert in self.table.possible_news(message.alerts, now):
             changed |= self._merge(alert, now)
@@ -115,8 +114,8 @@ class Stage:
                 alert = wire.Alert(alert.kind, alert.subject, alert.rings & ~forged, alert.age)
                 if not alert.rings:
                     return False
-        if self._context.evidence is not None:
-            proven = self._context.evidence.proven(alert)
+        if self._context.signatures is not None:
+            proven = self._context.signatures.proven(alert)
             if proven != alert.rings:
                 self._context.drop(Refusal.RINGS_OF_OTHERS)
                 if not proven:
@@ -147,7 +146,7 @@ class Stage:
             self.gossip.wake(now)
 
     def _on_pull(self, message: wire.PullCut, index: int, now: float) -> None:
-        self.change.bodies.on_pull(message, self._context.view.members[index])
+        self.change.proposals.on_pull(message, self._context.view.members[index])
 
     def _on_body(self, message: wire.CutBody, index: int, now: float) -> None:
         self.change.on_body(message, now)

@@ -1,9 +1,8 @@
-"""Catching up: members that are behind are found by the configuration id in every message, and helped.
+"""Catching up across views: members that are behind are found by the configuration id in every message, and helped.
 
-What it is: the bounded memory of decided cuts, the answers to stale peers, the notice to those removed, and the
-requests of this member when it is behind itself.
-What it is not: anti-entropy within one configuration (see gossip).
-Source: Rapid leaves catch-up open; a laggard without it keeps its old view for ever.
+Here are the decided cuts that a member keeps for others, its answers to those that are behind, the notice to those
+that were removed, and its own questions when it is behind itself. Within one view, gossip repairs what is missing.
+Source: Rapid leaves this open; without it a laggard would keep its old view for ever.
 """
 
 from collections import OrderedDict, deque

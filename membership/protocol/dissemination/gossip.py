@@ -1,10 +1,8 @@
-"""Gossip: alerts and votes travel together, some members are told per tick, with repair by digest.
+"""Gossip: alerts and votes travel together, to a few random members per tick, and digests repair what was lost.
 
-What it is: when a member tells what. News is pushed once; digests in every gossip message, probe and acknowledgement
-find who missed it, and the better informed answers with everything it has.
-What it is not: the choice of who is told news (see broadcaster), nor reliable delivery to a particular member; nobody
-waits for an acknowledgement.
-Source: Rapid section 6 (gossip as one of two broadcasters); repair is ours, without it join storms hang.
+News is pushed once. Every gossip message, probe and acknowledgement carries a digest; where two differ, the better
+informed member sends everything it has. Nobody waits for an acknowledgement. How many are told is the broadcaster's.
+Source: Rapid, section 6 (gossip as one of two broadcasters). The repair is our own; without it join storms hang.
 """
 
 from collections.abc import Iterable, Iterator
@@ -80,7 +78,7 @@ class GossipSpreader:
         interval = self._context.settings.gossip_interval
         if self._collects:
             interval *= _COLLECTING
-        return self._context.lateness.stretched(interval, _LONGEST_STRETCH)
+        return self._context.loop_lag.stretched(interval, _LONGEST_STRETCH)
 
     def tick(self, now: float) -> None:
         """Send the news, or after a while without any, just the digest and the votes."""
@@ -195,6 +193,6 @@ class GossipSpreader:
         for message in messages:
             self._context.send(address, message)
 
-    def greet(self, peer: Member) -> None:
+    def send_digest(self, peer: Member) -> None:
         """Send just the digest, so that either side finds out if it is behind."""
         self._context.send(peer.address, Gossip(*self._context.short_header, self.digest()))

@@ -1,12 +1,11 @@
-"""Requests: what one member wants another one's observers to report: new metadata, an operator's evictions.
+"""Requests to observers: a member's new metadata, and evictions that an operator asks for.
 
-What it is: the asking, again and again until a view grants it or, for an eviction, until its time is up; and the
-observers' check who may ask for what. A member asks for its own metadata only. Any member may ask for anybody's
-eviction: an operator who can reach one member's interface is trusted with the whole cluster.
-What it is not: the reports, which are alerts like any other (see reporter).
+Both sides are here. A member asks again and again until a view grants it or, for an eviction, until its time is up.
+Observers check who may ask for what: a member for its own metadata only, but any member for anybody's eviction, since
+an operator who can reach one member is trusted with the whole cluster.
 
-A member asks for one record per configuration and keeps to it until the next: reports are irrevocable, and two
-values under way at once would split the votes.
+A member asks for one record per configuration and keeps to it until the next: reports are irrevocable, and two records
+under way at once would split the votes.
 """
 
 from collections.abc import Callable

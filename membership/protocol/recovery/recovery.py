@@ -1,10 +1,10 @@
-"""Recovery: an operator starts a new chain of views from the survivors when the majority is lost for good.
+"""Recovery by an operator: a new chain of views from the survivors, when the majority is lost for good.
 
-What it is: one member, told by the operator, asks every survivor whether it agrees; when all do, it installs the
-recovered view and hands it to the others. A survivor agrees only while it has no majority within reach itself
-(unless the operator forces it), stands in the very same view, and is not bound to another recovery.
-What it is not: consensus. No protocol can tell a lost majority from an unreachable one; the operator can, and says
-so by this command. If the others were alive after all, they are evicted when they meet the recovered chain.
+The member that the operator tells asks every survivor whether it agrees. When all do, it installs the recovered view
+and hands it to the others. A survivor agrees only while it reaches no majority itself (unless the operator forces it),
+stands in the very same view, and has agreed to no other recovery.
+This is not consensus. No protocol can tell a lost majority from an unreachable one; the operator says so. Should the
+others be alive after all, they are evicted when they meet the recovered chain.
 
 Why two recoveries never merge: each adds an identifier of its own to the lineage, which whole views and eviction
 notices carry. A member follows a lineage that continues its own, and no other.
@@ -87,7 +87,7 @@ class Recovery:
         for member in self._context.view.members:
             if survivor in (member.name, str(member.address)):
                 return member.incarnation
-        raise RecoveryError(f"{survivor!r} is no member of the last view; its members are the candidates")
+        raise RecoveryError(f"{survivor!r} is no member of the last view; choose survivors among those")
 
     def tick(self, now: float) -> None:
         """Ask or tell those who have not answered, or give up."""

@@ -1,4 +1,4 @@
-"""Carrying a plan out: agreed in the epoch document first, then wave by wave, each lowered from what stands then."""
+"""Runs a plan: agreed in the epoch document first, then wave by wave, each lowered from what stands then."""
 
 from __future__ import annotations
 

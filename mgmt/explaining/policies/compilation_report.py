@@ -1,7 +1,4 @@
-"""Every stage of the compiler as values to be printed: what is bound, what the database computes, what is to solve.
-
-What it is not: it solves only when asked to, and prints nothing (the command line does).
-"""
+"""The stages of the compiler as values to be printed: what is bound, what the database computes, what is to solve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the queries of a program are made of: the tables and variables behind them, and what joins their sources.
+"""Lineage: the tables and variables behind the queries of a program, and what joins their sources.
 
 Asked by lint; it follows views to the tables below them.
 """

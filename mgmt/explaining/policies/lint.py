@@ -1,8 +1,6 @@
 """Lint: what compiles and is probably not meant, in the policies and in the rows they are about.
 
 Rules about the text need no rows; rules about the state look at those there are, and say so.
-
-What it is not: errors (compiling finds those), and nothing is solved.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A model as MiniZinc text, over the rows that there are: to be given to other solvers, or to a reader.
 
-What it is not: it solves nothing but the tiers before the one that is asked for.
+Only the tiers before the one that is asked for are solved.
 """
 
 from __future__ import annotations

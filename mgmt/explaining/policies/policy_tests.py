@@ -1,8 +1,6 @@
-"""Run tests of policies: fill a copy of the state with each case's rows, solve, and compare with what is expected.
+"""Runs policy tests: fill a copy of the state with each case's rows, solve, and compare with what is expected.
 
 Coverage (see ``coverage``) says which policies some case would miss.
-
-What it is not: it does not read tests (see ``expectations``), and it never touches the state it is given.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What makes a policy slow: the statements that send variable columns to be solved cell by cell, and what is faster.
+"""Slow policies: statements whose variable columns are solved cell by cell, and how to write them instead.
 
 One statement that is of no known form takes with it all others that speak of the same columns.
-
-What it is not: it measures nothing (see ``stages``).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Each move is taken back on its own.  If the rest then still satisfies the rules, what the objectives lose is what the
 move is worth.  If it does not, the move may still be a choice that goes together with others: only when nothing
 satisfies the rules without it is it required.
-
-What it is not: it changes nothing and plans nothing.
 """
 
 from __future__ import annotations

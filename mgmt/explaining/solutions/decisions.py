@@ -1,7 +1,4 @@
-"""One decision of the solver: a variable column of one row, how people name it, and policies that fix it.
-
-What it is not: it asks nothing (see ``placing``).
-"""
+"""Decisions: each is a variable column of one row; how people name it, and policies that fix it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names in expressions: which source a column belongs to, and what may stand inside a subquery.
+"""Name resolution: which source a column belongs to, and what may stand inside a subquery.
 
 The database computes every subquery, so none may hold a variable; they are scanned here for their columns,
 innermost scope first, and refused with a position when the solver would have a say in them.
@@ -21,7 +21,7 @@ from mgmt.errors import (
 from mgmt.language.bound_queries.expressions import Cell, DatabasePart, Expression
 from mgmt.language.names.catalog import Catalog, RelationColumn
 from mgmt.language.names.scopes import References, Scope, Source, candidates, from_items
-from mgmt.language.pushdown import aggregates as database_aggregates
+from mgmt.language.pushdown.aggregates import OUR_AGGREGATES, is_over_a_window, unknown_to_the_solver
 from mgmt.language.pushdown.column_types import EngineTypes, RefusedStatementError
 from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.source_text import Position, SourceText
@@ -32,8 +32,6 @@ _TABLE_PARTS = {"this", "alias", "db", "catalog", "joins"}
 
 
 _VIEW = "define a CREATE VIEW"
-OUR_AGGREGATES = ("any", "all", "all_different", "all_equal", "increasing")
-"""Those that SQL does not have."""
 
 
 class Resolver:
@@ -115,10 +113,10 @@ class Resolver:
         """Resolve the columns below a node; refuse variables and aggregates.  Whether an outer one is used."""
         if isinstance(node, exp.Query):
             return self.scan_subquery(node.unnest() if isinstance(node, exp.Subquery) else node)
-        if isinstance(node, (exp.AggFunc, exp.Filter)) and not database_aggregates.is_over_a_window(node):
+        if isinstance(node, (exp.AggFunc, exp.Filter)) and not is_over_a_window(node):
             over = isinstance(node.parent, exp.Window)
             if over or not self.of_database:
-                raise database_aggregates.unknown_to_the_solver(node, self.source)
+                raise unknown_to_the_solver(node, self.source)
             self.left_to_database.append(node)
         if isinstance(node, exp.Anonymous) and not self.is_callable(node):
             raise self.unknown_function(str(node.this), node)

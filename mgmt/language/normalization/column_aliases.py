@@ -1,7 +1,4 @@
-"""Lists of column names behind an alias: ``(SELECT ...) AS t (a, b)``, ``WITH t (a, b) AS (...)``.
-
-What it is not: it binds nothing; what a SELECT becomes by itself is the business of who makes a view of it.
-"""
+"""Column alias lists: ``(SELECT ...) AS t (a, b)``, ``WITH t (a, b) AS (...)``."""
 
 from __future__ import annotations
 

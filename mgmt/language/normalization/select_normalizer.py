@@ -1,4 +1,4 @@
-"""Normalise a SELECT before it is bound: sources, USING, stars, names, positions, GROUP BY a variable.
+"""Normalises a SELECT before it is bound: sources, USING, stars, names, positions, GROUP BY a variable.
 
 Only trees are changed here.  Afterwards every output has a name, every source is in scope, and GROUP BY holds
 constants: a variable in it has become a join with its domain, so that each value is a possible group.
@@ -22,7 +22,7 @@ from mgmt.language.bound_queries.queries import BoundQuery, PushedView
 from mgmt.language.expression_binding.expression_binder import ExpressionBinder
 from mgmt.language.expression_binding.functional_dependencies import fixed_columns
 from mgmt.language.expression_binding.name_resolution import resolve_table
-from mgmt.language.expression_binding.subquery_binder import Workshop
+from mgmt.language.expression_binding.subquery_binder import EnclosingSelect
 from mgmt.language.names.catalog import Catalog
 from mgmt.language.names.scopes import References, Scope, Source
 from mgmt.language.normalization import outer_joins
@@ -97,7 +97,7 @@ class SelectNormalizer:
         binder = ExpressionBinder(
             self._catalog, self._scope, self._text, self._engine, self._outer, self._references
         )
-        binder.workshop = Workshop(
+        binder.subqueries.enclosing = EnclosingSelect(
             lambda tree: self._hoist("subquery", tree, self._statement), self._bind_subquery
         )
         return binder

@@ -1,7 +1,4 @@
-"""``*`` and ``table.*`` in a SELECT list, written out as the columns they stand for.
-
-What it is not: it names no output (see ``normalize``).
-"""
+"""Star expansion: ``*`` and ``table.*`` in a SELECT list, written out as the columns they stand for."""
 
 from __future__ import annotations
 

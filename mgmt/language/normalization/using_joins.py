@@ -1,7 +1,4 @@
-"""Joins by columns of one name: USING (...), and NATURAL, which is USING of all names that both sides have.
-
-What it is not: it binds nothing (see ``normalize``, which writes them as ON).
-"""
+"""Joins by columns of one name: USING (...), and NATURAL, which is USING of all names that both sides have."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Joins in parentheses, written one after the other where that means the same.
+"""Nested joins: joins in parentheses, written one after the other where that means the same.
 
 It does for those that FROM begins with, and for inner joins of inner joins.
-
-What it is not: it looks at no condition and knows no relation (see ``normalize``).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Parse: policy text to statements, each with a strict SQL tree and positions.
+"""Policy text to statements, each with a strict SQL tree and positions.  No name is looked up.
 
-sqlglot has no grammar for ``CREATE CONSTRAINT`` and reads the tails (``CHECK``, ``MAXIMIZE``, ...) as table
+sqlglot has no grammar for ``CREATE CONSTRAINT`` and reads the trailing clauses (``CHECK``, ``MAXIMIZE``, ...) as table
 aliases, so the head and the tail of each statement are cut off by token first and every part is parsed
 strictly on its own.  Five generations of the surface syntax are accepted (Weave, HotOS 2019; DCM, OSDI 2020,
 section 3, its early and its present form; and ours); from here on they are one.
-Neither the schema nor the meaning of a name is known here.
 """
 
 from __future__ import annotations

@@ -125,9 +125,7 @@ def _all_needed(constraints: ConstraintSet, core: Sequence[Instance], deadline: 
     if len({(instance.source, instance.group) for instance in bounds}) != 1 or len(bans) > _MOST_BANS:
         return False
     limit = constraints.limits[bounds[0].source]
-    if bool((constraints.bounds(limit)[0][bounds[0].group] > 0).any()) or not anywhere_alike(
-        constraints, core
-    ):
+    if bool((limit.bounds[0][bounds[0].group] > 0).any()) or not anywhere_alike(constraints, core):
         return False
     return all(
         solve(constraints, [other for other in core if other != ban], deadline - time.monotonic()).clashes
@@ -180,7 +178,7 @@ def _alike(
     seen: set[tuple[int, int, int, int, int]] = set()
     for place, mine in groupby((one for one in broken if one.is_limit), key=lambda one: one.source):
         limit = constraints.limits[place]
-        lower, upper = constraints.bounds(limit)
+        lower, upper = limit.bounds
         first, last = _least_and_most(limit.load, counts.value_of)
         for one in mine:
             at = (one.group, one.bucket)
@@ -206,7 +204,7 @@ def _least_and_most(load: Load, number: NDArray[np.intp]) -> tuple[NDArray[np.in
 def _broken(constraints: ConstraintSet, loads: Sequence[Amounts]) -> list[Instance]:
     found: list[Instance] = []
     for place, (limit, load) in enumerate(zip(constraints.limits, loads, strict=False)):
-        lower, upper = constraints.bounds(limit)
+        lower, upper = limit.bounds
         wrong = np.argwhere((load < lower) | (load > upper))
         found.extend(Instance(limit.name, place, group, bucket) for group, bucket in wrong.tolist())
     for place, load in enumerate(loads[len(constraints.limits) :]):
@@ -224,7 +222,7 @@ def _spread(constraints: ConstraintSet, answer: Answer) -> list[Amounts]:
     assert counts is not None
     assert cells_of is not None
     loads = [np.zeros((load.groups, load.buckets), np.int64) for load in _all_loads(constraints)]
-    uppers = [constraints.bounds(limit)[1] for limit in constraints.limits]
+    uppers = [limit.bounds[1] for limit in constraints.limits]
     for kind, cells in enumerate(cells_of.tolist()):
         rows = iter(np.flatnonzero(counts.kind_of == kind).tolist())
         for place, number in enumerate(cells):

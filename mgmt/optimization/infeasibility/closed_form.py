@@ -31,7 +31,7 @@ def fits_nowhere(constraints: ConstraintSet) -> list[Instance]:
     full = [
         Instance(limit.name, place, group, bucket)
         for place, limit in enumerate(constraints.limits)
-        for group, bucket in np.argwhere(constraints.bounds(limit)[1] < _heaviest(limit)[:, None]).tolist()
+        for group, bucket in np.argwhere(limit.bounds[1] < _heaviest(limit)[:, None]).tolist()
     ]
     rows = np.flatnonzero(blocked_alone(constraints, [*bans, *full]))
     if not len(rows):
@@ -85,7 +85,7 @@ def _blocked(constraints: ConstraintSet, core: Sequence[Instance], rows: NDArray
         load = constraints.limits[place].load
         at = tuple(np.array([(d.group, d.bucket) for d in core if d.is_limit and d.source == place]).T)
         room = np.full((load.groups, load.buckets), UNLIMITED, np.int64)
-        room[at] = constraints.bounds(constraints.limits[place])[1][at]
+        room[at] = constraints.limits[place].bounds[1][at]
         group, weight = load.group[rows][:, None], load.weight[rows][:, None]
         over = room[np.maximum(group, 0), np.maximum(load.bucket, 0)[None]] < weight
         blocked[:, :-1] |= over & (group >= 0) & (load.bucket >= 0)[None] & (weight > 0)
@@ -123,7 +123,7 @@ def _overloaded(
     constraints: ConstraintSet, limit: Limit, rows: NDArray[np.intp], buckets: NDArray[np.int32]
 ) -> int | None:
     """A group of which some rows bring more than these buckets take."""
-    upper = constraints.bounds(limit)[1][:, buckets]
+    upper = limit.bounds[1][:, buckets]
     rows = rows[limit.load.group[rows] >= 0]
     group_of, weight_of = limit.load.group[rows], limit.load.weight[rows]
     brought = np.zeros(limit.load.groups, np.float64)
@@ -203,7 +203,7 @@ def alike_constraints(
     for place in {instance.source for instance in core if instance.is_limit}:
         mine = [instance for instance in core if instance.is_limit and instance.source == place]
         limit = constraints.limits[place]
-        lower, upper = constraints.bounds(limit)
+        lower, upper = limit.bounds
         asked: dict[int, list[tuple[int, int, int]]] = {}
         for one in sorted(mine, key=lambda instance: instance.group):
             at = (one.group, one.bucket)
@@ -282,7 +282,7 @@ def shortfall(
     if len(places) != 1:
         return None
     limit = constraints.limits[places.pop()]
-    _, upper = constraints.bounds(limit)
+    _, upper = limit.bounds
     allowed = sum(int(upper[instance.group, instance.bucket]) for instance in wanted)
     if allowed >= UNLIMITED:
         return None

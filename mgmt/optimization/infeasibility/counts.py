@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mgmt.optimization.assignment import UNLIMITED
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
-from mgmt.optimization.engines.ranks import firsts, joint_ranks
+from mgmt.optimization.engines.model.distinct import firsts, joint_ranks
 from mgmt.optimization.infeasibility.elastic import least_slack
 from mgmt.optimization.infeasibility.instances import ConstraintSet, Give, Instance
 from mgmt.optimization.problem import TRUE, Linear, Problem, Row, Tag
@@ -209,7 +209,7 @@ class _Model:
             cells = [self._cell(kind, value) for value in range(self._values)]
             self._require(cells, [1] * len(cells), number, number)
         self._bounds = {
-            place: constraints.bounds(constraints.limits[place])
+            place: constraints.limits[place].bounds
             for place in sorted({one.source for one in some if one.is_limit})
         }
         self._rows_of: dict[tuple[bool, int, int], list[tuple[int, int]]] = {}

@@ -102,7 +102,7 @@ class ConstraintSet:
             elif give.instance.is_skew:
                 raised[place] = give.above
             else:
-                lower, upper = (bounds.copy() for bounds in self.bounds(limits[place]))
+                lower, upper = (bounds.copy() for bounds in limits[place].bounds)
                 lower[at] = 0 if give.waived else lower[at] - give.below
                 upper[at] = UNLIMITED if give.waived else upper[at] + give.above
                 limits[place] = replace(limits[place], lower=lower, upper=upper)
@@ -111,11 +111,6 @@ class ConstraintSet:
             allowed = np.where(above > -UNLIMITED, above - number, above)
             skews[place] = replace(skews[place], above=allowed)
         return replace(self, limits=tuple(limits), bans=tuple(bans), skews=tuple(skews))
-
-    def bounds(self, limit: Limit) -> tuple[Amounts, Amounts]:
-        """Both of the shape (groups, buckets)."""
-        shape = (limit.load.groups, limit.load.buckets)
-        return np.broadcast_to(limit.lower, shape), np.broadcast_to(limit.upper, shape)
 
 
 @dataclass(frozen=True, slots=True)

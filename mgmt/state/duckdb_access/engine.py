@@ -1,9 +1,7 @@
-"""DuckDB as this program uses it: locked in, limited in time and memory, with errors as ours.
+"""DuckDB as a locked-in engine: limited in time and memory, with its errors as ours.
 
 Every state in memory is a catalog of one instance, so that a further one costs next to nothing; a file has an
 instance of its own.  Nothing outside is reached: no file, no network, no extension, and the configuration is locked.
-
-What it is not: it knows no schema and no version (see ``store`` and ``snapshot``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a source is: tables that are read when they have changed, and written by compare-and-set on what was read.
-
-What it is not: a source knows nothing of a table's schema but the names and types a plan is written with.
-"""
+"""What a source is: tables that are read when they have changed, and written by compare-and-set on what was read."""
 
 from __future__ import annotations
 

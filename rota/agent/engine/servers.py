@@ -117,7 +117,7 @@ class EngineServers:
                 await trio.sleep(0.02)
         raise AgentError(
             f"server {number + 1} of this host's datastore did not start at {self._where(number)}; its log "
-            f"{place / LOG} ends with: {_last_words(place / LOG)}"
+            f"{place / LOG} ends with: {_last_lines(place / LOG)}"
         )
 
     def _spawn(self, number: int, place: Path) -> None:
@@ -286,7 +286,7 @@ async def _answers(where: Address, timeout: float) -> bool:
     return False
 
 
-def _last_words(path: Path) -> str:
+def _last_lines(path: Path) -> str:
     try:
         return " / ".join(path.read_text(errors="replace").splitlines()[-3:]) or "(nothing)"
     except OSError:

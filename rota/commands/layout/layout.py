@@ -20,7 +20,7 @@ POLL_INTERVAL = 0.5
 """Seconds between two looks at the layout."""
 
 
-@click.group()
+@click.group(short_help="Segments or shards, replicas by rack, roles.")
 def layout() -> None:
     """Segments or shards, replicas by rack, roles; and how they came about.
 
@@ -32,7 +32,7 @@ def layout() -> None:
     """
 
 
-@layout.command()
+@layout.command(short_help="The layout as it stands, a line per segment or shard.")
 @api_option
 @json_option
 def show(api: Target, json_wanted: bool) -> None:
@@ -193,7 +193,7 @@ def _cell(segment: dict[str, Any], rack: str) -> str:
     )
 
 
-@layout.command()
+@layout.command(short_help="The last versions: when, by whom, what changed and why.")
 @click.option(
     "--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many, the latest."
 )

@@ -44,7 +44,7 @@ def policy() -> None:
     """
 
 
-@policy.command("list")
+@policy.command("list", short_help="What the policies are called, demand and mean.")
 @sources
 @json_option
 def list_policies(given: Sources, json_wanted: bool) -> None:
@@ -114,7 +114,7 @@ def lint(given: Sources, json_wanted: bool) -> None:
         raise ReportedFailure(count(warnings, "warning"))
 
 
-@policy.command()
+@policy.command(short_help="Every stage of the compiler, and what is slow.")
 @sources
 @click.option("--no-solve", is_flag=True, help="Stop before the solver.")
 @click.option(
@@ -158,7 +158,7 @@ def explain(
     emit(explanation_document(explanation), json_wanted, lambda _: show_explanation(explanation))
 
 
-@policy.command()
+@policy.command(short_help="Run tests of policies; say which they cover.")
 @sources
 @solving
 @json_option
@@ -191,7 +191,7 @@ def test(
         raise ReportedFailure(f"{failed} of {len(report.results)} tests failed")
 
 
-@policy.command()
+@policy.command(short_help="The best placement; or what clashes and would help.")
 @sources
 @click.option(
     "--log", is_flag=True, help="Say of each change what it is for, and whether a rule requires it."

@@ -21,12 +21,19 @@ FOLLOWING = 7 * 24 * 3600.0
 """Seconds without a record after which following a stream ends."""
 
 
-@click.group()
+@click.group(short_help="The replicated log: append to streams, read, follow.")
 def log() -> None:
-    """The replicated log: append to streams, read them back, follow them."""
+    """The replicated log: append to streams, read them back, follow them.
+
+    \b
+    Examples:
+      rota log append greetings "hello"
+      rota log read greetings
+      rota log tail greetings --follow
+    """
 
 
-@log.command()
+@log.command(short_help="Append a record to STREAM; prints its address.")
 @click.argument("stream")
 @click.argument("text", required=False)
 @api_option
@@ -56,7 +63,7 @@ def _checked(stream: str) -> str:
     return stream
 
 
-@log.command()
+@log.command(short_help="The records of STREAM, oldest first.")
 @click.argument("stream")
 @click.option("--address", type=click.IntRange(min=0), help="Read one address of the log.")
 @click.option("--start", type=click.IntRange(min=0), help="Read from this address of the log on.")
@@ -126,7 +133,7 @@ def tail(stream: str, limit: int, follow: bool, raw: bool, api: Target, json_wan
         _show(record, raw, json_wanted)
 
 
-@log.command()
+@log.command(short_help="Declare lost what only HOSTS hold that never come back.")
 @click.argument("hosts", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do it; without, only what would be lost is told.")
 @api_option

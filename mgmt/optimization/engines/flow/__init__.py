@@ -17,28 +17,30 @@ from functools import partial
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Indices, Optima, Pairs, Placement
-from mgmt.optimization.engines.fixing import rest_of
 from mgmt.optimization.engines.flow.build import NetworkBuilder
 from mgmt.optimization.engines.flow.counts import NotAFlowError
 from mgmt.optimization.engines.flow.decode import choice_of
-from mgmt.optimization.engines.flow.patience import LateFlowError, Patience
-from mgmt.optimization.engines.flow.shape import shape_of
+from mgmt.optimization.engines.flow.solver import LateFlowError, Patience
+from mgmt.optimization.engines.flow.structure import shape_of
+from mgmt.optimization.engines.presolve.fixing import rest_of
 
 __all__ = ["LateFlowError", "NotAFlowError", "Patience", "solve"]
 
 MOST_ARCS = 3_000_000
 
 
-def solve(assignment: Assignment, rather: Pairs | None = None, patience: Patience | None = None) -> Placement:
+def solve(
+    assignment: Assignment, preferred: Pairs | None = None, patience: Patience | None = None
+) -> Placement:
     """The optimum, proven for every tier, or that there is none.
 
-    ``rather``: where rows move to if that costs no more than moving elsewhere.
+    ``preferred``: where rows move to if that costs no more than moving elsewhere.
 
     Raises NotAFlowError, with the reason, for what is not a network, LateFlowError where ``patience`` is too short.
     """
     patience = patience or Patience()
     try:
-        return _solve(assignment, patience, rather)
+        return _solve(assignment, patience, preferred)
     except LateFlowError:
         raise
     except NotAFlowError:
@@ -76,7 +78,7 @@ def _beside_fixed(rest: Callable[[], Optima], fixed: Indices, values: int) -> Op
     return Optima(row_class.astype(np.int32), allowed, tuple(limits))
 
 
-def _solve(assignment: Assignment, patience: Patience, rather: Pairs | None = None) -> Placement:
+def _solve(assignment: Assignment, patience: Patience, preferred: Pairs | None = None) -> Placement:
     if assignment.conditions:
         raise NotAFlowError(f"{assignment.conditions[0].name} is more than a limit")
     tiers = len(assignment.tiers)
@@ -90,9 +92,9 @@ def _solve(assignment: Assignment, patience: Patience, rather: Pairs | None = No
     told = 1
     expanded = False
     while True:
-        built = NetworkBuilder(assignment, shape, tiers, told, expanded, rather)
+        built = NetworkBuilder(assignment, shape, tiers, told, expanded, preferred)
         flow = built.network.cheapest(built.supply, patience) if built.possible else None
-        notes = (f"{built.network.arcs} arcs, {shape.bundles} bundles, {len(shape.representative)} kinds",)
+        notes = (f"{built.network.arcs} arcs, {shape.bundles} bundles, {len(shape.representative)} classes",)
         if flow is None:
             return Placement(None, (), (), "min-cost flow", notes)
         if bool(flow[built.beyond].any()):

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Optima, Pairs
+from mgmt.optimization.engines.flow.arcs import CountedArcs, Marginal, links
 from mgmt.optimization.engines.flow.counts import Count, NotAFlowError, Steps, steps_of
 from mgmt.optimization.engines.flow.decode import Units
-from mgmt.optimization.engines.flow.links import Marginal, links
 from mgmt.optimization.engines.flow.network import Network
-from mgmt.optimization.engines.flow.shape import Shape, maps, nested
 from mgmt.optimization.engines.flow.source import Branches, Source
-from mgmt.optimization.engines.flow.tally import Tally
+from mgmt.optimization.engines.flow.structure import Shape, maps, nested
 
 
 @dataclass(slots=True)
@@ -40,18 +39,18 @@ class NetworkBuilder:
         tiers: int,
         told: int,
         expanded: bool,
-        rather: Pairs | None = None,
+        preferred: Pairs | None = None,
     ) -> None:
         self._assignment = assignment
         self._shape = shape
         self._tiers = tiers
         self._told = told
         self._expanded = expanded
-        self._rather = rather
+        self._rather = preferred
         self._numbers = _Numbers()
         self._constant = np.array([tier.constant for tier in assignment.tiers], np.int64)
         self._beyond: list[Amounts] = []
-        self._tallies: list[Tally] = []
+        self._counted_arcs: list[CountedArcs] = []
         self.network = Network(tiers)
         self.possible = True
         self._sizes = np.bincount(shape.bundle, minlength=shape.bundles).astype(np.int64)
@@ -90,13 +89,13 @@ class NetworkBuilder:
         """What the cheapest flows have in common."""
         least, most = self.network.extremes()
         row_class, allowed = self._branches.possible_values(self.network.heads, least, most)
-        told = (tally.limit(least, most) for tally in (*self._tallies, *self._branches.tallies))
+        told = (counted.limit(least, most) for counted in (*self._counted_arcs, *self._branches.counted_arcs))
         return Optima(row_class, allowed, tuple(limit for limit in told if limit is not None))
 
     # ---- costs of rows ------------------------------------------------------------------------------
 
     def _row_prices(self) -> Amounts:
-        """(tiers, kinds, values + 1) what a row of a kind pays for a value; the last is for none."""
+        """(tiers, classes, values + 1) what a row of a class pays for a value; the last is for none."""
         shape, values = self._shape, self._assignment.values
         prices = np.zeros((self._tiers, len(shape.representative), values + 1), np.int64)
         for price in shape.prices:
@@ -131,7 +130,7 @@ class NetworkBuilder:
                 prices=self._prices,
                 savings=self._savings(),
                 expanded=self._expanded,
-                rather=self._rather,
+                preferred=self._rather,
             )
         )
         self.possible = self.possible and branches.possible
@@ -142,7 +141,7 @@ class NetworkBuilder:
     # ---- the way into the sink ----------------------------------------------------------------------
 
     def _add_sinks(self) -> Amounts:
-        """Nodes and arcs of the counts; (kinds, values) the node where a unit with a value arrives."""
+        """Nodes and arcs of the counts; (classes, values) the node where a unit with a value arrives."""
         shape = self._shape
         first = [self._numbers.take(sink.groups * sink.buckets) for sink in shape.sinks]
         leaf = np.full((len(shape.representative), self._assignment.values), self._sink, np.int64)
@@ -180,7 +179,7 @@ class NetworkBuilder:
         link, low, high, costs, beyond = links(lower[node], upper[node], marginal)
         added = self.network.add(start + node[link], parents[node[link]], high, low, costs)
         self._beyond.append(np.arange(added.start, added.stop)[beyond])
-        self._tallies.append(Tally(sink, *np.divmod(node[link], sink.buckets), added.start))
+        self._counted_arcs.append(CountedArcs(sink, *np.divmod(node[link], sink.buckets), added.start))
 
     def _most(self, count: Count) -> int:
         """How many rows one place of a count can get, given what a bundle may give to it."""

@@ -3,8 +3,6 @@
 A network moves units, so a load must count rows: all that add to it add alike.  Where they do not, an upper or lower
 limit is replaced by one on the number of rows that every choice within the limit keeps; the answer is then checked
 against the limit itself (a relaxation: what it proves impossible is impossible, what it bounds is bounded).
-
-Not here: which loads make a tree (``shape``) and the network (``flow_network``).
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Indices, Limit, Load, LoadCost, Mask
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
-from mgmt.optimization.engines.load_costs import UnsuitableError
-from mgmt.optimization.engines.ranks import firsts, ranks
+from mgmt.optimization.engines.model.cost_functions import UnsuitableError
+from mgmt.optimization.engines.model.distinct import firsts, ranks
 
 Places: TypeAlias = NDArray[np.integer[Any]]
 """Whole numbers of any width, where the width does not matter."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask
-from mgmt.optimization.engines.flow.shape import Shape
+from mgmt.optimization.engines.flow.structure import Shape
 
 _PRIME = 2_147_483_647
 _SCATTER = 1_103_515_245

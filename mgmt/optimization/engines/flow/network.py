@@ -13,16 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import Amounts, Mask
-from mgmt.optimization.engines.flow.components import components_of
-from mgmt.optimization.engines.flow.counts import NotAFlowError
-from mgmt.optimization.engines.flow.patience import Patience
-from mgmt.optimization.engines.flow.spare_arcs import (
+from mgmt.optimization.engines.flow.arc_pricing import (
     LARGEST_COST,
-    LIGHT,
     cheapest_on_few,
     potentials,
     residual,
 )
+from mgmt.optimization.engines.flow.components import components_of
+from mgmt.optimization.engines.flow.counts import NotAFlowError
+from mgmt.optimization.engines.flow.solver import Patience
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,7 +146,6 @@ class Network:
             if flow is not None:
                 return flow
         cost = self._combined(costs[first:last], ranges[: last - first])
-        light = self._combined(costs[first:last], [min(reach, LIGHT) for reach in ranges[: last - first]])
         flow = cheapest_on_few(
             tails,
             heads,
@@ -159,7 +157,6 @@ class Network:
             patience=self._patience,
             trial=trial,
             sparing=self.sparing,
-            light=light,
         )
         if flow is None:
             return None

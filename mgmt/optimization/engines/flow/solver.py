@@ -7,6 +7,9 @@ does if it is wide enough.  The solver scales costs by the number of nodes, so f
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +17,6 @@ from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import Amounts, Mask
 from mgmt.optimization.engines.flow.counts import NotAFlowError
-from mgmt.optimization.engines.flow.patience import Patience
 
 
 def cheapest_flow(
@@ -128,3 +130,26 @@ class _Graph:
         if not len(self.tails):
             return np.zeros(0, np.int64)
         return np.asarray(solver.flows(np.arange(len(self.tails), dtype=np.int32)), np.int64)
+
+
+ARCS_PER_SECOND = 1_000_000
+"""What the solver gets through; measured are 0.9 to 4 million on networks of copies and racks."""
+ALWAYS = 20_000
+"""So few arcs are never too many: they take some milliseconds, and one answer late is better than none."""
+
+
+class LateFlowError(NotAFlowError):
+    """It is a network, but its flow would take longer than there is time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Until when flows are begun, by a clock; both in seconds."""
+
+    deadline: float = math.inf
+    clock: Callable[[], float] = time.monotonic
+
+    def begin(self, arcs: int) -> None:
+        """To be called before a flow on so many arcs.  Raises LateFlowError when there is no time for it."""
+        if arcs > max(ALWAYS, ARCS_PER_SECOND * (self.deadline - self.clock())):
+            raise LateFlowError(f"a network of {arcs} arcs takes longer than the time that is left")

@@ -1,6 +1,6 @@
 """The arcs out of the bundles: through their branches into pools, and from the pools to values.
 
-A pool is a kind of rows together with the values that all branches treat alike (a rack).  A bundle's unit in a pool may
+A pool is a class of rows with the values that all branches treat alike (a rack).  A bundle's unit in a pool may
 take any of its values, so one arc from bundle to pool does for all of them; ``decode`` hands the values out.  Where
 rows are rather to go has arcs of its own, and the pools are for what is cheaper still.
 """
@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask, Pairs
+from mgmt.optimization.engines.flow.arcs import CountedArcs, Marginal, links
 from mgmt.optimization.engines.flow.counts import NotAFlowError, Steps
 from mgmt.optimization.engines.flow.decode import Stays, Units
-from mgmt.optimization.engines.flow.links import Marginal, links
 from mgmt.optimization.engines.flow.network import Network
-from mgmt.optimization.engines.flow.shape import Level, Shape
-from mgmt.optimization.engines.flow.tally import Tally
-from mgmt.optimization.engines.ranks import alike_rows, firsts, joint_ranks
+from mgmt.optimization.engines.flow.structure import Level, Shape
+from mgmt.optimization.engines.model.distinct import alike_rows, firsts, joint_ranks
 
 MOST_BRANCHES = 1 << 23
 _SAMPLED = 16
@@ -39,14 +38,14 @@ class Source:
     roots: int
     sink: int
     leaf: Amounts
-    """(kinds, values) where a unit arrives."""
+    """(classes, values) where a unit arrives."""
     prices: Amounts
-    """(tiers, kinds, values + 1)."""
+    """(tiers, classes, values + 1)."""
     savings: Amounts
     """(tiers, rows)."""
     expanded: bool
     """Without pools: an arc for each bundle and value."""
-    rather: Pairs | None = None
+    preferred: Pairs | None = None
     """Where rows move to if that costs no more than moving elsewhere."""
 
 
@@ -61,15 +60,17 @@ class Branches:
         self._sizes = np.bincount(self._shape.bundle, minlength=self._shape.bundles).astype(np.int64)
         self.possible = True
         self.beyond: list[Amounts] = []
-        self.tallies: list[Tally] = []
+        self.counted_arcs: list[CountedArcs] = []
         self._pool, self._pools = self._pools_of_values()
         self._stays = self._find_stays()
         self._at_rest = self._bundles_at_rest()
         self._reach = self._reachable()
         if self._shape.bundles * self._pools > MOST_BRANCHES:
             raise NotAFlowError("too many groups of rows and parts of values")
-        kinds = len(self._shape.representative)
-        self._pool_node = source.take(kinds * self._pools) + np.arange(kinds * self._pools).reshape(kinds, -1)
+        classes = len(self._shape.representative)
+        self._pool_node = source.take(classes * self._pools) + np.arange(classes * self._pools).reshape(
+            classes, -1
+        )
         # The node from which a bundle reaches a pool; NONE once an arc leads into the pool itself.
         self._attach = np.repeat(
             (source.roots + np.arange(self._shape.bundles))[:, None], self._pools, axis=1
@@ -81,14 +82,14 @@ class Branches:
         self._direct: tuple[slice, Amounts, Amounts, Amounts] | None = None
         self._from_pool: tuple[slice, Amounts, Amounts] | None = None
         if source.expanded:
-            bundle, value = np.nonzero(self._allowed[self._shape.kind])
+            bundle, value = np.nonzero(self._allowed[self._shape.class_])
             self._add_direct(bundle, value, np.full(len(bundle), NONE))
         else:
-            rather = self._preferred()
-            if rather is not None:
+            preferred = self._preferred()
+            if preferred is not None:
                 source.network.sparing = True
-                self._add_direct(*rather)
-            self._add_pools(spare=rather is not None)
+                self._add_direct(*preferred)
+            self._add_pools(spare=preferred is not None)
         self.constant = np.zeros(source.network.tiers, np.int64)
         self.cluster_roots = source.take(self._shape.clusters)
         self.cluster_units = np.zeros(self._shape.clusters, np.int64)
@@ -107,11 +108,11 @@ class Branches:
         return joint, int(joint.max(initial=0)) + 1
 
     def _reachable(self) -> Mask:
-        """(kinds, pools) whether a row of the kind may have some value of the pool."""
+        """(classes, pools) whether a row of the class may have some value of the pool."""
         reach = np.zeros((len(self._allowed), self._pools), np.bool_)
-        kind, value = np.nonzero(self._allowed)
-        reach[kind, self._pool[value]] = True
-        reach[self._shape.kind[self._stays.bundle], self._pool[self._stays.value]] = True
+        class_, value = np.nonzero(self._allowed)
+        reach[class_, self._pool[value]] = True
+        reach[self._shape.class_[self._stays.bundle], self._pool[self._stays.value]] = True
         return reach
 
     def _pool_of_buckets(self, level: Level) -> tuple[Amounts, Amounts]:
@@ -129,9 +130,9 @@ class Branches:
         inside = np.flatnonzero(bucket_of >= 0)
         some_pool[bucket_of[inside]] = inside
         reach = np.zeros((len(self._reach), level.count.buckets), np.bool_)
-        kind, pool = np.nonzero(self._reach[:, inside])
-        reach[kind, bucket_of[inside][pool]] = True
-        reached = reach[shape.kind]
+        class_, pool = np.nonzero(self._reach[:, inside])
+        reach[class_, bucket_of[inside][pool]] = True
+        reached = reach[shape.class_]
         if bool((level.count.lower > 0).any()):
             bundle, bucket = np.nonzero(~reached)
             self.possible = self.possible and not bool((level.limits(bundle, bucket)[0] > 0).any())
@@ -140,7 +141,7 @@ class Branches:
         upper = np.minimum(upper, self._sizes[bundle])
         self.possible = self.possible and not bool((lower > upper).any())
         own = self._needs_node(level, bucket_of, pools_in)[bundle, bucket]
-        heads = self._pool_node[shape.kind[bundle], some_pool[bucket]]
+        heads = self._pool_node[shape.class_[bundle], some_pool[bucket]]
         nodes = self._source.take(int(own.sum()))
         heads[own] = nodes + np.arange(int(own.sum()))
         tails = self._attach[bundle, some_pool[bucket]]
@@ -150,7 +151,9 @@ class Branches:
         spare = shortcut & self._at_rest[bundle[link]]
         added = network.add(tails[link], heads[link], high, low, costs, spare)
         self.beyond.append(np.arange(added.start, added.stop)[beyond])
-        self.tallies.append(Tally(level.count, level.group[bundle[link]], bucket[link], added.start))
+        self.counted_arcs.append(
+            CountedArcs(level.count, level.group[bundle[link]], bucket[link], added.start)
+        )
         place = np.flatnonzero(shortcut)
         self._into_pool.append((added, np.where(shortcut, bundle[link], NONE), place))
         new = np.full((shape.bundles, level.count.buckets), NONE, np.int64)
@@ -210,36 +213,38 @@ class Branches:
 
     def _add_stays(self) -> None:
         stays, source = self._stays, self._source
-        kind = self._shape.kind[stays.bundle]
+        class_ = self._shape.class_[stays.bundle]
         tails = self._attach[stays.bundle, self._pool[stays.value]]
-        costs = source.prices[:, kind, stays.value] - stays.saving
-        self._stay_arcs = source.network.add(tails, source.leaf[kind, stays.value], stays.count, None, costs)
+        costs = source.prices[:, class_, stays.value] - stays.saving
+        self._stay_arcs = source.network.add(
+            tails, source.leaf[class_, stays.value], stays.count, None, costs
+        )
 
     # ---- and those that do not ----------------------------------------------------------------------
 
     def _preferred(self) -> tuple[Amounts, Amounts, Amounts] | None:
         """Bundles and values that are rather to come together, with a row for each pair."""
-        rather, shape = self._source.rather, self._shape
-        if rather is None or shape.levels or shape.each:
+        preferred, shape = self._source.preferred, self._shape
+        if preferred is None or shape.levels or shape.each:
             return None
-        bundle = shape.bundle[rather.row].astype(np.int64)
-        some = np.flatnonzero(self._allowed[shape.kind[bundle], rather.value])
-        pair, first = np.unique(bundle[some] * self._values + rather.value[some], return_index=True)
-        return pair // self._values, pair % self._values, rather.row[some[first]].astype(np.int64)
+        bundle = shape.bundle[preferred.row].astype(np.int64)
+        some = np.flatnonzero(self._allowed[shape.class_[bundle], preferred.value])
+        pair, first = np.unique(bundle[some] * self._values + preferred.value[some], return_index=True)
+        return pair // self._values, pair % self._values, preferred.row[some[first]].astype(np.int64)
 
     def _add_pools(self, *, spare: bool) -> None:
         source, shape = self._source, self._shape
-        bundle, pool = np.nonzero((self._attach >= 0) & self._reach[shape.kind])
-        heads = self._pool_node[shape.kind[bundle], pool]
+        bundle, pool = np.nonzero((self._attach >= 0) & self._reach[shape.class_])
+        heads = self._pool_node[shape.class_[bundle], pool]
         added = source.network.add(
             self._attach[bundle, pool], heads, self._sizes[bundle], spare=self._at_rest[bundle] | spare
         )
         self._into_pool.append((added, bundle, np.arange(len(bundle))))
-        kind, value = np.nonzero(self._allowed)
-        tails = self._pool_node[kind, self._pool[value]]
-        most = np.bincount(shape.kind, self._sizes, len(shape.representative)).astype(np.int64)
+        class_, value = np.nonzero(self._allowed)
+        tails = self._pool_node[class_, self._pool[value]]
+        most = np.bincount(shape.class_, self._sizes, len(shape.representative)).astype(np.int64)
         added = source.network.add(
-            tails, source.leaf[kind, value], most[kind], None, source.prices[:, kind, value]
+            tails, source.leaf[class_, value], most[class_], None, source.prices[:, class_, value]
         )
         self._from_pool = (added, tails, value)
 
@@ -254,26 +259,26 @@ class Branches:
         room = np.minimum(shape.room(bundle, value), self._sizes[bundle]) - staying
         some = room > 0
         bundle, value, room, row = bundle[some], value[some], room[some], row[some]
-        kind = shape.kind[bundle]
+        class_ = shape.class_[bundle]
         added = source.network.add(
             self._attach[bundle, self._pool[value]],
-            source.leaf[kind, value],
+            source.leaf[class_, value],
             room,
             None,
-            source.prices[:, kind, value],
+            source.prices[:, class_, value],
         )
         self._direct = (added, bundle, value, row)
 
     def _add_unplaced(self) -> None:
         source, shape = self._source, self._shape
         bundle = np.flatnonzero(~self._required() & (shape.cluster < 0))
-        costs = source.prices[:, shape.kind[bundle], self._values]
+        costs = source.prices[:, shape.class_[bundle], self._values]
         sinks = np.full(len(bundle), source.sink, np.int64)
         source.network.add(source.roots + bundle, sinks, self._sizes[bundle], None, costs)
 
     def _required(self) -> Mask:
         """(bundles,) whether its rows must have a value."""
-        required: Mask = self._source.assignment.required[self._shape.representative][self._shape.kind]
+        required: Mask = self._source.assignment.required[self._shape.representative][self._shape.class_]
         return required
 
     def _add_clusters(self) -> None:
@@ -307,8 +312,8 @@ class Branches:
         link, low, high, costs, beyond = links(lower, upper, self._marginal(level, every, bucket))
         added = network.add(roots + link, inner + link, high, low, costs)
         self.beyond.append(np.arange(added.start, added.stop)[beyond])
-        self.tallies.append(Tally(level.count, level.group[link], bucket[link], added.start))
-        unplaced = np.where(required, 0, source.prices[:, shape.kind[bundle], self._values])
+        self.counted_arcs.append(CountedArcs(level.count, level.group[link], bucket[link], added.start))
+        unplaced = np.where(required, 0, source.prices[:, shape.class_[bundle], self._values])
         self.constant += unplaced @ sizes
         low = np.where(required, sizes, 0)
         network.add(inner + cluster, source.roots + bundle, sizes, low, -unplaced)
@@ -335,9 +340,9 @@ class Branches:
             out = np.zeros((len(self._allowed), self._values), np.bool_)
             used = np.flatnonzero(most[arcs] > 0)
             out[(pool[used] - first) // self._pools, value[used]] = True
-            possible |= into[:, self._pool] & out[shape.kind]
+            possible |= into[:, self._pool] & out[shape.class_]
         # An arc of rows that stay, where staying saves nothing, may carry any other row of the bundle as well.
-        alike = ~(stays.saving != 0).any(axis=0) & self._allowed[shape.kind[stays.bundle], stays.value]
+        alike = ~(stays.saving != 0).any(axis=0) & self._allowed[shape.class_[stays.bundle], stays.value]
         used = alike & (most[self._stay_arcs] > 0)
         possible[stays.bundle[used], stays.value[used]] = True
         rows, bundle, value = self._standing()
