@@ -31,8 +31,9 @@ from bench.policies.phrasings.case import Size, state_of
 from bench.policies.phrasings.families import FAMILIES
 from bench.policies.placement import EVENTS, Cluster
 from bench.result import Result, Table
-from mgmt.compiler import columnar, marked
 from mgmt.compiler.model import Model
+from mgmt.compiler.parts import assignment as columnar
+from mgmt.compiler.parts import flagged_assignment as marked
 from mgmt.errors import PolicyError
 from mgmt.optimization.assignment import Pairs, Placement
 from mgmt.optimization.engines import UnsuitableError, solve

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from mgmt.compiler.kept import Kept
-from mgmt.compiler.oracle import Oracle, Question
-from mgmt.compiler.pushed import pushed_sql
-from mgmt.compiler.reads import PRESENT, UNKNOWN
-from mgmt.compiler.roads import Road, Roads, Step, often_asked, roads_of
-from mgmt.compiler.split import SplitQuery, split
+from mgmt.compiler.partition import Road, Roads, Step, often_asked, roads_of
+from mgmt.compiler.relational.dependencies import PRESENT, UNKNOWN
+from mgmt.compiler.relational.memo import Kept
+from mgmt.compiler.relational.pushdown import pushed_sql
+from mgmt.compiler.relational.split import SplitQuery, split
+from mgmt.compiler.verification.oracle import Oracle, Question
 from mgmt.errors import NoConstraintsError, PolicySyntaxError
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
 from mgmt.language.implied_constraints import bind_settings, bind_table_rules
@@ -75,7 +75,9 @@ class Compilation:
         self.catalog = catalog
         self.results = results
         self.steps: tuple[Step, ...] = tuple(
-            self._known.splits.of(result, split) if isinstance(result, BoundQuery) else result
+            self._known.splits.of(result, lambda bound: split(bound, catalog, engine))
+            if isinstance(result, BoundQuery)
+            else result
             for result in results
         )
         self.oracle = Oracle(results, catalog, kept=self._known.questions)

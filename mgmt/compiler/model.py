@@ -19,23 +19,23 @@ from datetime import datetime
 
 from mgmt.compiler.assignments.columns.fetch import Columns
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.compiler.columnar import ColumnarPart
 from mgmt.compiler.compilation import Compilation, deep_nesting_refused
-from mgmt.compiler.decided import Assignments, Decided, Impossible, no_assignments
-from mgmt.compiler.encoder import Encoder
-from mgmt.compiler.general import GeneralPart
+from mgmt.compiler.decisions import Assignments, Decided, Impossible, no_assignments
+from mgmt.compiler.encoding.encoder import Encoder
 from mgmt.compiler.infeasibility.assignment_clash import ColumnarClash, columnar_clash
 from mgmt.compiler.infeasibility.clashes import CellClash, Clash, ConstraintClash, error_of
 from mgmt.compiler.infeasibility.relaxations import find_relaxations
-from mgmt.compiler.marked import MarkedPart
-from mgmt.compiler.oracle import Verdict
-from mgmt.compiler.phases import phase
-from mgmt.compiler.pushed import pushed_sql
-from mgmt.compiler.rejection import rejection
-from mgmt.compiler.relaxed import RelaxedPart, StartedPart
-from mgmt.compiler.roads import ColumnName, Part, Roads, Step, restricted
-from mgmt.compiler.solutions import joint_statistics, solution_of, today_instead
-from mgmt.compiler.unassigned import emptiest, find_unassigned
+from mgmt.compiler.partition import ColumnName, Part, Roads, Step, restricted
+from mgmt.compiler.parts.assignment import ColumnarPart
+from mgmt.compiler.parts.constraint_model import GeneralPart
+from mgmt.compiler.parts.flagged_assignment import MarkedPart
+from mgmt.compiler.parts.relaxation import RelaxedPart, StartedPart
+from mgmt.compiler.relational.pushdown import pushed_sql
+from mgmt.compiler.results.solution import joint_statistics, solution_of, today_instead
+from mgmt.compiler.results.unassigned import emptiest, find_unassigned
+from mgmt.compiler.time_limits import phase
+from mgmt.compiler.verification.oracle import Verdict
+from mgmt.compiler.verification.rejection import rejection
 from mgmt.errors import (
     InfeasibleError,
     Relaxation,

@@ -14,8 +14,8 @@ from sqlglot import exp
 from mgmt.compiler.assignments.normalization.expressions import RowColumn, ValueColumn
 from mgmt.compiler.assignments.recognition.lookup_joins import Lookup
 from mgmt.compiler.assignments.recognition.shape import Shape
-from mgmt.compiler.columnar import ColumnarPart
 from mgmt.compiler.infeasibility.clashes import core_member
+from mgmt.compiler.parts.assignment import ColumnarPart
 from mgmt.errors import CoreMember
 from mgmt.language.bound_queries.expressions import Comparison, has_aggregate
 from mgmt.language.bound_queries.queries import BoundQuery

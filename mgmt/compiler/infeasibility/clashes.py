@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from mgmt.compiler.columns import Choice
-from mgmt.compiler.encoder import Encoding
+from mgmt.compiler.encoding.encoder import Encoding
+from mgmt.compiler.encoding.tables import choices_of
 from mgmt.errors import CoreMember, InfeasibleError, PolicyError, Relaxation
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
 from mgmt.language.parsing.trailing_clauses import Tail
@@ -96,7 +96,7 @@ class CellClash:
 
     def members(self, queries: Mapping[str, BoundQuery]) -> list[CoreMember]:
         left = restricted(self.encoding.problem, rows=frozenset(self.found.rows))
-        choices = [cell.cell.literals for cell in self.encoding.cells if isinstance(cell.cell, Choice)]
+        choices = choices_of(self.encoding.columns)
         members = []
         for name in self.core:
             tags = [tag for tag in self.found.rows if tag.constraint == name]

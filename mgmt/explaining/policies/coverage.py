@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.roads import candidates_of
+from mgmt.compiler.partition import candidates_of
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
 from mgmt.explaining.policies.policy_files import statements_of
 from mgmt.language.bound_queries.queries import BoundQuery

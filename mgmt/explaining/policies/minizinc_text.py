@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from mgmt.compiler.encoder import Encoder
+from mgmt.compiler.encoding.encoder import Encoder
 from mgmt.compiler.model import Model
 from mgmt.errors import DataError
 from mgmt.optimization.minizinc import minizinc

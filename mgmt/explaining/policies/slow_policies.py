@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from mgmt.compiler.roads import Part, Road
+from mgmt.compiler.partition import Part, Road
 from mgmt.source_text import Position
 
 _FASTER = (

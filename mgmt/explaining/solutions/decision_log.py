@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.oracle import Verdict
+from mgmt.compiler.verification.oracle import Verdict
 from mgmt.errors import CoreMember, InfeasibleError, SolveTimeout
 from mgmt.explaining.solutions.decisions import ASKED, Decision, required
 from mgmt.explaining.solutions.difference import ObjectiveChange, objective_changes

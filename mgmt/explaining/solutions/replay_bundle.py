@@ -14,9 +14,9 @@ from datetime import datetime
 from io import BytesIO
 from typing import Any
 
-from mgmt.compiler.decided import Assignments, delta_of, no_assignments
+from mgmt.compiler.decisions import Assignments, delta_of, no_assignments
 from mgmt.compiler.model import Model
-from mgmt.compiler.solutions import proposed_solution
+from mgmt.compiler.results.solution import proposed_solution
 from mgmt.errors import CoreMember, DataError, InfeasibleError, PolicyError, VerificationError
 from mgmt.solution import Delta, Solution, SolveStatus
 from mgmt.source_text import SourceText

@@ -49,7 +49,7 @@ class EngineTypes:
     def define_symbolic(self, relation: Relation) -> None:
         """Make a stand-in for a view over variables, for what reads its constants."""
         columns = [(column.name, _STAND_INS.get(column.type, column.type)) for column in relation.columns]
-        self.snapshot.define_table(relation.name, columns, [])
+        self.snapshot.define_table(relation.name, columns, [[]] * len(columns), 0)
 
     def type_of(self, sql: str, sources: Mapping[str, str]) -> SqlType:
         """The type of an expression over sources (alias to relation)."""

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from mgmt.optimization.assignment import UNLIMITED
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
+from mgmt.optimization.columns import TRUE, Linear, Linears, integers
 from mgmt.optimization.engines.model.distinct import firsts, joint_ranks
 from mgmt.optimization.infeasibility.elastic import least_slack
 from mgmt.optimization.infeasibility.instances import ConstraintSet, Give, Instance
-from mgmt.optimization.problem import TRUE, Linear, Problem, Row, Tag
+from mgmt.optimization.problem import NO_BOUND, LinearRows, Problem, Source, Tag
 
 MOST_CELLS = 2_000_000
 """Kinds times values; beyond that the model is not built."""
@@ -203,8 +204,11 @@ class _Model:
         self._kinds, self._values = len(counts.number), len(counts.value_example)
         self.problem = Problem()
         self.tagged: dict[Tag, list[Instance]] = {}
-        self._first = self.problem.new_booleans(counts.cells)
-        self.problem.upper[self._first :] = np.repeat(counts.number, self._values).tolist()
+        most = np.repeat(counts.number, self._values)
+        self._first = self.problem.variables
+        self.problem.new_variables(np.zeros(len(most), np.int64), most)
+        self._rows: dict[str | None, list[tuple[Linear, int, int, int, int]]] = {}
+        """By constraint: linear expression, bounds, the literal it holds by, and the row of the constraint."""
         for kind, number in enumerate(counts.number.tolist()):
             cells = [self._cell(kind, value) for value in range(self._values)]
             self._require(cells, [1] * len(cells), number, number)
@@ -231,15 +235,16 @@ class _Model:
                 lower, upper = self._bounds[instance.source]
                 at = (instance.group, instance.bucket)
                 self._require(*self._load(instance)[:2], int(lower[at]), int(upper[at]), tag)
+        self._write()
 
     @property
     def left(self) -> float:
         """Seconds."""
         return self._deadline - time.monotonic()
 
-    def cells(self, values: Sequence[int]) -> NDArray[np.int64]:
+    def cells(self, values: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """(kinds, value kinds): how many rows."""
-        cells = np.array(values[self._first : self._first + self.counts.cells], np.int64)
+        cells = np.asarray(values[self._first : self._first + self.counts.cells], np.int64)
         return cells.reshape(self._kinds, self._values)
 
     def rows_let_go(self, ban: Instance, values: Sequence[int]) -> tuple[int, ...]:
@@ -247,7 +252,7 @@ class _Model:
         taken: list[int] = []
         for cell in self._forbidden(ban):
             mine = np.flatnonzero(self.counts.kind_of == (cell - self._first) // self._values).tolist()
-            taken.extend([row for row in mine if row not in taken][: values[cell]])
+            taken.extend([row for row in mine if row not in taken][: int(values[cell])])
         return tuple(sorted(taken))
 
     def _cell(self, kind: int, value: int) -> int:
@@ -288,7 +293,7 @@ class _Model:
         loads = {bucket: self._load(Instance(skew.name, place, -1, bucket)) for bucket in base}
         lowest = min(base.values(), default=0)
         most = min((one + loads[bucket][2] for bucket, one in base.items()), default=lowest)
-        least = self.problem.new_variable(lowest, most)
+        least = int(self.problem.new_variables([lowest], [most])[0])
         for bucket, one in base.items():
             cells, factors, _ = loads[bucket]
             self._require([*cells, least], [*factors, -1], -one, None)
@@ -304,7 +309,7 @@ class _Model:
             return
         when = TRUE
         if excused >= 0:
-            free = self.problem.new_literal()
+            free = int(self.problem.new_literals(1)[0])
             self._require(cells, factors, None, excused, when=free)
             when = free ^ 1
         self._require([*cells, self._least[instance.source]], [*factors, -1], None, -above, tag, when=when)
@@ -319,6 +324,16 @@ class _Model:
         *,
         when: int = TRUE,
     ) -> None:
-        upper = None if upper is not None and upper >= UNLIMITED else upper
         linear = Linear(0, tuple(variables), tuple(factors))
-        self.problem.rows.append(Row(linear, lower, upper, when, tag))
+        least = -NO_BOUND if lower is None else lower
+        most = NO_BOUND if upper is None or upper >= UNLIMITED else upper
+        rows = self._rows.setdefault(None if tag is None else tag.constraint, [])
+        rows.append((linear, least, most, when, -1 if tag is None else tag.row))
+
+    def _write(self) -> None:
+        """Put the rows into the problem, a block for each constraint."""
+        for name, rows in self._rows.items():
+            linears, lower, upper, when, numbers = zip(*rows, strict=True)
+            source = None if name is None else Source(name, integers(numbers))
+            block = LinearRows(Linears.of(*linears), integers(lower), integers(upper), integers(when), source)
+            self.problem.rows.append(block)

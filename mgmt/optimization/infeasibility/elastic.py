@@ -10,8 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
+
 from mgmt.optimization.backends import AnswerStatus, Backend
-from mgmt.optimization.problem import FALSE, LIMIT, Linear, Problem, Row, Tag, add
+from mgmt.optimization.columns import FALSE, LIMIT, Linear, Linears, Lists, Mask, integers, sum_of
+from mgmt.optimization.problem import NO_BOUND, LiteralRows, Problem, Relation, Rows, Tag
 from mgmt.solution import PrimaryKey, Value
 
 Placement: TypeAlias = Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
@@ -54,18 +57,17 @@ def least_slack(
     that is no amount is to give by one, or no answer was found in time.
     """
     loose = _Loose(problem, amounts, waivers)
-    paid = loose.paid
+    paid = tuple(sorted(loose.paid))
     if loose.hopeless or not paid or seconds <= 0:
         return None
-    if sum(loose.problem.upper[variable] for variable in paid) > LIMIT:
+    if sum(loose.problem.upper[list(paid)].tolist()) > LIMIT:
         return None
-    total = Linear(0, tuple(sorted(paid)), tuple(1 for _ in paid))
+    total = Linear(0, paid, (1,) * len(paid))
     answer = backend.load(loose.problem).minimize(total, {}, seconds, seed, 1)
     if answer.values is None:
         return None
-    return Slack(
-        tuple(loose.gives(answer.values)), answer.status is AnswerStatus.OPTIMAL, None, answer.values
-    )
+    values = answer.values.tolist()
+    return Slack(tuple(loose.gives(values)), answer.status is AnswerStatus.OPTIMAL, None, values)
 
 
 class _Loose:
@@ -74,38 +76,34 @@ class _Loose:
     def __init__(
         self, problem: Problem, amounts: Callable[[Tag], bool], waivers: Callable[[Tag], bool]
     ) -> None:
-        # What is defined already is found again, redundant rows are not needed.
+        # Redundant rows are not needed.
         self.problem = replace(
             problem,
-            lower=list(problem.lower),
-            upper=list(problem.upper),
-            clauses=list(problem.clauses),
-            cardinalities=list(problem.cardinalities),
             rows=list(problem.rows),
             redundant=[],
             operations=list(problem.operations),
+            conjunctions=list(problem.conjunctions),
+            gates=[],
             objectives=[],
-            conjunctions=dict(problem.conjunctions),
+            _lower=[problem.lower],
+            _upper=[problem.upper],
         )
-        self._amounts, self._waivers = amounts, waivers
         self._above: dict[Tag, int] = {}
         self._below: dict[Tag, int] = {}
         self._waived: dict[Tag, int] = {}
         self.hopeless = False
         """Something is to give by an amount that has none."""
-        for number, clause in enumerate(problem.clauses):
-            self._require_no_amount(clause.tag if clause.literals else None)
-            literal = self._waive(clause.tag)
-            if literal != FALSE:
-                self.problem.clauses[number] = replace(clause, literals=(*clause.literals, literal))
-        for number, part in enumerate(problem.cardinalities):
-            self._require_no_amount(part.tag)
-            literal = self._waive(part.tag)
-            if literal != FALSE:
-                enforcement = self.problem.conjunction((part.enforcement, literal ^ 1))
-                self.problem.cardinalities[number] = replace(part, enforcement=enforcement)
-        for number, row in enumerate(problem.rows):
-            self.problem.rows[number] = self._row(row)
+        for number, block in enumerate(problem.rows):
+            if block.source is None:
+                continue
+            tags = [Tag(block.source.constraint, row) for row in block.source.rows.tolist()]
+            if any(map(waivers, tags)):
+                self.problem.rows[number] = self._waive(
+                    block, [tag if waivers(tag) else None for tag in tags]
+                )
+            elif any(map(amounts, tags)):
+                some: Mask = np.fromiter(map(amounts, tags), np.bool_, len(tags))
+                self.problem.rows[number] = self._by_amounts(block, tags, some)
 
     @property
     def paid(self) -> list[int]:
@@ -126,33 +124,37 @@ class _Loose:
         ]
         return [give for give in found if give.above or give.below or give.waived]
 
-    def _require_no_amount(self, tag: Tag | None) -> None:
-        self.hopeless |= tag is not None and self._amounts(tag)
+    def _waive(self, block: Rows, tags: Sequence[Tag | None]) -> Rows:
+        """The block with a literal for each tag by which its rows are let go."""
+        new = [tag for tag in dict.fromkeys(tags) if tag is not None and tag not in self._waived]
+        self._waived.update(zip(new, self.problem.new_literals(len(new)).tolist(), strict=True))
+        literals = integers([FALSE if tag is None else self._waived[tag] for tag in tags])
+        if isinstance(block, LiteralRows) and block.relation is Relation.AT_LEAST_ONE:
+            owners = np.concatenate((block.literals.owners, np.arange(len(block.literals))))
+            items = np.concatenate((block.literals.items, literals))
+            return replace(block, literals=Lists.grouped(owners, items, len(block.literals)))
+        return replace(block, enforcement=self.problem.conjunction(block.enforcement, literals ^ 1))
 
-    def _waive(self, tag: Tag | None) -> int:
-        """A literal that holds where a tag is let go."""
-        if tag is None or not self._waivers(tag):
-            return FALSE
-        if tag not in self._waived:
-            self._waived[tag] = self.problem.new_literal()
-        return self._waived[tag]
-
-    def _row(self, row: Row) -> Row:
-        literal = self._waive(row.tag)
-        if literal != FALSE:
-            return replace(row, enforcement=self.problem.conjunction((row.enforcement, literal ^ 1)))
-        if row.tag is None or not self._amounts(row.tag):
-            return row
-        low, high = self.problem.range_of(row.linear)
-        linear = row.linear
-        if row.upper is not None and high > row.upper:
-            linear = add(linear, Linear(0, (self._slack(self._above, row.tag, high - row.upper),), (-1,)))
-        if row.lower is not None and low < row.lower:
-            linear = add(linear, Linear(0, (self._slack(self._below, row.tag, row.lower - low),), (1,)))
-        return replace(row, linear=linear)
+    def _by_amounts(self, block: Rows, tags: Sequence[Tag], some: Mask) -> Rows:
+        if isinstance(block, LiteralRows):
+            is_clause = block.relation is Relation.AT_LEAST_ONE
+            self.hopeless |= not is_clause or bool(block.literals.lengths[some].any())
+            return block
+        low, high = self.problem.ranges(block.linears)
+        linears = block.linears
+        for slacks, most, sign in (
+            (self._above, np.where(block.upper < NO_BOUND, high - block.upper, 0), -1),
+            (self._below, np.where(block.lower > -NO_BOUND, block.lower - low, 0), 1),
+        ):
+            rows = np.flatnonzero((most > 0) & some)
+            variables = [self._slack(slacks, tags[row], int(most[row])) for row in rows.tolist()]
+            slack = Linears.single(integers(variables)).scaled(sign)
+            linears = sum_of(linears, slack.summed(rows, len(linears)))
+        return replace(block, linears=linears)
 
     def _slack(self, slacks: dict[Tag, int], tag: Tag, most: int) -> int:
         if tag not in slacks:
-            slacks[tag] = self.problem.new_variable(0, most)
-        self.problem.upper[slacks[tag]] = max(self.problem.upper[slacks[tag]], most)
+            slacks[tag] = int(self.problem.new_variables([0], [most])[0])
+        upper = self.problem.upper
+        upper[slacks[tag]] = max(int(upper[slacks[tag]]), most)
         return slacks[tag]

@@ -6,7 +6,7 @@ import pytest
 
 from mgmt.compiler.assignments.columns.fetch import Columns, Table
 from mgmt.compiler.model import Model
-from mgmt.compiler.reads import may_change
+from mgmt.compiler.relational.dependencies import may_change
 from mgmt.errors import DataError
 from mgmt.state.database import Database
 from tests.mgmt.support import database

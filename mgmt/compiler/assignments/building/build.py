@@ -17,8 +17,8 @@ from mgmt.compiler.assignments.columns.vectors import Vector
 from mgmt.compiler.assignments.pairwise import Pairing, paired
 from mgmt.compiler.assignments.recognition.shape import Shape
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.compiler.reads import UNKNOWN
-from mgmt.compiler.split import SplitQuery
+from mgmt.compiler.relational.dependencies import UNKNOWN
+from mgmt.compiler.relational.split import SplitQuery
 from mgmt.language.names.catalog import Catalog, domain_sql
 from mgmt.optimization.assignment import NONE, Amounts, Assignment, Condition, Cost, Limit, Load, Tier
 from mgmt.state.database import Snapshot

@@ -31,7 +31,7 @@ from mgmt.compiler.assignments.normalization.expressions import Constant, Window
 from mgmt.compiler.assignments.normalization.regrouping import of_each_group, regrouped
 from mgmt.compiler.assignments.normalization.select import Item, Select, Statement
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.compiler.split import SplitQuery
+from mgmt.compiler.relational.split import SplitQuery
 from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,

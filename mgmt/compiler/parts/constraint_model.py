@@ -9,15 +9,16 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mgmt.compiler.columns import Choice
-from mgmt.compiler.decided import Assignments, Decided, Impossible, delta_of
-from mgmt.compiler.encoder import Encoder, Encoding
-from mgmt.compiler.oracle import Verdict
-from mgmt.compiler.roads import ColumnName, Step
+from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
+from mgmt.compiler.encoding.encoder import Encoder, Encoding
+from mgmt.compiler.encoding.tables import choices_of
+from mgmt.compiler.partition import ColumnName, Step
+from mgmt.compiler.verification.oracle import Verdict
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.checking import value_of
 from mgmt.optimization.optimize import Optimum, TierResult, optimize, tier_objectives
+from mgmt.optimization.problem import least
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 
@@ -48,9 +49,10 @@ class GeneralPart:
     def current(self, assignments: Assignments) -> bool:
         """Put today's values in; whether every cell has one that needs one."""
         complete = True
-        for cell in self.encoding.cells:
-            assignments[cell.table.name, cell.column.name][cell.primary_key] = cell.current
-            complete = complete and (cell.current is not None or cell.column.nullable)
+        for column in self.encoding.columns:
+            current = dict(zip(column.keys, column.current, strict=True))
+            assignments[column.table.name, column.column.name].update(current)
+            complete = complete and (column.column.nullable or None not in column.current)
         return complete
 
     def solve(
@@ -68,20 +70,20 @@ class GeneralPart:
         """
         started = time.perf_counter()
         encoding = self.encoding
-        optimum = self._settled(present)
-        if optimum is None:
-            optimum = optimize(
+        settled = self._settled(present)
+        if settled is None:
+            settled = optimum = optimize(
                 encoding.problem,
                 self.backend,
                 _hint(encoding, first),
-                choices=[cell.cell.literals for cell in encoding.cells if isinstance(cell.cell, Choice)],
+                choices=choices_of(encoding.columns),
                 budget=budget,
                 seed=seed,
                 workers=workers,
             )
             if optimum.values is None:
                 return Impossible()
-        return self._decided(optimum, time.perf_counter() - started)
+        return self._decided(settled, time.perf_counter() - started)
 
     def _settled(self, present: Verdict | None) -> Optimum | None:
         """The state as it stands, if it breaks nothing and meets a bound that nothing can beat."""
@@ -95,27 +97,28 @@ class GeneralPart:
         settled = problem.fixed()
         results = []
         for tier, linear in tier_objectives(problem).items():
-            if values[tier] != problem.lower_bound(linear, settled):
+            if values[tier] != least(linear, settled):
                 return None
             results.append(TierResult(tier, values[tier], values[tier], True))
-        return Optimum((), tuple(results), 0)
+        return Optimum(None, tuple(results), 0)
 
     def _decided(self, optimum: Optimum, seconds: float) -> Decided:
         encoding = self.encoding
         assignments: Assignments = {}
         deltas = []
         claims: dict[str, int] = {}
-        for cell in encoding.cells:
-            value = cell.decode(optimum.values) if optimum.values else cell.current
-            assignments.setdefault((cell.table.name, cell.column.name), {})[cell.primary_key] = value
-            if value != cell.current:
-                deltas.append(delta_of(cell.table, cell.column, cell.primary_key, cell.current, value))
-        if optimum.values:
+        for column in encoding.columns:
+            values = column.current if optimum.values is None else column.decode(optimum.values)
+            assignments[column.table.name, column.column.name] = dict(zip(column.keys, values, strict=True))
+            for key, old, new in zip(column.keys, column.current, values, strict=True):
+                if old != new:
+                    deltas.append(delta_of(column.table, column.column, key, old, new))
+        if optimum.values is not None:
             claims = {o.name: value_of(o.linear, optimum.values) for o in encoding.problem.objectives}
         statistics = {
             "backend": self.backend.name if optimum.solver_calls else "none: the state meets every bound",
             "solver_calls": optimum.solver_calls,
-            "variables": len(encoding.problem.lower) - 1,
+            "variables": encoding.problem.variables - 1,
             "candidate_rows": encoding.fetched_rows,
             "encode_seconds": self.encode_seconds,
             "solve_seconds": seconds,
@@ -130,10 +133,10 @@ def _hint(
 ) -> dict[int, int]:
     """The values for the solver to start from: those of a first plan, or today's."""
     hint: dict[int, int] = {}
-    for cell in encoding.cells:
-        value = cell.current
+    for column in encoding.columns:
+        values = column.current
         if first is not None:
-            value = first[cell.table.name, cell.column.name][cell.primary_key]
-        if value is not None or cell.column.nullable:
-            hint.update(cell.hint(value))
+            known = first[column.table.name, column.column.name]
+            values = [known[key] for key in column.keys]
+        hint.update(column.hint(values))
     return hint

@@ -4,8 +4,7 @@ Possible groups are had by grouping the variable-free part of a query and giving
 predicates as its FILTER, so that an empty group stays a group.  A view whose rows the solver decides keeps all
 candidate rows, with a column that says which exist; whatever reads such a view asks for that column.
 
-What it is not: it asks nothing itself (see ``mgmt.compiler.oracle``), and shares nothing with the encoder but the bound
-trees.
+What it is not: it asks nothing itself (see ``oracle``), and shares nothing with the encoder but the bound trees.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from mgmt.compiler.oracle_joins import THERE, empty_group, joined_rows, named
-from mgmt.compiler.split import from_clause
+from mgmt.compiler.relational.split import from_clause
+from mgmt.compiler.verification.outer_joins import THERE, empty_group, joined_rows, named
 from mgmt.language.bound_queries.queries import BoundQuery, UnionView
 from mgmt.language.names.scopes import Source
 from mgmt.language.pushdown.aggregates import aggregate_sql, is_ours

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mgmt.compiler.compilation import Compilation
-from mgmt.compiler.decided import Assignments
-from mgmt.compiler.oracle import Verdict
+from mgmt.compiler.decisions import Assignments
+from mgmt.compiler.verification.oracle import Verdict
 from mgmt.errors import PolicyError
 from mgmt.language.bound_queries.expressions import Aggregate, Cell, Coalesce, Expression, NullTest
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery, UnionView

@@ -14,8 +14,8 @@ import numpy as np
 from mgmt.compiler.assignments.building.build import Builder, Built
 from mgmt.compiler.assignments.columns.fetch import Columns
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.compiler.decided import Assignments, Decided, Impossible, delta_of
-from mgmt.compiler.roads import Part, Road
+from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
+from mgmt.compiler.partition import Part, Road
 from mgmt.errors import PolicyError
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE, Assignment, Cost, Indices, Placement, RowCost

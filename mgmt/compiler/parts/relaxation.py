@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.compiler.columnar import ColumnarPart
-from mgmt.compiler.decided import Assignments, Decided, Impossible, no_assignments
-from mgmt.compiler.general import GeneralPart
-from mgmt.compiler.oracle import Oracle, Verdict
+from mgmt.compiler.decisions import Assignments, Decided, Impossible, no_assignments
+from mgmt.compiler.parts.assignment import ColumnarPart
+from mgmt.compiler.parts.constraint_model import GeneralPart
+from mgmt.compiler.verification.oracle import Oracle, Verdict
 from mgmt.errors import PolicyError, SolveTimeout
 from mgmt.language.bound_queries.queries import Demand
 from mgmt.optimization.optimize import TierResult

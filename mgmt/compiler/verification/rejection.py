@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mgmt.compiler.decided import Assignments
+from mgmt.compiler.decisions import Assignments
 from mgmt.errors import VerificationError
 from mgmt.source_text import SourceText
 

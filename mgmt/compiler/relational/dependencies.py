@@ -16,7 +16,7 @@ from functools import lru_cache
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from mgmt.compiler.pushed import pushed_sql
+from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.language.bound_queries.queries import PushedView
 from mgmt.state.schema import Schema
 from mgmt.state.snapshot import NUMBER, WHOLE, Cells

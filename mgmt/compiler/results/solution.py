@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mgmt.compiler.decided import Assignments, Decided
-from mgmt.compiler.oracle import Verdict
-from mgmt.compiler.roads import Step
-from mgmt.compiler.split import SplitQuery
+from mgmt.compiler.decisions import Assignments, Decided
+from mgmt.compiler.partition import Step
+from mgmt.compiler.relational.split import SplitQuery
+from mgmt.compiler.verification.oracle import Verdict
 from mgmt.language.bound_queries.queries import Demand
 from mgmt.optimization.optimize import TierResult
 from mgmt.solution import Delta, ObjectiveValue, Solution, SolveStatus

@@ -22,10 +22,10 @@ from mgmt.compiler.assignments.pairwise import Pairing, pairing_of
 from mgmt.compiler.assignments.recognition.flags import marked_only
 from mgmt.compiler.assignments.recognition.shape import Shape, candidates_sql, shape_of, variables_of
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.compiler.kept import Kept
-from mgmt.compiler.quantities import quantities_of
-from mgmt.compiler.reads import below_views
-from mgmt.compiler.split import SplitQuery
+from mgmt.compiler.encoding.quantities import quantities_of
+from mgmt.compiler.relational.dependencies import below_views
+from mgmt.compiler.relational.memo import Kept
+from mgmt.compiler.relational.split import SplitQuery
 from mgmt.language.bound_queries.expressions import Cell
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery
 from mgmt.language.names.catalog import Catalog

@@ -14,9 +14,9 @@ import numpy as np
 from mgmt.compiler.assignments.building.build import Builder, Built
 from mgmt.compiler.assignments.columns.fetch import Columns
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.compiler.columnar import ColumnarPart, claims_of
-from mgmt.compiler.decided import Assignments, Decided, Impossible, delta_of
-from mgmt.compiler.roads import Part
+from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
+from mgmt.compiler.partition import Part
+from mgmt.compiler.parts.assignment import ColumnarPart, claims_of
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE
 from mgmt.optimization.engines import UnsuitableError

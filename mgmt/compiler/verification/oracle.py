@@ -1,6 +1,6 @@
 """The oracle: plain SQL in the database re-checks every plan with the decided values put in.
 
-Independent of the encoder: it starts again from the bound SQL (``mgmt.compiler.oracle_sql``).
+Independent of the encoder: it starts again from the bound SQL (``mgmt.compiler.verification.oracle_sql``).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mgmt.compiler.kept import Kept
-from mgmt.compiler.oracle_sql import Asked, OracleSql, needed
-from mgmt.compiler.pushed import pushed_sql
-from mgmt.compiler.reads import may_change
+from mgmt.compiler.relational.dependencies import may_change
+from mgmt.compiler.relational.memo import Kept
+from mgmt.compiler.relational.pushdown import pushed_sql
+from mgmt.compiler.verification.oracle_sql import Asked, OracleSql, needed
 from mgmt.errors import DataError, OverflowError, StatementTimeoutError  # noqa: A004 - the published name
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView, UnionView
 from mgmt.language.names.catalog import Catalog, domain_sql

@@ -12,7 +12,7 @@ from itertools import chain
 
 from sqlglot import exp
 
-from mgmt.compiler.split import SplitQuery
+from mgmt.compiler.relational.split import SplitQuery
 from mgmt.errors import UnsupportedConstructError
 from mgmt.language.bound_queries.expressions import (
     Aggregate,

@@ -14,9 +14,12 @@ from typing import Any
 
 from sqlglot import exp
 
-from mgmt.compiler.pushed import standing_at
+from mgmt.compiler.relational.lookups import Lookup, SubqueryWithLookups, with_lookups
+from mgmt.compiler.relational.pushdown import standing_at
 from mgmt.language.bound_queries.expressions import DatabasePart, Expression, Fetched
 from mgmt.language.bound_queries.queries import BoundQuery, Output, Subquery
+from mgmt.language.names.catalog import Catalog
+from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.source_text import Position
 from mgmt.state.schema import quote
@@ -39,6 +42,8 @@ class SplitQuery:
     outputs: tuple[tuple[str, Expression], ...]
     demand: Expression | None
     fetched: int
+    lookups: tuple[Lookup, ...] = ()
+    """Sources that are attributes of choices, not rows of the statement."""
 
     @property
     def name(self) -> str:
@@ -57,6 +62,7 @@ class SplitSubquery(Subquery):
     gates: tuple[Expression, ...]
     outputs: tuple[Expression, ...]
     fetched: int
+    lookups: tuple[Lookup, ...]
     texts: tuple[str, ...]
     sources: str
     conditions: tuple[str, ...]
@@ -99,10 +105,11 @@ class _Collector:
         return expression.with_children(self.collect)
 
 
-def split(bound: BoundQuery) -> SplitQuery:
+def split(bound: BoundQuery, catalog: Catalog, engine: EngineTypes) -> SplitQuery:
     """Separate one bound query."""
     with standing_at(bound.position):
-        return _split(bound)
+        found = with_lookups(bound, catalog, engine)
+        return replace(_split(found.query), bound=bound, lookups=found.lookups)
 
 
 def _split(bound: BoundQuery) -> SplitQuery:
@@ -173,13 +180,14 @@ def _split_subquery(subquery: Subquery) -> SplitSubquery:
     outputs = tuple(collector.collect(output.expression) for output in query.outputs)
     skeleton = rewrite(query.skeleton)
     assert isinstance(skeleton, exp.Select)
-    parts: dict[str, Any] = {field.name: getattr(subquery, field.name) for field in fields(subquery)}
+    parts: dict[str, Any] = {field.name: getattr(subquery, field.name) for field in fields(Subquery)}
     return SplitSubquery(
         **parts,
         symbolic_sources=tuple(source.alias for source in query.sources if source.relation.symbolic),
         gates=gates,
         outputs=outputs,
         fetched=len(collector.texts),
+        lookups=subquery.lookups if isinstance(subquery, SubqueryWithLookups) else (),
         texts=tuple(collector.texts),
         sources=from_clause(replace(query, skeleton=skeleton))[len("FROM ") :],
         conditions=tuple(f"({to_sql(rewrite(p.tree))})" for p in query.predicates if not p.by_solver),
