@@ -1,11 +1,10 @@
 """Three nodes of etcd on loopback, and the same load on them as on the log: puts, and linearizable reads.
 
-What it is: Debian's etcd-server as it is installed, with fsync on, on free ports of this machine; one client process
-with one connection to the leader, which spares etcd the way from a follower to it.  The calls are those of etcd's API,
-once through a driver that costs next to nothing (`bench.log.grpc_calls`), and once, where it is installed, through
-grpcio, which is what etcd's clients in Python stand on.  Each put has a key of its own of eight bytes and a value of
-the record's size.
-What it is not: a measurement of anything but this machine.
+Debian's etcd-server as it is installed, with fsync on, on free ports of this machine; one client process with one
+connection to the leader, which spares etcd the way from a follower to it.  The calls are those of etcd's API, once
+through a driver that costs next to nothing (`bench.log.grpc_calls`), and once, where it is installed, through grpcio,
+which is what etcd's clients in Python stand on.  Each put has a key of its own of eight bytes and a value of the
+record's size.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From the kill of a host to the next append: real agent processes on this machine, a writer running.
 
-What it is: for each kill a cluster of its own, and the time of each part of the way, as the agents' events and the
-writer tell them: the view without the host, the plan, the new layout (read, sealed, decided, activated), the append.
-What it is not: the time of a repair, which the demo tells; copies are made after writing goes on.
+For each kill a cluster of its own, and the time of each part of the way, as the agents' events and the writer tell
+them: the view without the host, the plan, the new layout (read, sealed, decided, activated), the append. The time of
+a repair is not in it; copies are made after writing goes on.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Unary gRPC calls over one connection, as cheap as they can be: for loads on servers that speak gRPC, etcd first.
 
-What it is: just enough of HTTP/2 for calls whose request fits one frame.  The headers of a request are the same bytes
-each time, those of an answer are not looked into: an answer without a message is a refusal.  What there is to send
-leaves in one write, what has come is read in one read, so that the client takes as little of the machine from the
-server as a client can.
-What it is not: a client library; it knows no deadlines, no compression and no TLS.
+Just enough of HTTP/2 for calls whose request fits one frame.  The headers of a request are the same bytes each time,
+those of an answer are not looked into: an answer without a message is a refusal.  What there is to send leaves in one
+write, what has come is read in one read, so that the client takes as little of the machine from the server as a
+client can.  It knows no deadlines, no compression and no TLS.
 Source: RFC 9113 (HTTP/2), RFC 7541 (HPACK, literal fields only); gRPC over HTTP/2, `PROTOCOL-HTTP2.md`.
 """
 

@@ -1,7 +1,7 @@
 """The same calls through grpcio, the gRPC library that clients in Python are made with.
 
-What it is: one channel; one call at a time blocks, several are futures whose results are taken as they come.
-What it is not: the cost of Protocol Buffers; messages are made by the load, as for `bench.log.grpc_calls`.
+One channel; one call at a time blocks, several are futures whose results are taken as they come. The cost of Protocol
+Buffers is not in it: the load makes the messages, as for `bench.log.grpc_calls`.
 """
 
 from __future__ import annotations

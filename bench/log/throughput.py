@@ -1,12 +1,11 @@
 """Appends and reads per second on the replicated log, with fsync on, beside what the system takes for the same
 fsyncs and messages, and beside etcd.
 
-What it is: real agent processes on this machine, three replicas of each record, and one client process; for each size
-of record and number of appends in flight the rates, latencies, and CPU microseconds of each process.  Then the same
-load on three nodes of etcd (`bench.log.etcd_load`), case by case in turn, so that both meet the same moods of the
-machine.
-What it is not: a limit of the protocol; client and agents share the machine's cores.  Nor are an append and a put the
-same: the log's client waits for three copies, one after the other, etcd for two of three; a put also changes a tree.
+Real agent processes on this machine, three replicas of each record, and one client process; for each size of record
+and number of appends in flight the rates, latencies, and CPU microseconds of each process.  Then the same load on
+three nodes of etcd (`bench.log.etcd_load`), case by case in turn, so that both meet the machine in the same state.
+It is no limit of the protocol: client and agents share the machine's cores.  Nor are an append and a put the same: the
+log's client waits for three copies, one after the other, etcd for two of three; a put also changes a tree.
 """
 
 from __future__ import annotations

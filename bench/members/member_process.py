@@ -1,10 +1,9 @@
 """One of the processes that share the members: real members on real sockets, told what to do on standard input.
 
-What it is: the child of ``bench.members.processes``. It speaks JSON, one document a line: commands come in on
-standard input, what its members see goes out on standard output. Times are of the machine's monotonic clock, in
-seconds, the same for all processes of one machine.
-What it is not: an agent. Its members are the agent's own shells, cores and transports, without log, control loop or
-HTTP; a thousand of them share one loop.
+The child of ``bench.members.processes``. It speaks JSON, one document a line: commands come in on standard input,
+what its members see goes out on standard output. Times are of the machine's monotonic clock, in seconds, the same for
+all processes of one machine. The members are the agent's own shells, cores and transports, without log, control loop
+or HTTP; a thousand of them share one loop.
 """
 
 from __future__ import annotations

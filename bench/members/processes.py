@@ -1,8 +1,7 @@
 """Many real members in a few processes of this machine, and what they report.
 
-What it is: the parent of some ``bench.members.member_process``; it starts members, kills some, and knows who stands
-in which view. Everything goes over loopback with real datagrams and streams.
-What it is not: a judge; the benchmarks are.
+The parent of some ``bench.members.member_process``; it starts members, kills some, and knows who stands in which
+view. Everything goes over loopback with real datagrams and streams.
 """
 
 from __future__ import annotations

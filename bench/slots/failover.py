@@ -1,9 +1,9 @@
 """A primary of Valkey or Redis Cluster is killed: how long until another server takes the writes of its shard.
 
-What it is: three shards of two servers under two foreign clients, on the one side in the hands of rota's agents, whose
-host with a primary is killed, on the other left to themselves, with a short node timeout and with the usual one.  The
-first write that is accepted is looked for by a process of its own, alike on both sides.
-What it is not: the time until clients are content again; they have time-outs and pauses of their own.
+Three shards of two servers under two foreign clients, on the one side in the hands of rota's agents, whose host with
+a primary is killed, on the other left to themselves, with a short node timeout and with the usual one.  The first
+write that is accepted is looked for by a process of its own, alike on both sides.  Clients may take longer until they
+are content again; they have time-outs and pauses of their own.
 """
 
 from __future__ import annotations

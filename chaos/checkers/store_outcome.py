@@ -1,7 +1,6 @@
 """What came of the store in a run: judged from the clients' record, the plans made, and how long the rule was broken.
 
-What it is: values and pure functions.
-What it isn't: the asking and the watching, which the clusters do.
+Values and pure functions.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Random faults on the simulator with all invariants on, and the search for a small script that fails.
 
-What it is: a generator of scripts from seeds, the verdict over one script (`replay`), the loop over many
-(`fuzz`), and delta debugging of the first that fails.
-What it isn't: a proof; and no judge of who deserves removal: only safety, and coming together again once
-everything is healed.
+A generator of scripts from seeds, the verdict over one script (`replay`), the loop over many (`fuzz`), and delta
+debugging of the first that fails. It proves nothing, and does not judge who deserves removal: only safety, and coming
+together once everything is healed.
 Source of the shrinking: A. Zeller and R. Hildebrandt, *Simplifying and Isolating Failure-Inducing Input*
 (ddmin), 2002.
 """

@@ -1,8 +1,8 @@
 """Hostile packets in numbers: everything a process does with a datagram, from the bytes to the core.
 
-What it is: spoiled packets by seed, given to real transports (with and without keys) and the real cores behind
-them, a member's and a joiner's. Whatever leaves them as an exception is a failure, told with its packet.
-What it is not: a search guided by coverage; the mutators know the structure instead.
+Spoiled packets by seed, given to real transports (with and without keys) and the real cores behind them, a member's
+and a joiner's. Whatever leaves them as an exception is a failure, told with its packet. It is not guided by coverage;
+the mutators know the structure instead.
 """
 
 from __future__ import annotations

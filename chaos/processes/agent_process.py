@@ -1,7 +1,6 @@
 """One real agent process: started, signalled, watched, and what it cost.
 
-What it is: a child process of the chaos run and its end of the control channel.
-What it isn't: aware of views; see `agents`.
+A child process of the chaos run and its end of the control channel.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A whole cluster of real agent processes: the counterpart of `Cluster` in real time.
 
-What it is: a `ClusterUnderTest`. It starts agents through the command line (membership only), takes their reports,
-applies the fault vocabulary with signals and through `Links`, and records the chain of views.
-What it isn't: deterministic. The seed decides who is hurt and when, not what the scheduler makes of it.
+A `ClusterUnderTest`. It starts agents through the command line (membership only), takes their reports, applies the
+fault vocabulary with signals and through `Links`, and records the chain of views. It is not deterministic: the seed
+decides who is hurt and when, not what the scheduler makes of it.
 """
 
 from __future__ import annotations

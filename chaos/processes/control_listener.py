@@ -1,7 +1,6 @@
 """The run's end of the control channel: a Unix socket that agents call, and the reports they send over it.
 
-What it is: connections and lines. Whoever made it is told of each report, and of each connection that ends.
-What it isn't: what a report means (see `agents`), nor the agents' end (`rota.agent.chaos_control`).
+Connections and lines. Whoever made it is told of each report, and of each connection that ends.
 """
 
 from __future__ import annotations

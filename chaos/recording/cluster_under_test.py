@@ -1,8 +1,7 @@
 """What a scenario needs of a cluster: hosts that run members, links between them, a clock, and a record.
 
-What it is: what the runner needs of a backend, and the record of view sizes that every backend keeps. The
-simulator's `Cluster` is one; `AgentCluster` on loopback or in network namespaces are the others.
-What it isn't: a judge; the promises of scenarios are, and they see an `Outcome` only.
+What the runner needs of a backend, and the record of view sizes that every backend keeps. The simulator's `Cluster`
+is one; `AgentCluster` on loopback or in network namespaces are the others.
 """
 
 from __future__ import annotations

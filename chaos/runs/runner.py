@@ -1,7 +1,6 @@
 """Run a scenario: start a cluster, let it stand, let the faults happen, record, judge.
 
-What it is: `run`, the function behind `rota chaos run`.
-What it isn't: the scenarios themselves (see `scenarios`), nor random faults (see `fuzz`).
+`run`, the function behind `rota chaos run`.
 """
 
 from __future__ import annotations

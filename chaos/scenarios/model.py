@@ -1,7 +1,6 @@
 """What a scenario is: who is faulty, what goes wrong when, and what is promised.
 
-What it is: data and small pure functions over what was recorded.
-What it isn't: tied to the simulator, except where a scenario must look at the view to choose whom it hurts.
+Data and small pure functions over what was recorded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Random faults for hours: `storm`.
 
-What it is: one fault after the other, some while the last one is still being repaired, drawn by the seed from all
-that can befall hosts, links and disks; a majority is always left alone.
-What it isn't: `rota chaos fuzz`, which hurts members faster than any store could follow, for a minute or two.
+One fault after the other, some while the last one is still being repaired, drawn by the seed from all that can befall
+hosts, links and disks; a majority is always left alone. `rota chaos fuzz` hurts members faster than any store could
+follow, for a minute or two.
 """
 
 from __future__ import annotations

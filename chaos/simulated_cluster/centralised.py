@@ -1,9 +1,8 @@
 """A cluster in the centralised mode on the simulator: members n0, n1, …, and the ensemble e0, e1, … they ask.
 
-What it is: `Cluster` with other cores, and with disks that outlive the ensemble's processes. Faults may name the
-hosts of the ensemble too.
-What it isn't: another set of promises: views are checked as in the decentralised mode, except that a view must
-first appear at a voter, when a majority of the disks hold the decision.
+`Cluster` with other cores, and with disks that outlive the ensemble's processes. Faults may name the hosts of the
+ensemble too. Views are checked as in the decentralised mode, except that a view must first appear at a voter, when a
+majority of the disks hold the decision.
 """
 
 from __future__ import annotations

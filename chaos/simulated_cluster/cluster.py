@@ -1,8 +1,7 @@
 """A whole cluster on the simulator: membership cores on hosts n0, n1, …, faults, invariants, records.
 
-What it is: the simulated counterpart of what an agent does around a core: start it, let it rejoin under a
-new incarnation after an eviction, let it end after a leave. It records the chain of views.
-What it isn't: a scenario, nothing goes wrong here by itself; nor what a fault does (see simulated_faults).
+The simulated counterpart of what an agent does around a core: start it, let it rejoin under a new incarnation after
+an eviction, let it end after a leave. It records the chain of views. Nothing goes wrong here by itself.
 """
 
 from __future__ import annotations

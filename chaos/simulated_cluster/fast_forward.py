@@ -1,10 +1,10 @@
 """Fast-forward: weeks of a quiet cluster in seconds, with the chance losses of every probe in them.
 
-What it is: a way to run a cluster that leaps over the time in which all members only probe each other. The rounds
-of probes within a leap are drawn at random on every edge (`membership.protocol.monitoring.fast_forward`), and it
-ends before the first round that could make any member accuse another; from there on every packet is simulated again.
-What it isn't: a model of its own: whether the cluster is quiet is asked of the cores, the loss of a link is the
-network's, and the state of an edge changes by the same code as ever.
+A way to run a cluster that leaps over the time in which all members only probe each other. The rounds of probes
+within a leap are drawn at random on every edge (`membership.protocol.monitoring.fast_forward`), and it ends before
+the first round that could make any member accuse another; from there on every packet is simulated again. It has no
+model of its own: whether the cluster is quiet is asked of the cores, the loss of a link is the network's, and the
+state of an edge changes by the same code as ever.
 
 Why nothing is lost by it: while no link changes, no host comes or goes and nothing is reported, all that differs
 between one second and the next are the outcomes of probes, which are independent. So putting n rounds in before

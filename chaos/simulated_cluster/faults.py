@@ -1,8 +1,6 @@
 """The fault vocabulary on the simulator: what each fault does to simulated hosts, their processes and the network.
 
-What it is: the counterpart of `LinkState` and of signals to real agents.
-What it isn't: how hosts start and stop their processes (see `cluster`), or faults by message type (see
-`message_faults`), which it hands on.
+The counterpart of `LinkState` and of signals to real agents.
 """
 
 from __future__ import annotations

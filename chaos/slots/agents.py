@@ -1,7 +1,7 @@
 """A cluster of real agents that run servers of Valkey or Redis, foreign clients that use these, and the judgement.
 
-What it is: the servers die, stand still and leave with their agents, as hosts do.
-What it isn't: deterministic. What the observer knows is as old as its last question.
+The servers die, stand still and leave with their agents, as hosts do. It is not deterministic, and what the observer
+knows is as old as its last question.
 """
 
 from __future__ import annotations

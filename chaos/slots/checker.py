@@ -1,8 +1,7 @@
 """What must be true of the servers in the end: one primary for each slot, copies in different racks, no open slot.
 
-What it is: a pure function of what every server said, and a record of evidence for each rule that does not hold.
-What it isn't: the product's own reading of the cluster, but for the lines of CLUSTER NODES: each server's word is
-weighed here anew.
+A pure function of what every server said, and a record of evidence for each rule that does not hold. But for the
+parser of CLUSTER NODES nothing of the product's own reading of the cluster is used.
 """
 
 from __future__ import annotations

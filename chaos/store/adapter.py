@@ -1,7 +1,6 @@
 """The log's adapter for a control loop that runs on trio, while the log's own procedures run on the virtual loop.
 
-What it is: `interface.Adapter`, every call handed over; cancelling one cancels what it began.
-What it isn't: anything of its own.
+`interface.Adapter`, every call handed over; cancelling one cancels what it began.
 """
 
 from __future__ import annotations

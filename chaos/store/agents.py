@@ -1,7 +1,6 @@
 """A cluster of real agents with a store, whichever it is: `AgentCluster` with a control loop in every agent.
 
-What it is: racks, an observer in a thread of its own that asks the agents over HTTP what they are at, and the story.
-What it isn't: what the store is, and how it is used and judged; see `log_agents` and `chaos.slots.agents`.
+Racks, an observer in a thread of its own that asks the agents over HTTP what they are at, and the story.
 """
 
 from __future__ import annotations

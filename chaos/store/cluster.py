@@ -1,8 +1,7 @@
 """A simulated cluster with a store: membership, log, control loops and clients in one virtual time.
 
-What it is: `Cluster` with a `SimulatedStore` on its hosts. It lets the three of them take turns: the simulator of the
-members, the loop of the log's procedures, and the control loops, whichever has something to do first.
-What it isn't: another simulator; each keeps its own.
+`Cluster` with a `SimulatedStore` on its hosts. It lets the three of them take turns: the simulator of the members,
+the loop of the log's procedures, and the control loops, whichever has something to do first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Code written for trio, run in a simulation's time: the control loops are, and they are run as they are.
 
-What it is: trio as a guest of the simulation's own loop. Its clock is the simulation's, it never waits for anything
-outside, and whoever drives the simulation says when it goes on.
-What it isn't: aware of what it runs.
+Trio as a guest of the simulation's own loop. Its clock is the simulation's, it never waits for anything outside, and
+whoever drives the simulation says when it goes on.
 """
 
 from __future__ import annotations

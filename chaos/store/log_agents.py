@@ -1,7 +1,7 @@
 """A cluster of real agents with the replicated log: its clients, its disks, and the judgement.
 
-What it is: clients in a thread with a trio of their own, and faults of disks.
-What it isn't: deterministic. What the observer knows is as old as its last question.
+Clients in a thread with a trio of their own, and faults of disks. It is not deterministic, and what the observer
+knows is as old as its last question.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What real agents say of themselves, asked over HTTP all the time: the control loop's state, the layout, the events.
 
-What it is: a thread, so that an agent that does not answer holds nobody up.
-What it isn't: a judge, nor the truth: a host that is gone is still in the last answers.
+A thread, so that an agent that does not answer holds nobody up. It may be behind: a host that is gone is still in the
+last answers.
 """
 
 from __future__ import annotations

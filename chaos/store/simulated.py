@@ -1,9 +1,8 @@
 """The store on simulated hosts: every host runs the log's node and a control loop beside its membership core.
 
-What it is: the very objects an agent runs, `LogNode`, `LogAdapter` and `Controller` with the product's solver, over the
-links of the simulation. A host that is down loses what its disk had not made durable; one that is paused stands still
-with all of it.
-What it isn't: the membership, or the passing of time; see `cluster`.
+The very objects an agent runs, `LogNode`, `LogAdapter` and `Controller` with the product's solver, over the links of
+the simulation. A host that is down loses what its disk had not made durable; one that is paused stands still with all
+of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The adapter for servers that speak Redis Cluster: what the management plane calls.
 
-Shards, copies and slots are the servers'; wishes, plans, layout epoch, roles and the fence are the keeper's.
+Shards, copies and slots are the servers'.  Intent, plans, layout epoch, roles and the fence are those of another
+adapter, the layout adapter.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from datastore_adapter.interface import (
     Unreachable,
 )
 from datastore_adapter.slots import lowering
-from datastore_adapter.slots.cluster_client import Cluster
+from datastore_adapter.slots.cluster_client import ClusterClient
 from datastore_adapter.slots.errors import StepFailedError
 from datastore_adapter.slots.lowering import KINDS
 from datastore_adapter.slots.observation import make_observation, with_placement
@@ -71,17 +72,17 @@ class SlotsAdapter:
 
     def __init__(
         self,
-        keeper: Adapter,
+        layout_adapter: Adapter,
         servers: Callable[[str], Sequence[str]],
         access: EngineAccess,
         settings: SlotsSettings = DEFAULTS,
     ) -> None:
-        """``keeper``: agrees on the epoch document; ``servers``: ``host:port`` of each server on a host of the view."""
-        self._keeper = keeper
+        """``layout_adapter``: agrees on the epoch document; ``servers``: ``host:port`` of each, by host of the view."""
+        self._layout_adapter = layout_adapter
         self._settings = settings
         self._connections = Servers(access, settings)
-        self._cluster = Cluster(self._connections, servers, settings)
-        self._shared = SharedState(self._cluster, keeper, access, settings, Record(), set())
+        self._cluster = ClusterClient(self._connections, servers, settings)
+        self._shared = SharedState(self._cluster, layout_adapter, access, settings, Record(), set())
         self._runs: dict[str, _Run] = {}
         self._view_epoch = -1
         self._counters: Counter[str] = Counter()
@@ -116,22 +117,22 @@ class SlotsAdapter:
 
     def set_hosts(self, view_epoch: int, addresses: Mapping[str, str]) -> None:
         """Hosts of the view; an older view than the last one told is ignored."""
-        self._keeper.set_hosts(view_epoch, addresses)
+        self._layout_adapter.set_hosts(view_epoch, addresses)
         if view_epoch >= self._view_epoch:
             self._view_epoch = view_epoch
             self._cluster.set_hosts(frozenset(addresses))
 
     async def observe(self) -> Observation | Unreachable:
-        """What a majority of the servers says, with what the keeper has agreed."""
+        """What a majority of the servers says, with what the layout adapter has agreed."""
         self._counters["observations"] += 1
         answers: dict[str, Any] = {}
 
-        async def ask_keeper() -> None:
-            answers["kept"] = await self._keeper.observe()
+        async def ask_layout_adapter() -> None:
+            answers["kept"] = await self._layout_adapter.observe()
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask_keeper)
-            state = await self._cluster.look()
+            nursery.start_soon(ask_layout_adapter)
+            state = await self._cluster.read_state()
         kept = answers["kept"]
         if isinstance(kept, Unreachable):
             return kept
@@ -142,37 +143,37 @@ class SlotsAdapter:
 
     async def history(self) -> tuple[LayoutVersion, ...] | Unreachable:
         """See `interface.Adapter.history`: shards as the plans agreed wanted them."""
-        versions = await self._keeper.history()
+        versions = await self._layout_adapter.history()
         return versions if isinstance(versions, Unreachable) else tuple(map(with_placement, versions))
 
     # agreeing
 
     async def set_intent(self, expected_epoch: int, intent: Mapping[str, Any], fence: Fence) -> int:
         """See `interface.Adapter.set_intent`."""
-        epoch = await self._keeper.set_intent(expected_epoch, intent, fence)
+        epoch = await self._layout_adapter.set_intent(expected_epoch, intent, fence)
         self._shared.record = record_of(intent)
         return epoch
 
     async def check(self, fence: Fence) -> None:
         """See `interface.Adapter.check`."""
-        await self._keeper.check(fence)
+        await self._layout_adapter.check(fence)
 
     async def recover(self, fence: Fence, *, only_look: bool = False) -> Recovery:
         """See `interface.Adapter.recover`.  It is about the epoch document; the servers have their own majority."""
-        return await self._keeper.recover(fence, only_look=only_look)
+        return await self._layout_adapter.recover(fence, only_look=only_look)
 
     async def forget(self, hosts: Collection[str], fence: Fence) -> None:
-        """See `interface.Adapter.forget`: by the keeper, and by every server that answers."""
+        """See `interface.Adapter.forget`: by the layout adapter, and by every server that answers."""
         known: AdapterError | None = None
         try:
-            await self._keeper.forget(hosts, fence)
+            await self._layout_adapter.forget(hosts, fence)
         except FencedError:
             raise
         except (
             AdapterError
-        ) as error:  # it may hold nothing of the keeper's, and a copy of a shard all the same
+        ) as error:  # it may hold nothing of the layout adapter's, and a copy of a shard all the same
             known = error
-        state = await self._cluster.look()
+        state = await self._cluster.read_state()
         if isinstance(state, NoMajority):
             raise known or AdapterError(state.reason)
         gone = {host for host in self._cluster.known_hosts if host not in self._cluster.hosts}
@@ -183,21 +184,21 @@ class SlotsAdapter:
     # planning
 
     def lower(self, current: Observation, target: Placement) -> StepGraph:
-        """See `slots.lowering`; the roles, which are the keeper's, come first."""
+        """See `slots.lowering`; the roles, which are the layout adapter's, come first."""
         roles = replace(target.roles, log_units=current.roles.log_units)
         mine = replace(current, segments=(), servers={}, notices=())
-        kept = self._keeper.lower(mine, Placement({}, roles)).steps
+        kept = self._layout_adapter.lower(mine, Placement({}, roles)).steps
         shards = lowering.lower(current, target, first=len(kept))
         before = frozenset(step.number for step in kept)
         return StepGraph((*kept, *(replace(step, after=step.after | before) for step in shards)))
 
     def inverse(self, step: Step) -> Step | None:
-        return lowering.inverse(step) if step.kind in KINDS else self._keeper.inverse(step)
+        return lowering.inverse(step) if step.kind in KINDS else self._layout_adapter.inverse(step)
 
     def precheck(self, step: Step, observation: Observation) -> Refusal | None:
         """Refuse what cannot succeed with the hosts that are there, and with servers that do what they want."""
         if step.kind not in KINDS:
-            return self._keeper.precheck(step, observation)
+            return self._layout_adapter.precheck(step, observation)
         absent = sorted(set(step.arguments["hosts"]) - self._cluster.hosts)
         if absent:
             return Refusal("host_gone", f"{absent[0]} is not in the view; make a new plan")
@@ -210,8 +211,8 @@ class SlotsAdapter:
     async def repair(self, observation: Observation) -> StepGraph:
         """Lost primaries first; then slots left half way, and servers of ours that the others have forgotten."""
         mine = replace(observation, segments=(), servers={}, notices=())
-        steps = list((await self._keeper.repair(mine)).steps)
-        state = await self._cluster.look(SEEN_JUST_NOW)
+        steps = list((await self._layout_adapter.repair(mine)).steps)
+        state = await self._cluster.read_state(SEEN_JUST_NOW)
         if isinstance(state, NoMajority):
             return StepGraph(tuple(steps))
         for segment in observation.segments:
@@ -255,7 +256,7 @@ class SlotsAdapter:
     async def start(self, step: Step, fence: Fence) -> None:
         """Begin the step in the background, unless it runs already."""
         if step.kind not in KINDS:
-            await self._keeper.start(step, fence)
+            await self._layout_adapter.start(step, fence)
             return
         context = self._step_context(fence)
         await context.check()
@@ -272,14 +273,14 @@ class SlotsAdapter:
 
     async def poll(self, step: Step) -> StepStatus:
         if step.kind not in KINDS:
-            return await self._keeper.poll(step)
+            return await self._layout_adapter.poll(step)
         run = self._runs.get(_identity(step))
         return Pending() if run is None else run.status
 
     async def cancel(self, step: Step) -> None:
         """Stop it; slots that the source sends by itself are called back."""
         if step.kind not in KINDS:
-            await self._keeper.cancel(step)
+            await self._layout_adapter.cancel(step)
             return
         run = self._runs.get(_identity(step))
         if run is not None and isinstance(run.status, Running):

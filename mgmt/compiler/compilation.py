@@ -24,7 +24,7 @@ from mgmt.language.bound_queries.queries import BoundQuery, PushedView
 from mgmt.language.implied_constraints import bind_settings, bind_table_rules
 from mgmt.language.names.catalog import Catalog
 from mgmt.language.names.implied_domains import with_implied_domains
-from mgmt.language.parsing.settings import Settings, parse_settings
+from mgmt.language.parsing.set_statements import Settings, parse_settings
 from mgmt.language.parsing.statements import parse_statements
 from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.language.statement_binder import QueryBinder

@@ -43,7 +43,7 @@ from mgmt.errors import (
     UnsupportedConstructError,
 )
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
-from mgmt.language.parsing.settings import Settings
+from mgmt.language.parsing.set_statements import Settings
 from mgmt.language.policy_packs import Policy, texts_of
 from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.language.pushdown.engine_errors import refusals_at

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 Indices: TypeAlias = NDArray[np.int32]
 Amounts: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
+Integers: TypeAlias = NDArray[np.integer[Any]]
+"""Whole numbers of any width, where the width does not matter."""
 
 CostFunction: TypeAlias = Callable[[tuple[Amounts, ...]], Amounts]
 

@@ -15,9 +15,9 @@ import trio
 
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.placement_rows import PlacementState
+from mgmt.solving.placement_questions import Explanation, Question
 from mgmt.solving.placement_solver import PlacementSolver, SolveOutcome
 from mgmt.solving.policy_listing import PolicyEntry
-from mgmt.solving.questions import Explanation, Question
 
 _Result = TypeVar("_Result")
 

@@ -16,10 +16,10 @@ from datastore_adapter.interface import ServiceRoles
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.placement_rows import HostRow, PlacementState
 from mgmt.solution import Delta, ObjectiveValue, SolveStatus
+from mgmt.solving.placement_questions import Explanation, Question, explain
 from mgmt.solving.policy_listing import PolicyEntry, list_policies
-from mgmt.solving.questions import Explanation, Question, explain
 from mgmt.solving.required_moves import required_moves
-from mgmt.state.memory import MEMORY
+from mgmt.state.memory_limits import MEMORY
 
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model

@@ -14,9 +14,9 @@ import msgspec
 
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.placement_rows import PlacementState
+from mgmt.solving.placement_questions import Explanation, Question
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
 from mgmt.solving.policy_listing import PolicyEntry
-from mgmt.solving.questions import Explanation, Question
 
 LARGEST_FRAME: Final = 1 << 28
 """Bytes.  A state of a million replicas takes a fifth of it."""

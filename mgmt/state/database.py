@@ -21,7 +21,7 @@ from mgmt.solution import Solution
 from mgmt.source_text import SourceText
 from mgmt.state.dates import REHEARSED
 from mgmt.state.duckdb_access.engine import STATEMENT_SECONDS
-from mgmt.state.memory import LEAST_MEMORY, MEMORY
+from mgmt.state.memory_limits import LEAST_MEMORY, MEMORY
 from mgmt.state.schema import Schema, Table, create_table
 from mgmt.state.snapshot import PrivateCopy, Reading, Snapshot
 from mgmt.state.sources.attached import Attached

@@ -134,6 +134,17 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def literal(value: object) -> str:
+    """A value as SQL text."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, (int, float)):
+        return str(value)
+    return "'" + str(value).replace("'", "''") + "'"
+
+
 _STORAGE = {
     SqlType.INTEGER: "BIGINT",
     SqlType.TEXT: "VARCHAR",

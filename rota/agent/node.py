@@ -430,14 +430,14 @@ class Node:
             await controller.run(views)
 
     async def _open_engine(
-        self, engine: HostEngine, cluster: Cluster, keeper: Adapter, nursery: trio.Nursery
+        self, engine: HostEngine, cluster: Cluster, layout_adapter: Adapter, nursery: trio.Nursery
     ) -> Adapter:
-        """Have its servers run; the adapter for those of all hosts, whose document ``keeper`` keeps."""
+        """Have its servers run; the adapter for those of all hosts, whose document ``layout_adapter`` agrees on."""
         from datastore_adapter.slots.slots_adapter import SlotsAdapter
 
         access = await engine.access(cluster)
         await nursery.start(engine.run, access)
-        adapter = SlotsAdapter(keeper, servers_of(cluster), access)
+        adapter = SlotsAdapter(layout_adapter, servers_of(cluster), access)
         self._api.engine_statistics = adapter.statistics
         if self._sampling is not None:
             nursery.start_soon(self._sampling.run, adapter)

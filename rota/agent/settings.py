@@ -20,7 +20,7 @@ from typing import Any
 
 from membership import Address, AddressError
 from mgmt.control.settings import ControlSettings
-from mgmt.state.memory import LEAST_MEMORY, MEMORY
+from mgmt.state.memory_limits import LEAST_MEMORY, MEMORY
 from rota.access.host_names import is_loopback
 from rota.agent.control_table import known_keys, read_table
 from rota.agent.logs import FORMATS, LEVELS

@@ -1,9 +1,8 @@
 """The replicated log behind the management plane's interface.
 
-What it is: `interface.Adapter` for the log: observation from a majority, steps as background tasks, intent
-by compare-and-set.
-What it is not: an authority.  Everything it knows can be found out again; a new controller's adapter goes
-on where a dead one's stopped, because steps are defined by their effect.
+`interface.Adapter` for the log: observation from a majority, steps as background tasks, intent by compare-and-set.
+Everything it knows can be found out again: a new controller's adapter goes on where a dead one's stopped, because
+steps are defined by their effect.
 """
 
 from __future__ import annotations
@@ -271,7 +270,7 @@ class LogAdapter:
         await self._repeat(lambda: self._reconfiguration.forget(hosts, view, authority))
 
     async def recover(self, fence: Fence, *, only_look: bool = False) -> Recovery:
-        """See `interface.Adapter.recover` and `log.layout.forced`."""
+        """See `interface.Adapter.recover` and `log.reconfiguration.forced`."""
         forced = ForcedLayout(self._runtime, self._settings, self._chain, self._addresses)
         return await (forced.look() if only_look else forced.run(Authority.of(fence)))
 

@@ -1,7 +1,4 @@
-"""What a step of the log says, read back from its arguments: pure functions.
-
-What it is not: how steps are made (`log.adapter.lowering`) or carried out (`log.adapter.log_adapter`).
-"""
+"""What a step of the log says, read back from its arguments: pure functions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """How one layout becomes the next: pure functions, the arithmetic of a reconfiguration.
 
-What it is: opening (new chains, and perhaps other segments, from the tail on), closing (new replicas take over the
-closed extents, equal neighbours merge, what is trimmed is left out), dropping dead hosts (`extent_states`).
-What it is not: deciding, sealing, copying (`log.layout.reconfiguration`, `log.log_unit.transfer`); it trusts the
+Opening (new chains, and perhaps other segments, from the tail on), closing (new replicas take over the closed
+extents, equal neighbours merge, what is trimmed is left out), dropping dead hosts (`extent_states`).  It trusts the
 caller's word on what is sealed and copied.
 
 Two rules keep data safe.  A chain with addresses that are not *settled* may only lose members, never gain

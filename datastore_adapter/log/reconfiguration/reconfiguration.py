@@ -1,13 +1,12 @@
 """Reconfiguration: how a cluster goes from one epoch document to the next.
 
-What it is: seal, read the tails, decide, publish, activate; each part can be repeated, by anybody.
-What it is not: the decision what to change (the management plane's `Placement`, lowered to steps).
+Seal, read the tails, decide, publish, activate; each part can be repeated, by anybody.
 
 A change that concerns writers (`log.layout.change.concerns_writers`) seals the log units; every other one is
 decided without them, and writers go on under the data epoch they know.  That is safe because the chains
 they write to and the sequencer they ask are the same in both documents.
 
-After the decision the epoch is activated (`log.layout.activation`); until then it takes no appends.
+After the decision the epoch is activated (`log.reconfiguration.activation`); until then it takes no appends.
 Source: CORFU (NSDI 2012) section 2.3 (reconfiguration).
 """
 

@@ -1,8 +1,8 @@
 """Sealing an epoch at the log units, and letting new replicas join their chains.
 
-What it is: the part of a reconfiguration between the promise of the layout servers and their choice.
-What it is not: reversible.  A sealed epoch takes no more writes; if the reconfiguration fails here, another
-has to come after it (`Reconfiguration.complete`).
+The part of a reconfiguration between the promise of the layout servers and their choice.  It cannot be undone.  A
+sealed epoch takes no more writes; if the reconfiguration fails here, another has to come after it
+(`Reconfiguration.complete`).
 
 **When every replica of a segment is away** the log goes on without them, although they cannot be sealed.  What has to
 be excluded is that a record acknowledged under the old epoch stands at an address that the new epoch gives to another.

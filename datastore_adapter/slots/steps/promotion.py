@@ -53,7 +53,7 @@ async def fail_over(context: StepContext, key: str, prefer: str | None = None, *
         return  # the engine did it itself, or it is back
     _check_votes(state, key)
     candidates = await _candidates(context, shard)
-    verdict = context.cluster.evidence.judge(shard.primary.node_id, candidates, trio.current_time())
+    verdict = context.cluster.evidence.assess(shard.primary.node_id, candidates, trio.current_time())
     fit = [c for c in in_order(context.record, key, verdict.fit, prefer) if not only or c.host == prefer]
     if not fit:
         why = "; ".join(verdict.refused) or "no replica of it answers"

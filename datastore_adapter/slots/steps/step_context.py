@@ -9,7 +9,7 @@ from typing import Any, Final
 import trio
 
 from datastore_adapter.interface import Adapter, Fence
-from datastore_adapter.slots.cluster_client import Cluster
+from datastore_adapter.slots.cluster_client import ClusterClient
 from datastore_adapter.slots.errors import SlotsError, StepFailedError
 from datastore_adapter.slots.servers import Command
 from datastore_adapter.slots.settings import EngineAccess, SlotsSettings
@@ -27,8 +27,8 @@ Report = Callable[[int, int], None]
 class SharedState:
     """What the steps of one adapter share."""
 
-    cluster: Cluster
-    keeper: Adapter
+    cluster: ClusterClient
+    layout_adapter: Adapter
     access: EngineAccess
     settings: SlotsSettings
     record: Record
@@ -57,7 +57,7 @@ class StepContext:
         return self._shared.record
 
     async def state(self, max_age: float = 0.0) -> ClusterState:
-        state = await self.cluster.look(max_age)
+        state = await self.cluster.read_state(max_age)
         if isinstance(state, NoMajority):
             raise StepFailedError(UNREACHABLE, state.reason)
         return state
@@ -89,7 +89,7 @@ class StepContext:
         """Raises FencedError where another controller took over, AdapterError where nobody knows."""
         if trio.current_time() - self._checked_at > self.settings.fence_age:
             asked_at = trio.current_time()
-            await self._shared.keeper.check(self._fence)
+            await self._shared.layout_adapter.check(self._fence)
             self._checked_at = asked_at
 
     async def allowed(self) -> None:

@@ -30,7 +30,7 @@ from mgmt.optimization.columns import FALSE, TRUE, Integers, Linears, Lists, Mas
 from mgmt.optimization.problem import Problem, Source
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
-from mgmt.state.memory import BYTES_PER_CELL
+from mgmt.state.memory_limits import BYTES_PER_CELL
 from mgmt.state.schema import Column as SchemaColumn
 from mgmt.state.schema import SqlType, Table, quote, unique_name
 

@@ -20,7 +20,7 @@ from mgmt.errors import PolicyError
 from mgmt.language.bound_queries.expressions import Aggregate, Cell, Coalesce, Expression, NullTest
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery, UnionView
 from mgmt.language.names.catalog import domain_sql
-from mgmt.language.parsing.settings import MOVE_BUDGET
+from mgmt.language.parsing.set_statements import MOVE_BUDGET
 from mgmt.language.parsing.trailing_clauses import TailKind
 from mgmt.solution import PrimaryKey, Unassigned, Value
 from mgmt.state.database import Snapshot

@@ -16,7 +16,7 @@ from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.relational.split import SplitQuery
 from mgmt.compiler.time_limits import phase
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
-from mgmt.explaining.policies.slow_policies import Slow, slow_parts
+from mgmt.explaining.policies.slow_policies import SlowPart, slow_parts
 from mgmt.language.bound_queries.expressions import DatabasePart, has_variable
 from mgmt.language.bound_queries.queries import PushedView, UnionView
 from mgmt.optimization.columns import Integers, integers
@@ -91,7 +91,7 @@ class SolveStage:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class CompilationReport:
     """All stages of one model over its present state."""
 
     queries: tuple[QueryStage, ...]
@@ -99,11 +99,13 @@ class Explanation:
     refused: str
     """Why there is no model cell by cell; empty when there is one."""
     solve: SolveStage | None
-    slow: tuple[Slow, ...] = ()
+    slow: tuple[SlowPart, ...] = ()
     """What is solved cell by cell."""
 
 
-def explain(model: Model, *, solve: bool = True, budget: float = 2.0, seed: int = 0) -> Explanation:
+def report_compilation(
+    model: Model, *, solve: bool = True, budget: float = 2.0, seed: int = 0
+) -> CompilationReport:
     """Look at every stage; with ``solve`` also at the answer, within ``budget`` seconds."""
     model = model.at()
     encoding: Encoding | None = None
@@ -127,7 +129,7 @@ def explain(model: Model, *, solve: bool = True, budget: float = 2.0, seed: int 
     slow = tuple(slow_parts(cell_by_cell))
     roads = _roads(model, slow)
     timely = {result.name for result in model.asking_for_the_time}
-    return Explanation(
+    return CompilationReport(
         tuple(
             replace(
                 _query_stage(step, encoding, demands.get(step.name, Counter()), roads.get(step.name, "")),
@@ -197,7 +199,7 @@ def _columns(model: Model, step: PushedView | SplitQuery) -> tuple[ColumnStage, 
     )
 
 
-def _roads(model: Model, slow: Sequence[Slow]) -> dict[str, str]:
+def _roads(model: Model, slow: Sequence[SlowPart]) -> dict[str, str]:
     """Per constraint and objective, how it is solved."""
     found = {road.demand.name: "a constant: it holds or does not" for road in model.roads.constants}
     for part in model.roads.parts:

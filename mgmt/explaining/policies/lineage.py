@@ -12,7 +12,7 @@ from sqlglot import exp
 from mgmt.compiler.model import Model
 from mgmt.language.bound_queries.expressions import has_variable
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
-from mgmt.language.parsing.settings import MOVE_BUDGET
+from mgmt.language.parsing.set_statements import MOVE_BUDGET
 from mgmt.source_text import Position
 
 

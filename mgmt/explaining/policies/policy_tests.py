@@ -19,8 +19,7 @@ from mgmt.explaining.policies.policy_test_syntax import Expectation, Expected, P
 from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.solution import PrimaryKey, Solution, Value
 from mgmt.state.database import Database
-from mgmt.state.row_copies import literal
-from mgmt.state.schema import quote, unique_name
+from mgmt.state.schema import literal, quote, unique_name
 
 _COMPARE = {
     "=": operator.eq,

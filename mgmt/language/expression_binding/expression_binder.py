@@ -9,6 +9,7 @@ UNKNOWN goes with everything, for the database will say.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -41,13 +42,11 @@ from mgmt.language.bound_queries.expressions import (
 )
 from mgmt.language.expression_binding.name_resolution import Resolver, spelled
 from mgmt.language.expression_binding.subquery_binder import SubqueryBinder
-from mgmt.language.names.catalog import Catalog
-from mgmt.language.names.scopes import References, Scope, candidates
+from mgmt.language.names.scopes import candidates
 from mgmt.language.pushdown.aggregates import is_database_aggregate, is_ours
-from mgmt.language.pushdown.column_types import EngineTypes, RefusedStatementError
+from mgmt.language.pushdown.column_types import RefusedStatementError
 from mgmt.language.pushdown.engine_errors import error_of
 from mgmt.language.pushdown.sql_text import to_sql
-from mgmt.source_text import SourceText
 from mgmt.state.schema import TEXTUAL, SqlType
 
 NUMERIC = {SqlType.INTEGER, SqlType.BOOLEAN, SqlType.REAL, SqlType.UNKNOWN}
@@ -103,17 +102,10 @@ _WHOLE = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT
 class ExpressionBinder(Resolver):
     """Binds the expressions of one SELECT.  ``outer`` are the scopes of the SELECTs around it, inner first."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        scope: Scope,
-        source: SourceText,
-        engine: EngineTypes,
-        outer: tuple[Scope, ...] = (),
-        references: References | None = None,
-    ) -> None:
-        super().__init__(catalog, scope, source, engine, outer, references)
-        self.subqueries = SubqueryBinder(self)
+    @cached_property
+    def subqueries(self) -> SubqueryBinder:
+        """What binds the subqueries in them."""
+        return SubqueryBinder(self)
 
     def bind(self, node: exp.Expr) -> Expression:
         """The typed expression of a tree; columns in the tree are qualified in place."""

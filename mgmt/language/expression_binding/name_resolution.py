@@ -26,6 +26,7 @@ from mgmt.language.pushdown.column_types import EngineTypes, RefusedStatementErr
 from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.source_text import Position, SourceText
 from mgmt.sql.tokens import position_of
+from mgmt.sql.trees import unsupported
 
 # Whatever else can stand beside a table is refused, so that nothing is dropped; joins are looked at elsewhere.
 _TABLE_PARTS = {"this", "alias", "db", "catalog", "joins"}
@@ -236,9 +237,7 @@ class Resolver:
         return any(outer)
 
     def unsupported(self, node: exp.Expr, what: str, hint: str) -> UnsupportedConstructError:
-        return UnsupportedConstructError(
-            f"cannot be encoded: {what}", position=self.position(node), hint=hint
-        )
+        return unsupported(node, self.source, what, hint)
 
 
 def resolve_table(catalog: Catalog, table: exp.Table, source: SourceText) -> Source:
@@ -266,10 +265,11 @@ def resolve_table(catalog: Catalog, table: exp.Table, source: SourceText) -> Sou
         )
     others = sorted(name for name, given in table.args.items() if given and name not in _TABLE_PARTS)
     if others:
-        raise UnsupportedConstructError(
-            f"cannot be encoded: {others[0].upper()} of a table",
-            position=position_of(table, source),
-            hint="all rows of a table are read; leave out with WHERE those that are not meant",
+        raise unsupported(
+            table,
+            source,
+            f"{others[0].upper()} of a table",
+            "all rows of a table are read; leave out with WHERE those that are not meant",
         )
     table.this.set("this", relation.name)  # in place: the identifier knows where it stands
     table.this.set("quoted", True)

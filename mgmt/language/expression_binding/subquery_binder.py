@@ -24,6 +24,7 @@ from mgmt.language.bound_queries.expressions import (
 )
 from mgmt.language.bound_queries.queries import BoundQuery, Subquery
 from mgmt.language.names.scopes import References, Scope
+from mgmt.sql.trees import named_table
 from mgmt.state.schema import TEXTUAL, SqlType
 
 if TYPE_CHECKING:
@@ -157,10 +158,8 @@ class SubqueryBinder:
         name = self.enclosing.define_view(select)
         relation = self._binder.catalog.find(name)
         assert relation is not None
-        columns = [exp.column(exp.to_identifier(c.name, quoted=True)) for c in relation.columns]
-        made = exp.Select(
-            expressions=columns, from_=exp.From(this=exp.Table(this=exp.to_identifier(name, quoted=True)))
-        )
+        columns = [exp.column(c.name, quoted=True) for c in relation.columns]
+        made = exp.Select(expressions=columns, from_=exp.From(this=named_table(name)))
         parent.set(str(key), made)
         return made
 
@@ -203,7 +202,11 @@ class SubqueryBinder:
             else:
                 # The copy has lost its place in the text.
                 parameters.append(
-                    DatabasePart(bound.type, self._binder.position(node), _column(source.alias, column.name))
+                    DatabasePart(
+                        bound.type,
+                        self._binder.position(node),
+                        exp.column(column.name, table=source.alias, quoted=True),
+                    )
                 )
                 names.append(name)
         return tuple(parameters), tuple(names), tuple(cells)
@@ -236,10 +239,6 @@ def _select_of(tree: exp.Expr) -> exp.Expr:
     while isinstance(tree, (exp.Subquery, exp.Paren)):
         tree = tree.this
     return tree
-
-
-def _column(alias: str, name: str) -> exp.Column:
-    return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))
 
 
 def _involves_solver(query: BoundQuery) -> bool:

@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from mgmt.errors import PolicySyntaxError
-from mgmt.language.parsing.settings import is_setting
+from mgmt.language.parsing.set_statements import is_setting
 from mgmt.language.parsing.trailing_clauses import Tail, TailKind, is_where, parse_tail
 from mgmt.source_text import Position, SourceText
 from mgmt.sql.annotations import refuse_misspelt

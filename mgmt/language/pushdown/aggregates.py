@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from mgmt.errors import UnsupportedConstructError
 from mgmt.source_text import SourceText
-from mgmt.sql.tokens import position_of
+from mgmt.sql.trees import unsupported
 
 _OF_BOTH = (exp.Count, exp.Sum, exp.Min, exp.Max)
 
@@ -34,11 +34,14 @@ def unknown_to_the_solver(node: exp.Expr, text: SourceText) -> UnsupportedConstr
     """The error for an aggregate over what the solver decides, or in a demand."""
     call = _called(node)
     name = call.sql_name().lower() if isinstance(call, exp.Func) else call.key
-    return UnsupportedConstructError(
-        f"cannot be encoded: the aggregate {name} here",
-        position=position_of(call, text),
-        hint="the solver knows sum, count, min, max, any, all, all_different, all_equal and increasing; DuckDB computes"
-        " any other in a CREATE VIEW that reads no variable",
+    return unsupported(
+        call,
+        text,
+        f"the aggregate {name} here",
+        (
+            "the solver knows sum, count, min, max, any, all, all_different, all_equal and increasing; DuckDB computes"
+            " any other in a CREATE VIEW that reads no variable"
+        ),
     )
 
 

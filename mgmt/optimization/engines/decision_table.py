@@ -117,7 +117,7 @@ def solve(
     else:
         try:
             return flow.solve(
-                assignment, preferred, flow.Patience(deadline)
+                assignment, preferred, flow.TimeLimit(deadline)
             )  # exact at any size, so asked first
         except flow.LateFlowError as reason:
             if assignment.rows * assignment.values > _MOST_CELLS:  # for what comes now it is too late, too
@@ -133,7 +133,7 @@ def solve(
                 known = (start, bounds)
                 return by_cells(left, [], deadline=deadline, seed=seed, workers=workers, known=known)
 
-            found = solve_leading_tiers(assignment, flow.Patience(deadline), rest)
+            found = solve_leading_tiers(assignment, flow.TimeLimit(deadline), rest)
             if found is not None:
                 return replace(found, notes=(*notes, *found.notes))
     return by_cells(assignment, notes, deadline=deadline, seed=seed, workers=workers)
@@ -205,7 +205,7 @@ def _by_flow(assignment: Assignment, deadline: float) -> Iterator[Indices]:
     """The best by those tiers that are a network, if the limits are one."""
     tiers = [tier for number, tier in enumerate(assignment.tiers) if peaks_of(assignment, number) is None]
     with suppress(flow.NotAFlowError):
-        found = flow.solve(replace(assignment, tiers=tuple(tiers)), None, flow.Patience(deadline))
+        found = flow.solve(replace(assignment, tiers=tuple(tiers)), None, flow.TimeLimit(deadline))
         if found.choice is not None:
             yield found.choice
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mgmt.errors import DataError, StateDatabaseError
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.duckdb_access.values import array, stored
-from mgmt.state.schema import Table, quote, storage
+from mgmt.state.schema import Table, literal, quote, storage
 
 if TYPE_CHECKING:
     import duckdb
@@ -171,11 +171,6 @@ def update(
             f" WHERE {same} AND {own} IS DISTINCT FROM {value}"
         )
     connection.unregister("changes")
-
-
-def literal(text: str) -> str:
-    """A text for SQL."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def single_file(path: str) -> str:

@@ -3,7 +3,6 @@
 Each server has a directory of its own, with its configuration, its data and what it knows of its cluster, and keeps its
 ports: the other servers find it by them when it comes back.  Without the agent there is no server: the system ends
 them with it, however it ends, so that a host is there as a whole or not at all.
-What it is not: deciding what the servers hold (`datastore_adapter.slots`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Policy authoring, with or without a cluster: the commands ``rota policy list``, ``lint``, ``explain``, ``test`` and
 ``solve``.
-
-What it is not: what is asked of a placement is ``rota.commands.policies.questions``.
 """
 
 from __future__ import annotations
@@ -142,7 +140,7 @@ def explain(
       rota policy explain --pack kubernetes --no-solve --json | jq '.queries[].database_sql'
       rota policy explain schema.sql rules.sql --data rows.sql --minizinc model.mzn --tier 2
     """
-    from mgmt.explaining.policies.compilation_report import explain as look
+    from mgmt.explaining.policies.compilation_report import report_compilation
     from mgmt.explaining.policies.minizinc_text import minizinc_text
     from rota.commands.policies.documents import explanation_document
     from rota.commands.policies.report import show_explanation
@@ -151,7 +149,7 @@ def explain(
         raise UsageProblem("--tier says what --minizinc is to minimise: give --minizinc FILE")
     with given.workbench() as bench:
         model = bench.model()
-        explanation = look(model, solve=not no_solve, budget=effort.budget, seed=effort.seed)
+        explanation = report_compilation(model, solve=not no_solve, budget=effort.budget, seed=effort.seed)
         if minizinc is not None:
             text = minizinc_text(model, tier=tier, budget=effort.budget, seed=effort.seed)
             _write(minizinc, text.encode())

@@ -1,7 +1,5 @@
 """What is asked of a placement: the commands ``rota policy why``, ``why-not``, ``what-if``,
 ``diff`` and ``headroom``.
-
-What it is not: writing, testing and solving policies is ``rota.commands.policies.policy``.
 """
 
 from __future__ import annotations

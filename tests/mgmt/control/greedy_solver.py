@@ -11,9 +11,9 @@ from collections import Counter
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.placement_rows import HostRow, PlacementState
 from mgmt.solution import Delta
+from mgmt.solving.placement_questions import Explanation, Question
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
 from mgmt.solving.policy_listing import PolicyEntry
-from mgmt.solving.questions import Explanation, Question
 
 
 class GreedySolver:

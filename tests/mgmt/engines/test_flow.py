@@ -22,7 +22,7 @@ from mgmt.optimization.assignment import (
     Tier,
 )
 from mgmt.optimization.engines import flow, solve
-from mgmt.optimization.engines.flow import LateFlowError, NotAFlowError, Patience, network, solver
+from mgmt.optimization.engines.flow import LateFlowError, NotAFlowError, TimeLimit, network, solver
 from mgmt.optimization.engines.flow import arc_pricing as spare_arcs
 from mgmt.optimization.engines.flow.solver import ALWAYS, ARCS_PER_SECOND
 from tests.budget import budgeted
@@ -311,7 +311,7 @@ def test_what_is_no_network_is_refused_with_the_reason(assignment: Assignment, r
 
 def test_a_flow_is_begun_only_where_there_is_time_for_it() -> None:
     now = 9.0
-    patient = Patience(10.0, clock=lambda: now)
+    patient = TimeLimit(10.0, clock=lambda: now)
     patient.begin(ARCS_PER_SECOND)
     with pytest.raises(LateFlowError, match="longer than the time that is left"):
         patient.begin(ARCS_PER_SECOND + 1)

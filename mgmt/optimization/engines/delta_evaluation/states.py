@@ -8,19 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Indices, Limit, Load, LoadCost, Mask
+from mgmt.optimization.assignment import (
+    NONE,
+    UNLIMITED,
+    Amounts,
+    Indices,
+    Integers,
+    Limit,
+    Load,
+    LoadCost,
+    Mask,
+)
 from mgmt.optimization.bucketwise import parts_of
 from mgmt.optimization.engines.model.cost_functions import Affine, Tabled, UnsuitableError, widest_shape
 from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 
 Reals = NDArray[np.float64]
 Numbers = NDArray[np.intp]
-AnyIntegers: TypeAlias = NDArray[np.integer[Any]]
 
 LOW = -(2**60)
 """Where no place is, the height under a peak."""
@@ -67,7 +75,7 @@ class LoadState:
         group, bucket = int(self.group[row]), int(self.bucket[value])
         return NONE if group < 0 or bucket < 0 else group * self.buckets + bucket
 
-    def places(self, row: AnyIntegers, value: AnyIntegers) -> Numbers:
+    def places(self, row: Integers, value: Integers) -> Numbers:
         """The same for pairs; the last place is for none."""
         group, bucket = self.group[row], self.bucket[value]
         inside = (bucket >= 0) & (group >= 0)

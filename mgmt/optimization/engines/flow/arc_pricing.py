@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mgmt.optimization.assignment import Amounts, Mask
-from mgmt.optimization.engines.flow.solver import Patience, cheapest_flow
+from mgmt.optimization.engines.flow.solver import TimeLimit, cheapest_flow
 
 FEW = 60_000
 """Of so few spare arcs none is left out."""
@@ -34,7 +34,7 @@ def cheapest_on_few(
     supply: Amounts,
     spare: Mask,
     *,
-    patience: Patience | None = None,
+    time_limit: TimeLimit | None = None,
     trial: bool,
     sparing: bool = False,
 ) -> Amounts | None:
@@ -42,13 +42,13 @@ def cheapest_on_few(
 
     ``spare`` arcs have no lower bound; ``sparing``: none is left out, and they carry no more than they must.
     """
-    patience = patience or Patience()
+    time_limit = time_limit or TimeLimit()
     spare = spare & (upper > lower)
     number = int(spare.sum())
     for _ in range(_ROUNDS if number > FEW and not sparing else 0):
         used = np.flatnonzero(~spare)
         some = tails[used], heads[used], lower[used], upper[used]
-        found = cheapest_flow(*some, cost[used], supply, patience)
+        found = cheapest_flow(*some, cost[used], supply, time_limit)
         price = None if found is None else _prices(*some, cost[used], found, supply)
         if found is None or price is None:
             if trial:
@@ -65,7 +65,7 @@ def cheapest_on_few(
     if sparing:
         total = int(supply[supply > 0].sum())
         cost = _dearer(cost, spare, total, len(supply))
-    return cheapest_flow(tails, heads, lower, upper, cost, supply, patience)
+    return cheapest_flow(tails, heads, lower, upper, cost, supply, time_limit)
 
 
 def _dearer(cost: Amounts, spare: Mask, weight: int, nodes: int) -> Amounts:

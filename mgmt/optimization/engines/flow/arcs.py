@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgmt.optimization.assignment import Amounts, Limit, Load, Mask
-from mgmt.optimization.engines.flow.counts import Count, Places
+from mgmt.optimization.assignment import Amounts, Integers, Limit, Load, Mask
+from mgmt.optimization.engines.flow.counts import Count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,21 +58,21 @@ class CountedArcs:
     """The arcs of one count."""
 
     count: Count
-    group: Places
+    group: Integers
     """(arcs,) NONE for an arc that carries nothing it counts."""
-    bucket: Places
+    bucket: Integers
     first: int
     """The first of the arcs; the others follow it."""
 
     def limit(self, least: Amounts, most: Amounts) -> Limit | None:
         """What is counted, between what all arcs carry at least and at most; None for too many places to tell."""
         count = self.count
-        shape = (count.groups, count.buckets)
+        structure = (count.groups, count.buckets)
         if count.groups * count.buckets > _MOST_PLACES:
             return None
         counted = np.flatnonzero((self.group >= 0) & (self.bucket >= 0))
         arcs = self.first + counted
-        lower, upper = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        lower, upper = np.zeros(structure, np.int64), np.zeros(structure, np.int64)
         place = self.group[counted], self.bucket[counted]
         np.add.at(lower, place, least[arcs])
         np.add.at(upper, place, most[arcs])

@@ -23,10 +23,10 @@ Rest = Callable[[Assignment, Indices, tuple[int, ...]], Placement]
 
 
 def solve_leading_tiers(
-    assignment: Assignment, patience: flow.Patience, solve_rest: Rest
+    assignment: Assignment, time_limit: flow.TimeLimit, solve_rest: Rest
 ) -> Placement | None:
     """The best found, with bounds; None where not even the first tier is a network."""
-    first = None if assignment.conditions else _first_tiers(assignment, patience)
+    first = None if assignment.conditions else _first_tiers(assignment, time_limit)
     if first is None or first.choice is None or first.optima is None or not first.proven:
         return first if first is not None and first.choice is None else None
     optima = first.optima()
@@ -52,12 +52,12 @@ def solve_leading_tiers(
     )
 
 
-def _first_tiers(assignment: Assignment, patience: flow.Patience) -> Placement | None:
+def _first_tiers(assignment: Assignment, time_limit: flow.TimeLimit) -> Placement | None:
     """The optimum of as many tiers as are a network."""
     most = len(assignment.tiers) - 1
     for number in range(most, max(0, most - _MOST_TRIED), -1):
         try:
-            return flow.solve(replace(assignment, tiers=assignment.tiers[:number]), None, patience)
+            return flow.solve(replace(assignment, tiers=assignment.tiers[:number]), None, time_limit)
         except flow.NotAFlowError:
             continue
         except flow.LateFlowError:

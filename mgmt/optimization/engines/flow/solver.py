@@ -26,11 +26,11 @@ def cheapest_flow(
     upper: Amounts,
     cost: Amounts,
     supply: Amounts,
-    patience: Patience | None = None,
+    time_limit: TimeLimit | None = None,
 ) -> Amounts | None:
     """(arcs,) a cheapest flow; None if there is none.  Arcs must not lead around in circles.
 
-    Raises LateFlowError where ``patience`` is too short for it.
+    Raises LateFlowError where ``time_limit`` is too short for it.
     """
     rest = supply.copy()
     forced = np.flatnonzero(lower)
@@ -41,8 +41,8 @@ def cheapest_flow(
     shorter, first = whole.passed(ways_out=True)
     shortest, second = shorter.passed(ways_out=False)
     some = np.flatnonzero(shortest.needed())
-    if patience is not None:
-        patience.begin(len(some))
+    if time_limit is not None:
+        time_limit.begin(len(some))
     found = shortest.only(some).ask()
     if found is None:
         return None
@@ -143,7 +143,7 @@ class LateFlowError(NotAFlowError):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class TimeLimit:
     """Until when flows are begun, by a clock; both in seconds."""
 
     deadline: float = math.inf

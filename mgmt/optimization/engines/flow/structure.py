@@ -21,10 +21,11 @@ from mgmt.optimization.assignment import (
     Amounts,
     Assignment,
     Indices,
+    Integers,
     LoadCost,
     Mask,
 )
-from mgmt.optimization.engines.flow.counts import Count, NotAFlowError, Places, counts_of
+from mgmt.optimization.engines.flow.counts import Count, NotAFlowError, counts_of
 from mgmt.optimization.engines.flow.row_prices import Price, prices_of
 from mgmt.optimization.engines.model.distinct import alike_rows, firsts, joint_ranks, ranks
 
@@ -40,7 +41,7 @@ class Level:
     group: Indices
     """(bundles,) the count's group that is the bundle, or NONE."""
 
-    def limits(self, bundle: Places, bucket: Places) -> tuple[Amounts, Amounts]:
+    def limits(self, bundle: Integers, bucket: Integers) -> tuple[Amounts, Amounts]:
         """Lower and upper limit for pairs of a bundle and a bucket (NONE: of no bucket)."""
         group = self.group[bundle]
         counted = (group >= 0) & (bucket >= 0)
@@ -48,7 +49,7 @@ class Level:
         return lower, np.where(counted, _at(self.count.upper, group, bucket), UNLIMITED)
 
 
-def _at(limits: Amounts, group: Places, bucket: Places) -> Amounts:
+def _at(limits: Amounts, group: Integers, bucket: Integers) -> Amounts:
     """The elements of a two-dimensional array that may have been left unbroadcast."""
     rows, columns = limits.shape
     found: Amounts = np.asarray(limits[group if rows > 1 else 0, bucket if columns > 1 else 0], np.int64)
@@ -56,7 +57,7 @@ def _at(limits: Amounts, group: Places, bucket: Places) -> Amounts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shape:
+class NetworkStructure:
     """The structure, found."""
 
     bundle: Indices
@@ -85,7 +86,7 @@ class Shape:
     possible: bool
     """False when some limit cannot be met by any choice."""
 
-    def room(self, bundle: Places, value: Places) -> Amounts:
+    def room(self, bundle: Integers, value: Integers) -> Amounts:
         """How many rows of a bundle a value may take, for pairs of them."""
         room = np.full(len(bundle), UNLIMITED)
         for level in self.each:
@@ -93,7 +94,7 @@ class Shape:
         return room
 
 
-def shape_of(assignment: Assignment) -> Shape:
+def structure_of(assignment: Assignment) -> NetworkStructure:
     """The network structure.  Raises NotAFlowError."""
     usable = _usable(assignment)
     costs = [(place, cost) for place, tier in enumerate(assignment.tiers) for cost in tier.costs]
@@ -132,7 +133,7 @@ def shape_of(assignment: Assignment) -> Shape:
         )
     levels, each = _levels(inner, number, bundle)
     clusters = int(cluster_of_row.max(initial=NONE)) + 1
-    return Shape(
+    return NetworkStructure(
         bundle,
         number,
         class_.astype(np.int32),

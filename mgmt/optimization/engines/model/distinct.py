@@ -6,18 +6,17 @@ Most columns here are numbers of rows, groups or values already, so a table of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.optimization.assignment import Amounts
+from mgmt.optimization.assignment import Amounts, Integers
 
 _WIDE = 8
 """A table may have so many times the places that there are keys."""
 
 
-def ranks(keys: NDArray[np.integer[Any]]) -> tuple[Amounts, int]:
+def ranks(keys: Integers) -> tuple[Amounts, int]:
     """The rank of each key among the distinct ones, and how many of these there are."""
     if not len(keys):
         return np.zeros(0, np.int64), 0
@@ -31,7 +30,7 @@ def ranks(keys: NDArray[np.integer[Any]]) -> tuple[Amounts, int]:
     return rank[keys - low], int(rank[-1]) + 1
 
 
-def joint_ranks(columns: Sequence[NDArray[np.integer[Any]]], rows: int) -> tuple[Amounts, int]:
+def joint_ranks(columns: Sequence[Integers], rows: int) -> tuple[Amounts, int]:
     """The same for rows that are equal in all the columns."""
     joint, number = np.zeros(rows, np.int64), min(rows, 1)
     for column in columns:

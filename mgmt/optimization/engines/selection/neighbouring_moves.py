@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Assignment, Indices, LoadCost, Mask, Pairs
-from mgmt.optimization.engines.flow.counts import Places
+from mgmt.optimization.assignment import NONE, Assignment, Indices, Integers, LoadCost, Mask, Pairs
 
 
 def beside(places: Assignment, some: Mask) -> Mask:
@@ -49,7 +48,7 @@ def neighbouring_moves(places: Assignment, choice: Indices) -> Pairs:
     return Pairs(row.astype(np.int32), value.astype(np.int32))
 
 
-def _as_even(places: Assignment, choice: Indices, rows: Places, instead: Places) -> Mask:
+def _as_even(places: Assignment, choice: Indices, rows: Integers, instead: Integers) -> Mask:
     """For pairs of a row and one that moves, whether loads cost the same if the first moves instead of the other."""
     same = np.ones(len(rows), np.bool_)
     current = places.current
@@ -75,7 +74,7 @@ def _as_even(places: Assignment, choice: Indices, rows: Places, instead: Places)
     return np.asarray(same | ~known)
 
 
-def _free_for(places: Assignment, rows: Places, values: Places) -> Mask:
+def _free_for(places: Assignment, rows: Integers, values: Integers) -> Mask:
     """For pairs of a row and a value, whether limits leave room there when all other rows stay where they are."""
     free = np.ones(len(rows), np.bool_)
     current = places.current

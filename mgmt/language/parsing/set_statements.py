@@ -1,4 +1,4 @@
-"""Settings of a whole database: ``SET move_budget = 20``, ``SET min_gain = 5`` and ``SET cooldown = 60``.
+"""SET statements: ``SET move_budget = 20``, ``SET min_gain = 5`` and ``SET cooldown = 60``, for a whole database.
 
 ``move_budget`` bounds how many values may change from what they are today.  ``min_gain`` is the least improvement, of
 the first tier of objectives that differs, for which anything is changed at all while nothing is broken.  ``cooldown``

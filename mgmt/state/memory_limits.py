@@ -1,4 +1,4 @@
-"""The memory that solving may take: one setting, for DuckDB and for a model each.
+"""Limits of the memory that solving may take: one setting, for DuckDB and for a model each.
 
 Nothing is measured while it runs: DuckDB keeps its own account, and a model is counted in cells.
 """
