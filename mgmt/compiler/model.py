@@ -18,23 +18,22 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
 
-from mgmt.compiler.clashes import core_member, error_of, infeasible
-from mgmt.compiler.columnar_clash import ColumnarClash, columnar_clash, queries_by_name
+from mgmt.compiler.assignments.columns.fetch import Columns
+from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.compilation import Compilation, deep_nesting_refused
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, no_assignments
-from mgmt.compiler.deletion import clashing_constraints
 from mgmt.compiler.encoding.encoder import Encoder
+from mgmt.compiler.infeasibility.assignment_clash import ColumnarClash, columnar_clash
+from mgmt.compiler.infeasibility.clashes import CellClash, Clash, ConstraintClash, error_of
+from mgmt.compiler.infeasibility.relaxations import find_relaxations
 from mgmt.compiler.partition import ColumnName, Part, Roads, Step, restricted
 from mgmt.compiler.parts.assignment import ColumnarPart
 from mgmt.compiler.parts.constraint_model import GeneralPart
 from mgmt.compiler.parts.flagged_assignment import MarkedPart
 from mgmt.compiler.parts.relaxation import RelaxedPart, StartedPart
 from mgmt.compiler.relational.pushdown import pushed_sql
-from mgmt.compiler.relaxations import CellClash, Clash, find_relaxations
 from mgmt.compiler.results.solution import joint_statistics, solution_of, today_instead
 from mgmt.compiler.results.unassigned import emptiest, find_unassigned
-from mgmt.compiler.shapes.fetch import Columns
-from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.time_limits import phase
 from mgmt.compiler.verification.oracle import Verdict
 from mgmt.compiler.verification.rejection import rejection
@@ -51,8 +50,7 @@ from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.language.pushdown.engine_errors import refusals_at
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.backends.cp_sat import CpSatBackend
-from mgmt.optimization.elastic import Placement
-from mgmt.optimization.infeasible import find_core
+from mgmt.optimization.infeasibility.elastic import Placement
 from mgmt.solution import Solution, Unassigned
 from mgmt.source_text import SourceText
 from mgmt.state.database import Database, Snapshot
@@ -229,7 +227,7 @@ class Model:
 
             try:
                 decided = self._decide(parts, general, present, deadline, seed, workers)
-            except OtherShape as reason:  # no engine for what the columns turned out to be
+            except NotAnAssignment as reason:  # no engine for what the columns turned out to be
                 self._cell_by_cell.append(str(reason))
                 with phase(snapshot, budget, deadline - time.perf_counter()):
                     general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
@@ -300,7 +298,7 @@ class Model:
     ) -> tuple[list[ColumnarPart | MarkedPart], GeneralPart | StartedPart | None]:
         """Every part in columns where that can be, the others together cell by cell."""
         roads = self.roads
-        found, others = self._columnar(snapshot)
+        found, others, relaxed = self._columnar(snapshot)
         self._cell_by_cell[:] = [why for why in others.values() if why]
         if not others and roads.parts:
             return found, None
@@ -315,10 +313,6 @@ class Model:
         def in_cells() -> GeneralPart:
             return GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend)
 
-        relaxed: RelaxedPart | None = None
-        if self._chosen_backend is None and len(roads.parts) == 1 and roads.parts[0].is_choice:
-            with self._views_for_columns(snapshot):
-                relaxed = RelaxedPart.encode(snapshot, roads.parts[0], self.catalog, self._columns)
         if relaxed is not None:
             left = deadline - time.perf_counter()
             first = relaxed.solve(snapshot, self.oracle, budget=left, seed=seed, workers=workers)
@@ -329,28 +323,43 @@ class Model:
 
     def cell_by_cell(self, snapshot: Snapshot) -> Mapping[Part, str]:
         """The parts that are solved so over these rows, with the reasons; those that go with them have none."""
-        _, others = self._columnar(snapshot)
+        _, others, _ = self._columnar(snapshot)
         if others and not self.roads.divisible:
             return {part: others.get(part, "") for part in self.roads.parts}
         return others
 
-    def _columnar(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | MarkedPart], dict[Part, str]]:
-        """The parts that can be solved in columns, and why the others cannot."""
+    def _columnar(
+        self, snapshot: Snapshot
+    ) -> tuple[list[ColumnarPart | MarkedPart], dict[Part, str], RelaxedPart | None]:
+        """The parts that can be solved in columns, why the others cannot, and what of the only part there is can."""
         found: list[ColumnarPart | MarkedPart] = []
         others: dict[Part, str] = {}
-        roads = self.roads
-        if self._chosen_backend is None and any(part.may_be_columnar for part in roads.parts):
-            with self._views_for_columns(snapshot):
-                for part in roads.parts:
-                    encode = ColumnarPart.encode if part.marking is None else MarkedPart.encode
-                    try:
-                        with self._refusals_of(part):
-                            found.append(encode(snapshot, part, self.catalog, self._columns))
-                    except OtherShape as reason:
-                        others[part] = str(reason)
-        else:
-            others.update((part, part.why) for part in roads.parts)
-        return found, others
+        relaxed: RelaxedPart | None = None
+        parts = self.roads.parts
+        if self._chosen_backend is not None:
+            return found, {part: part.why for part in parts}, None
+        alone = len(parts) == 1 and parts[0].is_choice
+        if not alone and not any(part.may_be_columnar for part in parts):
+            return found, {part: part.why for part in parts}, None
+        with self._views_for_columns(snapshot):
+            for part in parts:
+                try:
+                    with self._refusals_of(part):
+                        if part.marking is not None:
+                            found.append(MarkedPart.encode(snapshot, part, self.catalog, self._columns))
+                            continue
+                        encoded = ColumnarPart.encode(
+                            snapshot, part, self.catalog, self._columns, partial=alone
+                        )
+                except NotAnAssignment as reason:
+                    others[part] = str(reason)
+                    continue
+                for name, why in encoded.left_out.items():
+                    others.setdefault(part, f"{name}: {why}")
+                    relaxed = RelaxedPart(encoded)
+                if not encoded.left_out:
+                    found.append(encoded)
+        return found, others, relaxed
 
     @contextmanager
     def _views_for_columns(self, snapshot: Snapshot) -> Iterator[None]:
@@ -416,33 +425,17 @@ class Model:
         self, snapshot: Snapshot, parts: Sequence[ColumnarPart | MarkedPart], budget: float, seed: int
     ) -> InfeasibleError:
         """The error with its core; what would help is looked for on the same snapshot when somebody asks."""
-        found = self._columnar_clash(snapshot, parts, budget)
-        if found is not None:
-            relax = self._relaxing(snapshot, found, budget, seed)
-            members = found.members(queries_by_name(self.queries))
-            return error_of(members, self.queries, minimal=found.minimal, relax=relax)
-        try:
-            with phase(snapshot, budget):
-                general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
-        except (UnsupportedConstructError, SolveTimeout):  # too large to speak of rows
-            return self._clash_of_constraints(snapshot, budget, seed)
-        encoding = general.encoding
-        core = find_core(encoding.problem, self._backend, budget=budget, seed=seed)
-        clash = CellClash(encoding.problem, core.constraints, encoding.rows, self._backend, seed)
-        return infeasible(core, encoding, self.queries, self._relaxing(snapshot, clash, budget, seed))
-
-    def _clash_of_constraints(self, snapshot: Snapshot, budget: float, seed: int) -> InfeasibleError:
-        """Which constraints clash, without rows."""
-        queries = queries_by_name(self.queries)
-        rules = [
-            name
-            for name, query in queries.items()
-            if query.demand is not None and not query.demand.is_objective
-        ]
-        model = self.revised(database=self._database.clone(snapshot.dump(), snapshot.moment))
-        names, minimal = clashing_constraints(model, rules, seconds=budget, seed=seed)
-        members = [core_member(name, queries[name], (), None) for name in names]
-        return error_of(members, self.queries, minimal=minimal)
+        clash: Clash | None = self._columnar_clash(snapshot, parts, budget)
+        if clash is None:
+            try:
+                with phase(snapshot, budget):
+                    general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
+            except (UnsupportedConstructError, SolveTimeout):  # too large to speak of rows
+                model = self.revised(database=self._database.clone(snapshot.dump(), snapshot.moment))
+                queries = {query.name: query for query in self.queries if isinstance(query, BoundQuery)}
+                return error_of(ConstraintClash.of(model, queries, seconds=budget, seed=seed), self.queries)
+            clash = CellClash.of(general.encoding, self._backend, budget=budget, seed=seed)
+        return error_of(clash, self.queries, self._relaxing(snapshot, clash, budget, seed))
 
     def _columnar_clash(
         self, snapshot: Snapshot, parts: Sequence[ColumnarPart | MarkedPart], budget: float

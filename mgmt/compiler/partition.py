@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from mgmt.compiler.assignments.normalization.aggregates import with_common_gate
+from mgmt.compiler.assignments.normalization.hoisting import hoisted
+from mgmt.compiler.assignments.normalization.unnesting import unnested, unnested_objective
+from mgmt.compiler.assignments.normalization.views import Views, joins_of
+from mgmt.compiler.assignments.pairwise import Pairing, pairing_of
+from mgmt.compiler.assignments.recognition.flags import marked_only
+from mgmt.compiler.assignments.recognition.shape import Shape, candidates_sql, shape_of, variables_of
+from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.encoding.quantities import quantities_of
 from mgmt.compiler.relational.dependencies import below_views
 from mgmt.compiler.relational.memo import Kept
 from mgmt.compiler.relational.split import SplitQuery
-from mgmt.compiler.shapes.common_gate import with_common_gate
-from mgmt.compiler.shapes.hoisting import hoisted
-from mgmt.compiler.shapes.inline import Views, joins_of
-from mgmt.compiler.shapes.marks import marked_only
-from mgmt.compiler.shapes.pairing import Pairing, pairing_of
-from mgmt.compiler.shapes.recognise import Shape, candidates_sql, shape_of, variables_of
-from mgmt.compiler.shapes.unnesting import unnested, unnested_objective
-from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.bound_queries.expressions import Cell
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery
 from mgmt.language.names.catalog import Catalog
@@ -170,7 +170,7 @@ def _road(
             pairing_of(step.bound, one, catalog, engine) or shape_of(step.bound, one, catalog, engine)
             for one in flats
         ]
-    except OtherShape as reason:
+    except NotAnAssignment as reason:
         return Road(step, columns, (), str(reason), tuple(_candidates(step.bound, views)))
     return Road(step, columns, tuple(shapes), "")
 
@@ -196,7 +196,7 @@ def _marking(part: Part, views: Views, catalog: Catalog, engine: EngineTypes) ->
             try:
                 flat = marked_only(views.flatten(bound), *names)
                 shapes[road.demand.name] = shape_of(bound, flat, catalog, engine)
-            except OtherShape as reason:
+            except NotAnAssignment as reason:
                 reasons[road.demand.name] = str(reason)
     return Marking(table, *names, shapes, reasons)
 
@@ -221,7 +221,7 @@ def _candidates(query: BoundQuery, views: Views) -> list[str]:
             found.extend(_candidates(view, views))
     try:
         flat = views.flatten(query)
-    except OtherShape:
+    except NotAnAssignment:
         return found
     return [candidates_sql(flat), *found]
 
@@ -320,16 +320,14 @@ def often_asked(roads: Roads, uses: Callable[[str], int]) -> frozenset[str]:
     grouping: set[str] = set()
     found = []
     every = [shape for part in roads.parts for road in part.roads for shape in road.shapes]
-    shapes = [shape for shape in every if isinstance(shape, Shape)]
+    selects = [select for shape in every if isinstance(shape, Shape) for select in shape.selects]
     for view in roads.available:
         below = {table.name.lower() for table in view.tree.find_all(exp.Table)}
         if not below & grouping and not view.tree.find(exp.Group, exp.Distinct, exp.AggFunc):
             continue
         name = view.name.lower()
         grouping.add(name)
-        statements = {shape.rows_sql for shape in shapes if name in shape.rows_from}
-        statements |= {shape.values_sql or "" for shape in shapes if name in shape.values_from}
-        statements |= {one.sql for shape in shapes for one in shape.lookups if name in one.reads}
+        statements = {select for select in selects if name in select.reads}
         if uses(view.name) + len(statements) > 1:
             found.append(view.name)
     return frozenset(found)

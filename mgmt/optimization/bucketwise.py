@@ -10,7 +10,7 @@ What it is not: it knows neither what the functions mean nor which buckets matte
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -29,6 +29,18 @@ class Bucketwise(Protocol):
 
     def sorts(self, number: int) -> Indices:
         """(number,) what sort each bucket is of: those of one sort cost alike under equal loads."""
+
+
+class Uniform:
+    """A cost function that is the same for every bucket."""
+
+    __slots__ = ()
+
+    def of_buckets(self, buckets: Indices, number: int) -> Self:
+        return self
+
+    def sorts(self, number: int) -> Indices:
+        return np.zeros(number, np.int32)
 
 
 def of_buckets(function: CostFunction, buckets: Indices, number: int) -> CostFunction:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,35 +13,36 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mgmt.compiler.model import Model
-from mgmt.optimization import assignment_clash, demand_model
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Assignment, Indices, Limit, Load, Skew
-from mgmt.optimization.assignment_clash import find_clash, least_gives
-from mgmt.optimization.clashes.demands import Ban, Demand, Demands
-from mgmt.optimization.clashes.overflow import overflow
-from mgmt.optimization.demand_model import Answer, solve
-from mgmt.optimization.evident_clash import blocked_alone
+from mgmt.optimization.infeasibility import assignments as assignment_clash
+from mgmt.optimization.infeasibility import counts
+from mgmt.optimization.infeasibility.assignments import find_clash, least_gives
+from mgmt.optimization.infeasibility.closed_form import blocked_alone
+from mgmt.optimization.infeasibility.counts import Answer, solve
+from mgmt.optimization.infeasibility.instances import Ban, ConstraintSet, Instance
+from mgmt.optimization.infeasibility.overflow import overflow
 from tests.mgmt.support import database
 from tests.mgmt.test_relaxations import assert_each_helps, infeasible
 
 
-def holds(demands: Demands, choice: tuple[int, ...], some: tuple[Demand, ...]) -> bool:
-    """Whether a choice (V: no value) satisfies these demands."""
-    chosen = np.array([value if value < demands.values else -1 for value in choice], np.int32)
-    for demand in some:
-        if demand.is_ban:
-            ban = demands.bans[demand.source]
+def holds(constraints: ConstraintSet, choice: tuple[int, ...], some: tuple[Instance, ...]) -> bool:
+    """Whether a choice (V: no value) satisfies these constraints."""
+    chosen = np.array([value if value < constraints.values else -1 for value in choice], np.int32)
+    for instance in some:
+        if instance.is_ban:
+            ban = constraints.bans[instance.source]
             if any(
-                ban.row_class[row] == demand.group and ban.forbidden[demand.group, value]
+                ban.row_class[row] == instance.group and ban.forbidden[instance.group, value]
                 for row, value in enumerate(choice)
             ):
                 return False
-        elif demand.is_skew:
-            if _above_the_least(demands.skews[demand.source], chosen)[demand.bucket] > 0:
+        elif instance.is_skew:
+            if _above_the_least(constraints.skews[instance.source], chosen)[instance.bucket] > 0:
                 return False
         else:
-            lower, upper = demands.bounds(demands.limits[demand.source])
-            load = demands.limits[demand.source].load.of(chosen)[demand.group, demand.bucket]
-            if not lower[demand.group, demand.bucket] <= load <= upper[demand.group, demand.bucket]:
+            lower, upper = constraints.limits[instance.source].bounds
+            load = constraints.limits[instance.source].load.of(chosen)[instance.group, instance.bucket]
+            if not lower[instance.group, instance.bucket] <= load <= upper[instance.group, instance.bucket]:
                 return False
     return True
 
@@ -57,28 +57,28 @@ def _above_the_least(skew: Skew, chosen: Indices) -> list[int]:
     ]
 
 
-def possible(demands: Demands, some: tuple[Demand, ...]) -> bool:
-    options = range(demands.values + demands.nullable)
-    return any(holds(demands, choice, some) for choice in product(options, repeat=demands.rows))
+def possible(constraints: ConstraintSet, some: tuple[Instance, ...]) -> bool:
+    options = range(constraints.values + constraints.nullable)
+    return any(holds(constraints, choice, some) for choice in product(options, repeat=constraints.rows))
 
 
-def everything(demands: Demands) -> tuple[Demand, ...]:
+def everything(constraints: ConstraintSet) -> tuple[Instance, ...]:
     limits = [
-        Demand(limit.name, place, group, bucket)
-        for place, limit in enumerate(demands.limits)
+        Instance(limit.name, place, group, bucket)
+        for place, limit in enumerate(constraints.limits)
         for group in range(limit.load.groups)
         for bucket in range(limit.load.buckets)
     ]
     skews = [
-        Demand(skew.name, place, -1, bucket)
-        for place, skew in enumerate(demands.skews)
+        Instance(skew.name, place, -1, bucket)
+        for place, skew in enumerate(constraints.skews)
         for bucket in range(skew.load.buckets)
     ]
-    return (*demands.all_bans(), *limits, *skews)
+    return (*constraints.all_bans(), *limits, *skews)
 
 
 @st.composite
-def random_demands(draw: st.DrawFn) -> Demands:
+def random_constraints(draw: st.DrawFn) -> ConstraintSet:
     rows, values = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     limits = []
     for name in range(draw(st.integers(0, 3))):
@@ -107,7 +107,7 @@ def random_demands(draw: st.DrawFn) -> Demands:
             Ban(f"ban {name}", np.array(classes, np.intp), np.array(forbidden).reshape(kinds, values + 1))
         )
     skews = [draw(random_skew(rows, values, f"skew {name}")) for name in range(draw(st.integers(0, 2)))]
-    return Demands(rows, values, draw(st.booleans()), tuple(limits), tuple(bans), tuple(skews))
+    return ConstraintSet(rows, values, draw(st.booleans()), tuple(limits), tuple(bans), tuple(skews))
 
 
 @st.composite
@@ -130,74 +130,78 @@ def random_skew(draw: st.DrawFn, rows: int, values: int, name: str) -> Skew:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(random_demands())
-def test_a_clash_is_found_when_there_is_one_and_is_minimal(demands: Demands) -> None:
-    found = find_clash(demands, seconds=60)
-    assert (found is None) == possible(demands, everything(demands))
+@given(random_constraints())
+def test_a_clash_is_found_when_there_is_one_and_is_minimal(constraints: ConstraintSet) -> None:
+    found = find_clash(constraints, seconds=60)
+    assert (found is None) == possible(constraints, everything(constraints))
     if found is None:
         return
     assert found.minimal
-    assert not possible(demands, found.demands)
-    for demand in found.demands:
-        assert possible(demands, tuple(other for other in found.demands if other != demand))
-    names = {demand.constraint for demand in found.demands}
+    assert not possible(constraints, found.instances)
+    for instance in found.instances:
+        assert possible(constraints, tuple(other for other in found.instances if other != instance))
+    names = {instance.constraint for instance in found.instances}
     for name in names:
-        assert possible(demands, tuple(d for d in everything(demands) if d.constraint in names - {name}))
+        assert possible(
+            constraints, tuple(d for d in everything(constraints) if d.constraint in names - {name})
+        )
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-@given(random_demands(), st.integers(0, 2**32))
-def test_rows_that_demands_keep_from_every_value_by_themselves(demands: Demands, seed: int) -> None:
+@given(random_constraints(), st.integers(0, 2**32))
+def test_rows_that_demands_keep_from_every_value_by_themselves(constraints: ConstraintSet, seed: int) -> None:
     random = Random(seed)
-    some = [demand for demand in everything(demands) if random.random() < 0.7]
+    some = [instance for instance in everything(constraints) if random.random() < 0.7]
 
-    def kept_from(row: int, value: int, demand: Demand) -> bool:
-        if demand.is_ban:
-            ban = demands.bans[demand.source]
-            return bool(ban.row_class[row] == demand.group and ban.forbidden[demand.group, value])
-        if demand.is_skew or value == demands.values:
+    def kept_from(row: int, value: int, instance: Instance) -> bool:
+        if instance.is_ban:
+            ban = constraints.bans[instance.source]
+            return bool(ban.row_class[row] == instance.group and ban.forbidden[instance.group, value])
+        if instance.is_skew or value == constraints.values:
             return False
-        limit = demands.limits[demand.source]
-        inside = limit.load.group[row] == demand.group and limit.load.bucket[value] == demand.bucket
+        limit = constraints.limits[instance.source]
+        inside = limit.load.group[row] == instance.group and limit.load.bucket[value] == instance.bucket
         weight = limit.load.weight[row]
-        return bool(inside and weight > 0 and demands.bounds(limit)[1][demand.group, demand.bucket] < weight)
+        return bool(inside and weight > 0 and limit.bounds[1][instance.group, instance.bucket] < weight)
 
-    options = range(demands.values + demands.nullable)
+    options = range(constraints.values + constraints.nullable)
     expected = [
-        all(any(kept_from(row, value, demand) for demand in some) for value in options)
-        for row in range(demands.rows)
+        all(any(kept_from(row, value, instance) for instance in some) for value in options)
+        for row in range(constraints.rows)
     ]
-    assert blocked_alone(demands, some).tolist() == expected
+    assert blocked_alone(constraints, some).tolist() == expected
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(random_demands(), st.booleans())
-def test_what_gives_is_enough_and_the_least(demands: Demands, whole: bool) -> None:
-    found = find_clash(demands, seconds=60)
+@given(random_constraints(), st.booleans())
+def test_what_gives_is_enough_and_the_least(constraints: ConstraintSet, whole: bool) -> None:
+    found = find_clash(constraints, seconds=60)
     if found is None:
         return
-    name = found.demands[0].constraint
-    gives = least_gives(demands, frozenset({name}), found.demands, whole=whole, seconds=60)
-    others = tuple(demand for demand in everything(demands) if demand.constraint != name)
-    options = list(product(range(demands.values + demands.nullable), repeat=demands.rows))
-    costs = [_cost(demands, choice, name, whole) for choice in options if holds(demands, choice, others)]
+    name = found.instances[0].constraint
+    gives = least_gives(constraints, frozenset({name}), found.instances, whole=whole, seconds=60)
+    others = tuple(instance for instance in everything(constraints) if instance.constraint != name)
+    options = list(product(range(constraints.values + constraints.nullable), repeat=constraints.rows))
+    costs = [
+        _cost(constraints, choice, name, whole) for choice in options if holds(constraints, choice, others)
+    ]
     known = [cost for cost in costs if cost is not None]
     if gives is None:
         assert not known
         return
-    skews = {give.demand.source: give.above for give in gives if give.demand.is_skew and not give.waived}
-    others_give = [give for give in gives if not (give.demand.is_skew and not give.waived)]
+    skews = {give.instance.source: give.above for give in gives if give.instance.is_skew and not give.waived}
+    others_give = [give for give in gives if not (give.instance.is_skew and not give.waived)]
     total = sum(skews.values()) + sum(
         give.above + give.below + len(give.rows) + (give.waived and not give.rows) for give in others_give
     )
     assert total == min(known)
 
 
-def _cost(demands: Demands, choice: tuple[int, ...], name: str, whole: bool) -> int | None:
+def _cost(constraints: ConstraintSet, choice: tuple[int, ...], name: str, whole: bool) -> int | None:
     """What a constraint must give for a choice: rows and groups, or amounts; None where an amount is no help."""
-    chosen = np.array([value if value < demands.values else -1 for value in choice], np.int32)
+    chosen = np.array([value if value < constraints.values else -1 for value in choice], np.int32)
     total = 0
-    for ban in demands.bans:
+    for ban in constraints.bans:
         broken = sum(
             ban.row_class[row] >= 0 and bool(ban.forbidden[ban.row_class[row], value])
             for row, value in enumerate(choice)
@@ -205,13 +209,13 @@ def _cost(demands: Demands, choice: tuple[int, ...], name: str, whole: bool) -> 
         if ban.name == name and broken and not whole:
             return None
         total += broken if ban.name == name else 0
-    for skew in demands.skews:
+    for skew in constraints.skews:
         if skew.name == name:
             missed = np.array(_above_the_least(skew, chosen))
             total += int((missed > 0).sum() if whole else missed.max())  # one number raises all buckets
-    for limit in demands.limits:
+    for limit in constraints.limits:
         if limit.name == name:
-            lower, upper = demands.bounds(limit)
+            lower, upper = limit.bounds
             load = limit.load.of(chosen)
             missed = np.maximum(load - upper, 0) + np.maximum(lower - load, 0)
             total += int((missed > 0).sum() if whole else missed.sum())
@@ -344,18 +348,18 @@ def test_demands_that_are_alike_are_looked_at_together(monkeypatch: pytest.Monke
     )
     asked: list[int] = []
 
-    def counted(demands: Demands, some: Sequence[Demand], seconds: float, **more: Any) -> Answer:
+    def counted(constraints: ConstraintSet, some: Sequence[Instance], seconds: float) -> Answer:
         asked.append(len(some))
-        return solve(demands, some, seconds, **more)
+        return solve(constraints, some, seconds)
 
     monkeypatch.setattr(assignment_clash, "solve", counted)
-    demands = Demands(300, 1000, False, limits, (), skews)
-    found = find_clash(demands, seconds=60)
+    constraints = ConstraintSet(300, 1000, False, limits, (), skews)
+    found = find_clash(constraints, seconds=60)
     assert found is not None
     assert found.minimal
-    grown = asked.index(len(found.demands) - 1)
-    assert grown < 30, "before the first demand is tried alone"
-    assert sum(1 for demand in found.demands if demand.is_limit) <= 100
+    grown = asked.index(len(found.instances) - 1)
+    assert grown < 30, "before the first instance is tried alone"
+    assert sum(1 for instance in found.instances if instance.is_limit) <= 100
 
 
 def test_what_is_too_much_for_all_hosts_together_is_seen_at_once() -> None:
@@ -364,11 +368,13 @@ def test_what_is_too_much_for_all_hosts_together_is_seen_at_once() -> None:
     )
     zero = np.zeros((1, 1), np.int64)
     short = Limit("room", load, zero, np.full((1, 2000), 11, np.int64))
-    found = find_clash(Demands(4000, 2000, False, (short,), ()), seconds=60)
+    found = find_clash(ConstraintSet(4000, 2000, False, (short,), ()), seconds=60)
     assert found is not None
-    assert (len(found.demands), found.minimal) == (2000, True)
+    assert (len(found.instances), found.minimal) == (2000, True)
     tiny = Limit("room", load, zero, np.full((1, 2000), 5, np.int64))
-    assert find_clash(Demands(4000, 2000, False, (tiny,), ()), seconds=60) == found, "no row fits anywhere"
+    assert find_clash(ConstraintSet(4000, 2000, False, (tiny,), ()), seconds=60) == found, (
+        "no row fits anywhere"
+    )
 
 
 def short_of_room(pods: int, cpu: int, nodes: int, room: int) -> Model:
@@ -402,26 +408,26 @@ def test_what_helps_where_too_few_pods_fit_on_a_node() -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(random_demands())
-def test_what_overflows_is_above_some_limits_and_nothing_else(demands: Demands) -> None:
+@given(random_constraints())
+def test_what_overflows_is_above_some_limits_and_nothing_else(constraints: ConstraintSet) -> None:
     assignment = Assignment(
-        demands.values,
-        np.zeros(demands.rows, np.int32),
-        np.ones((1, demands.values), np.bool_),
-        np.full(demands.rows, not demands.nullable),
-        np.full(demands.rows, -1, np.int32),
-        demands.limits,
+        constraints.values,
+        np.zeros(constraints.rows, np.int32),
+        np.ones((1, constraints.values), np.bool_),
+        np.full(constraints.rows, not constraints.nullable),
+        np.full(constraints.rows, -1, np.int32),
+        constraints.limits,
         (),
     )
     names = {"limit 0", "limit 2"}
     found = overflow(assignment, names, seconds=60)
     if found is None:
         return
-    kept = tuple(limit for limit in demands.limits if limit.name not in names)
+    kept = tuple(limit for limit in constraints.limits if limit.name not in names)
     assert not list(replace(assignment, limits=kept).broken(found.choice))
     excess = {
-        (place, group, bucket): int(load[group, bucket] - demands.bounds(limit)[1][group, bucket])
-        for place, limit in enumerate(demands.limits)
+        (place, group, bucket): int(load[group, bucket] - limit.bounds[1][group, bucket])
+        for place, limit in enumerate(constraints.limits)
         if limit.name in names
         for load in [limit.load.of(found.choice)]
         for group in range(limit.load.groups)
@@ -462,11 +468,13 @@ def test_what_is_too_much_for_the_buckets_that_bans_leave_is_seen_with_them() ->
     nobody = np.zeros((1, values + 1), np.bool_)
     nobody[0, 1::2] = np.arange(values // 2) % 2 == 0
     bans = (Ban("some", np.zeros(rows, np.intp), nobody), Ban("odd", np.zeros(rows, np.intp), forbidden))
-    found = find_clash(Demands(rows, values, True, (room,), bans), seconds=600)
+    found = find_clash(ConstraintSet(rows, values, True, (room,), bans), seconds=600)
     assert found is not None
     assert found.minimal
-    assert [demand for demand in found.demands if demand.is_ban] == [Demand("odd", 1, 0, -1)]
-    assert [demand.bucket for demand in found.demands if not demand.is_ban] == list(range(0, values, 2))
+    assert [instance for instance in found.instances if instance.is_ban] == [Instance("odd", 1, 0, -1)]
+    assert [instance.bucket for instance in found.instances if not instance.is_ban] == list(
+        range(0, values, 2)
+    )
 
 
 @pytest.mark.slow
@@ -493,7 +501,7 @@ def test_what_is_too_large_to_look_at_rows_is_told_by_constraints() -> None:
 
 def test_a_model_that_there_is_no_time_to_build_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every task is a kind of its own, and every host: 12 000 cells, where a minute is enough for 6000."""
-    monkeypatch.setattr(demand_model, "CELLS_PER_SECOND", 100)
+    monkeypatch.setattr(counts, "CELLS_PER_SECOND", 100)
     tasks, hosts = 60, 200
     one_each = Load(
         np.arange(tasks, dtype=np.int32),
@@ -503,7 +511,7 @@ def test_a_model_that_there_is_no_time_to_build_is_not_begun(monkeypatch: pytest
         np.ones(tasks, np.int64),
     )
     zero, one = np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64)
-    demands = Demands(tasks, hosts, False, (Limit("once", one_each, zero, one),), ())
-    some = [Demand("once", 0, task, host) for task, host in product(range(tasks), range(hosts))]
-    assert solve(demands, some, 60).status == "unknown"
-    assert solve(demands, some[: 10 * hosts], 60).status == "feasible"
+    constraints = ConstraintSet(tasks, hosts, False, (Limit("once", one_each, zero, one),), ())
+    some = [Instance("once", 0, task, host) for task, host in product(range(tasks), range(hosts))]
+    assert solve(constraints, some, 60).clashes is None
+    assert solve(constraints, some[: 10 * hosts], 60).clashes is False

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mgmt.compiler.infeasibility.relaxations import relaxed
+from mgmt.compiler.infeasibility.waivers import condition_without
 from mgmt.compiler.model import Model
-from mgmt.compiler.relaxations import relaxed
-from mgmt.compiler.waivers import condition_without
 from mgmt.errors import InfeasibleError
 from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.solution import Value

@@ -1,21 +1,22 @@
 """A part that is an assignment problem, from the snapshot's columns to values.
 
-What it is not: a constraint model (see ``constraint_model``); the shapes themselves (see ``mgmt.compiler.shapes``).
+What it is not: a constraint model (see ``constraint_model``); the shapes themselves (see ``assignments``).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from mgmt.compiler.assignments.building.build import Builder, Built
+from mgmt.compiler.assignments.columns.fetch import Columns
+from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
 from mgmt.compiler.partition import Part, Road
-from mgmt.compiler.shapes.build import Builder, Built
-from mgmt.compiler.shapes.fetch import Columns
-from mgmt.compiler.shapes.vectors import OtherShape
+from mgmt.errors import PolicyError
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE, Assignment, Cost, Indices, Placement, RowCost
 from mgmt.optimization.engines import UnsuitableError, solve
@@ -35,51 +36,55 @@ class ColumnarPart:
     built: Built
     encode_seconds: float
     fetched_rows: int
+    left_out: Mapping[str, str]
+    """Demands that have no shape over these rows, with the reasons."""
 
     @classmethod
     def encode(
-        cls,
-        snapshot: Snapshot,
-        part: Part,
-        catalog: Catalog,
-        columns: Columns,
-        *,
-        left_out: set[str] | None = None,
+        cls, snapshot: Snapshot, part: Part, catalog: Catalog, columns: Columns, *, partial: bool = False
     ) -> ColumnarPart:
-        """Fetch and build.  OtherShape when the data are of another shape than the policies promised.
+        """Fetch and build.  NotAnAssignment when the data are of another shape than the policies promised.
 
-        ``left_out``: instead, where there are many cells, demands without a shape are left out, and their names put
-        there.
+        With ``partial`` demands without a shape are left out instead, where there are many cells.
         """
         started = time.perf_counter()
         before = columns.fetched_rows
-        if not part.may_be_columnar and left_out is None:
-            raise OtherShape(part.why)
+        if not part.may_be_columnar and not partial:
+            raise NotAnAssignment(part.why)
         ((table_name, column_name),) = part.columns
         table = catalog.schema.table(table_name)
         column = table.column(column_name)
         builder = Builder(table, column, catalog, columns, snapshot)
-        if builder.choosers.rows and not builder.choosers.values:
-            raise OtherShape("there is nothing to choose from")
-        if left_out is not None and builder.choosers.rows * builder.choosers.values < _MANY_CELLS:
-            raise OtherShape("everything is soon encoded cell by cell")
-        for road in part.roads:
-            if left_out is not None and not road.shapes:
-                left_out.add(road.demand.name)
-            elif road.shapes:
+        choosers = builder.choosers
+        if choosers.rows and not choosers.values:
+            raise NotAnAssignment("there is nothing to choose from")
+        partial = partial and choosers.rows * choosers.values >= _MANY_CELLS
+        left_out: dict[str, str] = {}
+
+        def refuse(name: str, reason: object) -> None:
+            if not partial:
+                raise NotAnAssignment(f"{name}: {reason}")
+            left_out[name] = str(reason)
+
+        try:
+            for road in part.roads:
+                if not road.shapes and road.candidates and not all(map(snapshot.rows, road.candidates)):
+                    builder.add_nothing(road.demand)
+                elif not road.shapes:
+                    refuse(road.demand.name, road.why)
                 try:
                     for shape in road.shapes:
                         builder.add(shape)
-                except OtherShape as reason:
-                    if left_out is None:
-                        raise OtherShape(f"{road.demand.name}: {reason}") from reason
-                    left_out.add(road.demand.name)
-            elif all(snapshot.rows(sql) for sql in road.candidates):
-                raise OtherShape(f"{road.demand.name}: {road.why}")
-            else:
-                builder.add_nothing(road.demand)
-        built = builder.finish(left_out)
-        return cls(part, built, time.perf_counter() - started, columns.fetched_rows - before)
+                except NotAnAssignment as reason:
+                    refuse(road.demand.name, reason)
+            built = builder.finish(refuse)
+        except PolicyError as error:
+            if not left_out:
+                raise
+            # What is wrong with the rows is said by the general road.
+            raise NotAnAssignment(*(f"{name}: {why}" for name, why in list(left_out.items())[:1])) from error
+        seconds = time.perf_counter() - started
+        return cls(part, built, seconds, columns.fetched_rows - before, left_out)
 
     def current(self, assignments: Assignments) -> bool:
         """Put today's values in; whether every cell has one that needs one."""
@@ -96,7 +101,7 @@ class ColumnarPart:
         return claims_of(self.part.roads, self.built, choosers.current)
 
     def solve(self, *, budget: float, seed: int, workers: int) -> Decided | Impossible:
-        """Choose.  OtherShape when no engine is for it."""
+        """Choose.  NotAnAssignment when no engine is for it."""
         started = time.perf_counter()
         built = self.built
         if built.impossible:
@@ -107,7 +112,7 @@ class ColumnarPart:
         try:
             found = solve(built.assignment, seconds=budget, seed=seed, workers=workers)
         except UnsuitableError as reason:
-            raise OtherShape(f"no engine: {reason}") from reason
+            raise NotAnAssignment(f"no engine: {reason}") from reason
         if found.choice is None:
             return Impossible()
         return self.decided(found, time.perf_counter() - started)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mgmt.compiler.assignments.building.build import Builder, Built
+from mgmt.compiler.assignments.columns.fetch import Columns
+from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
 from mgmt.compiler.partition import Part
 from mgmt.compiler.parts.assignment import ColumnarPart, claims_of
-from mgmt.compiler.shapes.build import Builder, Built
-from mgmt.compiler.shapes.fetch import Columns
-from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE
 from mgmt.optimization.engines import UnsuitableError
@@ -45,12 +45,12 @@ class MarkedPart:
 
     @classmethod
     def encode(cls, snapshot: Snapshot, part: Part, catalog: Catalog, columns: Columns) -> MarkedPart:
-        """Fetch and build.  OtherShape when it is not of this shape."""
+        """Fetch and build.  NotAnAssignment when it is not of this shape."""
         started = time.perf_counter()
         before = columns.fetched_rows
         marking = part.marking
         if marking is None:
-            raise OtherShape(part.why)
+            raise NotAnAssignment(part.why)
         table = catalog.schema.table(marking.table)
         place, mark = table.column(marking.place), table.column(marking.mark)
         chosen = frozenset({(marking.table, marking.place)})
@@ -65,14 +65,14 @@ class MarkedPart:
             if shape is not None:
                 builder.add(shape)
             elif all(snapshot.rows(sql) for sql in road.candidates):
-                raise OtherShape(f"{road.demand.name}: {marking.reasons[road.demand.name]}")
+                raise NotAnAssignment(f"{road.demand.name}: {marking.reasons[road.demand.name]}")
             else:
                 builder.add_nothing(road.demand)
-        marks = builder.finish()
+        marks = builder.finish(_refuse)
         paid = [tier.number for tier in marks.assignment.tiers]
         low, high = min(paid, default=1), max(paid, default=0)
         if any(low <= tier.number <= high for tier in places.built.assignment.tiers):
-            raise OtherShape("marks are paid for in tiers among those of the places")
+            raise NotAnAssignment("marks are paid for in tiers among those of the places")
         keys = ", ".join(map(quote, table.primary_key))
         sql = f"SELECT {quote(mark.current or mark.name)} FROM {quote(table.name)} ORDER BY {keys}"
         today = [
@@ -100,7 +100,7 @@ class MarkedPart:
         return {**found, **claims_of(self.part.roads, self.marks, standing)}
 
     def solve(self, *, budget: float, seed: int, workers: int) -> Decided | Impossible:
-        """Choose.  OtherShape when no engine is for it, or a constraint model can do better."""
+        """Choose.  NotAnAssignment when no engine is for it, or a constraint model can do better."""
         started = time.perf_counter()
         places, marks = self.places.built, self.marks
         if places.impossible or marks.impossible:
@@ -112,11 +112,11 @@ class MarkedPart:
                 places.assignment, marks.assignment, seconds=budget, seed=seed, workers=workers, later=later
             )
         except UnsuitableError as reason:
-            raise OtherShape(f"no engine: {reason}") from reason
+            raise NotAnAssignment(f"no engine: {reason}") from reason
         if found is None:
             return Impossible()
         if not found.proven and places.assignment.rows * places.assignment.values <= _FEW_PAIRS:
-            raise OtherShape("the best marks among the best places are not proven")
+            raise NotAnAssignment("the best marks among the best places are not proven")
         return self._decided(found, time.perf_counter() - started)
 
     def _decided(self, found: SelectedPlacement, seconds: float) -> Decided:
@@ -161,3 +161,7 @@ class MarkedPart:
             (*first.objectives, *claims),
             statistics,
         )
+
+
+def _refuse(name: str, reason: NotAnAssignment) -> None:
+    raise NotAnAssignment(f"{name}: {reason}")

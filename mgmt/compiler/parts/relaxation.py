@@ -13,16 +13,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, no_assignments
-from mgmt.compiler.partition import Part
 from mgmt.compiler.parts.assignment import ColumnarPart
 from mgmt.compiler.parts.constraint_model import GeneralPart
-from mgmt.compiler.shapes.fetch import Columns
-from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.verification.oracle import Oracle, Verdict
 from mgmt.errors import PolicyError, SolveTimeout
 from mgmt.language.bound_queries.queries import Demand
-from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.general.lexicographic import TierResult
 from mgmt.state.database import Snapshot
 
@@ -37,17 +34,6 @@ class RelaxedPart:
     """A part without some of its demands."""
 
     columnar: ColumnarPart
-    left_out: frozenset[str]
-
-    @classmethod
-    def encode(cls, snapshot: Snapshot, part: Part, catalog: Catalog, columns: Columns) -> RelaxedPart | None:
-        """What of a part can be put in columns; None where it has few cells, or none of it can."""
-        left_out: set[str] = set()
-        try:
-            found = ColumnarPart.encode(snapshot, part, catalog, columns, left_out=left_out)
-        except (OtherShape, PolicyError):  # what is wrong with the rows is said by the constraint model
-            return None
-        return cls(found, frozenset(left_out))
 
     def solve(
         self, snapshot: Snapshot, oracle: Oracle, *, budget: float, seed: int, workers: int
@@ -55,7 +41,7 @@ class RelaxedPart:
         """A plan that keeps what was left out, too; None where the one that was found does not."""
         try:
             found = self.columnar.solve(budget=_SHARE * budget, seed=seed, workers=workers)
-        except (OtherShape, SolveTimeout):
+        except (NotAnAssignment, SolveTimeout):
             return None
         if isinstance(found, Impossible):
             return found
@@ -78,7 +64,8 @@ class RelaxedPart:
             value = sign * demand.tail.weight * verdict.objectives[name]
             values[demand.tail.tier] = values.get(demand.tail.tier, 0) + value
         unknown = min(
-            (objectives[name].tail.tier for name in self.left_out & objectives.keys()), default=None
+            (objectives[name].tail.tier for name in self.columnar.left_out.keys() & objectives.keys()),
+            default=None,
         )
         return [
             known[tier] if unknown is None or tier < unknown else TierResult(tier, value, None, False)

@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass
 from itertools import chain
 
+from mgmt.compiler.infeasibility.waivers import any_of
 from mgmt.compiler.model import Model
-from mgmt.compiler.waivers import any_of
 from mgmt.errors import CoreMember, InfeasibleError, SolveTimeout
 from mgmt.explaining.solutions.decisions import ASKED
 from mgmt.solution import PrimaryKey

@@ -1,0 +1,511 @@
+"""Objectives: what rows pay for their values, and what loads cost.
+
+What is linear in the aggregates is paid row by row; any other function of the loads of a group is a cost of loads,
+summed over the groups or their peak.  Maximised objectives are turned round: everything here is minimised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mgmt.compiler.assignments.building.conditions import moving_rows
+from mgmt.compiler.assignments.building.contributions import (
+    Contribution,
+    Groups,
+    LinearForm,
+    at_groups,
+    constants_at,
+    contribution_of,
+    group_totals,
+    groups_of,
+    linear_form,
+    loads_of,
+)
+from mgmt.compiler.assignments.columns.candidates import Candidates, at_places, classes
+from mgmt.compiler.assignments.columns.vectors import LARGEST, MOST_CELLS, Integers, Vector, evaluate
+from mgmt.compiler.assignments.normalization.expressions import Chosen, Constant, ValueColumn
+from mgmt.compiler.assignments.refusal import NotAnAssignment
+from mgmt.language.bound_queries.expressions import (
+    Aggregate,
+    AggregateFunction,
+    Case,
+    Coalesce,
+    Expression,
+    Extreme,
+)
+from mgmt.optimization.assignment import NONE, Amounts, Cost, CostFunction, Indices, Load, LoadCost, RowCost
+from mgmt.optimization.bucketwise import Greatest, Uniform, of_buckets
+
+
+class Coster:
+    """Makes costs of one objective."""
+
+    def __init__(self, data: Candidates) -> None:
+        self._data = data
+        demand = data.shape.bound.demand
+        assert demand is not None
+        self._sign = -1 if demand.maximize else 1
+        self._weight = demand.tail.weight
+        self.costs: list[Cost] = []
+        self.constant = 0
+        """What is paid whatever is chosen, weight and sign included."""
+
+    def run(self) -> None:
+        """Fill ``costs``.  NotAnAssignment when the objective is neither linear nor a function of loads."""
+        shape = self._data.shape
+        if not shape.grouped:
+            self._pay_rows(1, self._sum_of_rows())
+        elif shape.nested:
+            self._over_groups(shape.demand)
+        else:
+            self._sum_over_groups(1, shape.demand)
+
+    # ---- rows ---------------------------------------------------------------------------------------
+
+    def _sum_of_rows(self) -> Aggregate:
+        """The objective over rows as the sum over all of them."""
+        demand = self._data.shape.demand
+        return Aggregate(demand.type, demand.position, AggregateFunction.SUM, demand, None)
+
+    def _pay_rows(self, factor: int, aggregate: Aggregate) -> None:
+        """``factor`` times the sum over all groups: each row pays for its own value."""
+        data = self._data
+        if self._moved(factor, aggregate):
+            return
+        amount = contribution_of(data, aggregate)
+        always = amount.constant()
+        if always is not None:
+            self._always(factor * int(always.sum()))
+            return
+        row_class, cost = self._by_chooser(amount)
+        cost = cost * (factor * self._sign)
+        values = data.choosers.values
+        unplaced = cost[:, values]
+        least = np.minimum(cost[:, :values].min(axis=1, initial=LARGEST), unplaced)
+        if data.choosers.rows and float(np.abs(cost).max()) * data.choosers.rows * self._weight > LARGEST:
+            raise NotAnAssignment("costs beyond 62 bits")
+        if not data.choosers.nullable:
+            unplaced = least  # it is never paid
+        self.costs.append(
+            RowCost(
+                data.shape.name,
+                self._weight,
+                row_class.astype(np.int32),
+                np.ascontiguousarray(cost[:, :values]),
+                unplaced,
+                np.zeros(data.choosers.rows, np.int64),
+            )
+        )
+
+    def _always(self, amount: int) -> None:
+        self.constant += amount * self._sign * self._weight
+
+    def _by_chooser(self, amount: Contribution) -> tuple[NDArray[np.intp], Integers]:
+        """(R,) a class for each choosing row, and (K, V + 1) what a row of the class pays; last: without value."""
+        data = self._data
+        grid = amount.grid
+        width = data.choosers.values + 1
+        if grid.rows.count * width > MOST_CELLS:
+            raise NotAnAssignment(f"{grid.rows.count} kinds of rows pay differently for {width - 1} values")
+        paid = np.zeros((grid.rows.count + 1, width), np.int64)  # the last: rows that are not in the query
+        known = np.flatnonzero(data.place >= 0)
+        columns = amount.amount[:, grid.values.of[known]]
+        paid[:-1] = at_places(columns, data.place[known], width, np.add)
+        if data.once_per_chooser:
+            row_class = np.full(data.choosers.rows, grid.rows.count, np.intp)
+            row_class[data.chooser] = grid.rows.of
+            return row_class, paid
+        present, where = np.unique(data.chooser, return_inverse=True)
+        if (len(present) + 1) * width > MOST_CELLS:
+            raise NotAnAssignment("rows that pay for several things each")
+        summed = np.zeros((len(present) + 1, width), np.int64)
+        np.add.at(summed, where, paid[grid.rows.of])
+        row_class = np.full(data.choosers.rows, len(present), np.intp)
+        row_class[present] = np.arange(len(present))
+        return row_class, summed
+
+    def _moved(self, factor: int, aggregate: Aggregate) -> bool:
+        """``choice <> today's value`` as a condition: what is paid for moving.  False if it is not that."""
+        data = self._data
+        if aggregate.function is AggregateFunction.COUNT and aggregate.operand is not None:
+            return False
+        operands = [aggregate.operand] if aggregate.operand is not None else []
+        if any(isinstance(node, Chosen) for part in operands for node in part.walk()):
+            return False
+        present = moving_rows(data, aggregate)
+        if present is None:
+            return False
+        paid = present.astype(np.int64)
+        if aggregate.operand is not None:
+            grid = data.grid(aggregate.operand)
+            operand = grid.evaluate(aggregate.operand)
+            if operand.codes:
+                return False
+            values = np.where(operand.nulls[:, 0], 0, operand.values[:, 0])[grid.rows.of]
+            paid = np.where(present, values, 0)
+        amounts = np.zeros(data.choosers.rows, np.int64)
+        np.add.at(amounts, data.chooser, paid)
+        amounts = amounts * (factor * self._sign)
+        choosers = data.choosers
+        gone = choosers.has_current & (choosers.current < 0)
+        self.constant += self._weight * int(amounts[gone].sum())
+        moved = np.where(choosers.current >= 0, amounts, 0)
+        self.costs.append(
+            RowCost(
+                data.shape.name,
+                self._weight,
+                np.zeros(choosers.rows, np.int32),
+                np.zeros((1, choosers.values), np.int64),
+                np.zeros(1, np.int64),
+                moved,
+            )
+        )
+        return True
+
+    # ---- groups -------------------------------------------------------------------------------------
+
+    def _over_groups(self, demand: Expression) -> None:
+        """A linear form of aggregates over the groups."""
+        form = linear_form(self._data, demand)
+        if form is None:
+            raise NotAnAssignment("an objective that is not linear in its outer aggregates")
+        groups = groups_of(self._data)
+        for factor, part in form.rest:
+            if not groups.exists.any():
+                continue
+            found = at_groups(self._data, groups, part)
+            if found.nulls.any():
+                raise NotAnAssignment("an objective that may be NULL")
+            self._always(factor * int(found.values[0, 0]))
+        for factor, outer in form.aggregates:
+            inner = _each(outer)
+            if outer.function in {AggregateFunction.SUM, AggregateFunction.COUNT}:
+                self._sum_over_groups(factor, inner)
+            elif outer.function is AggregateFunction.MAXIMUM:
+                self._peak(factor, inner, negated=False)
+            elif outer.function is AggregateFunction.MINIMUM:
+                self._peak(-factor, inner, negated=True)
+            else:
+                raise NotAnAssignment(f"{outer.function} over groups")
+
+    def _sum_over_groups(self, factor: int, each: Expression) -> None:
+        groups = groups_of(self._data)
+        shape = self._data.shape
+        gates = shape.group_gates
+        form = linear_form(self._data, each)
+        if form is not None and not gates and not shape.strict:
+            for number, part in form.rest:
+                found = at_groups(self._data, groups, part)
+                if found.nulls.any():
+                    raise NotAnAssignment("an objective that may be NULL in some groups")
+                whole = np.broadcast_to(np.where(groups.exists, found.values, 0), groups.shape)
+                self._always(factor * number * int(whole.sum()))
+            for number, aggregate in form.aggregates:
+                if aggregate.function is AggregateFunction.COUNT_DISTINCT:
+                    self._pay_distinct(factor * number, aggregate, groups)
+                else:
+                    self._pay_rows(factor * number, aggregate)
+            return
+        if not self._pay_missing_distinct(factor, each, groups):
+            self._add_load_cost(factor * self._sign, each, groups, peak=False)
+
+    def _pay_missing_distinct(self, factor: int, each: Expression, groups: Groups) -> bool:
+        """``greatest(2 - count(DISTINCT value), 0)``, what a soft demand for two of them pays; False if it is not that.
+
+        One is missing where all rows of a group, which must be somewhere, have the same.
+        """
+        data, shape = self._data, self._data.shape
+        aggregate = self._missing_of_two(each, groups)
+        column = None if aggregate is None else data.column_of_choice(aggregate.operand)
+        if aggregate is None or column is None or column.nulls.any() or shape.group_gates or shape.strict:
+            return False
+        if groups.values.count != 1 or data.choosers.nullable:
+            return False
+        weight, counts = contribution_of(
+            data, replace(aggregate, function=AggregateFunction.COUNT)
+        ).separated()
+        values = classes([column], data.values)
+        (part,) = loads_of(data, replace(groups, values=values), weight, counts, split=False)
+        total = group_totals(data, groups, weight)
+        if bool((part.load.bucket == NONE).any()) or bool((total == 0).any()):
+            return False
+        cost = _All(factor * self._sign, total)
+        self.costs.append(LoadCost(shape.name, self._weight, (part.load,), cost, False))
+        return True
+
+    def _missing_of_two(self, each: Expression, groups: Groups) -> Aggregate | None:
+        """The count(DISTINCT) of which this is what is missing to two; None if it is something else."""
+        each = each.operands[0] if isinstance(each, Coalesce) else each
+        if not isinstance(each, Extreme) or not each.greatest or len(each.operands) != 2:
+            return None
+        forms = [linear_form(self._data, part) for part in each.operands]
+        for form, wanted in zip(forms, (2, 0), strict=True):
+            if form is None:
+                return None
+            rest = constants_at(self._data, groups, LinearForm((), form.rest))
+            if rest.nulls.any() or bool((rest.values != wanted).any()):
+                return None
+        aggregates = [pair for form in forms if form is not None for pair in form.aggregates]
+        if len(aggregates) != 1 or aggregates[0][0] != -1:
+            return None
+        aggregate = aggregates[0][1]
+        return aggregate if aggregate.function is AggregateFunction.COUNT_DISTINCT else None
+
+    def _pay_distinct(self, factor: int, aggregate: Aggregate, groups: Groups) -> None:
+        """``factor`` for each different value that a group has."""
+        data = self._data
+        column = data.column_of_choice(aggregate.operand)
+        if column is None or groups.values.count != 1:
+            raise NotAnAssignment("distinct values of something else than the choice, as an objective")
+        weight, counts = contribution_of(
+            data, replace(aggregate, function=AggregateFunction.COUNT)
+        ).separated()
+        values = classes([column], data.values)
+        (part,) = loads_of(data, replace(groups, values=values), weight, counts, split=False)
+        cost = _Used(factor * self._sign)
+        self.costs.append(LoadCost(data.shape.name, self._weight, (part.load,), cost, False))
+
+    def _peak(self, factor: int, each: Expression, *, negated: bool) -> None:
+        """``factor`` times the greatest over the groups of a value, or of its negation."""
+        if factor * self._sign <= 0:
+            raise NotAnAssignment("a greatest load that is maximised")
+        groups = groups_of(self._data)
+        if not groups.exists.all() or self._data.shape.group_gates or self._data.shape.strict:
+            raise NotAnAssignment("the greatest over some groups")
+        self._add_load_cost(-1 if negated else 1, each, groups, peak=True, times=factor * self._sign)
+
+    def _add_load_cost(
+        self, sign: int, each: Expression, groups: Groups, *, peak: bool, times: int = 1
+    ) -> None:
+        data = self._data
+        aggregates = [node for node in each.walk() if isinstance(node, Aggregate)]
+        aggregates += [
+            node for gate in data.shape.group_gates for node in gate.walk() if isinstance(node, Aggregate)
+        ]
+        if data.shape.strict:
+            raise NotAnAssignment("an objective over STRICT GROUPS")
+        loads: list[Load] = []
+        places: dict[int, int | Integers] = {}
+        for aggregate in {id(node): node for node in aggregates}.values():
+            amount = contribution_of(data, aggregate)
+            always = amount.constant(groups)
+            if always is not None:
+                places[id(aggregate)] = group_totals(data, groups, always)
+                continue
+            weight, counts = amount.separated()
+            (part,) = loads_of(data, groups, weight, counts, split=False)
+            same = [place for place, load in enumerate(loads) if _is_same(load, part.load)]
+            places[id(aggregate)] = same[0] if same else len(loads)
+            if not same:
+                loads.append(part.load)
+        function = _GroupFunction(data, groups, each, data.shape.group_gates, places, sign, peak)
+        function.check(loads)
+        if not loads:
+            self._constant_groups(function, groups, peak, times)
+            return
+        self.costs.append(LoadCost(data.shape.name, self._weight * times, tuple(loads), function, peak))
+
+    def _constant_groups(self, function: _GroupFunction, groups: Groups, peak: bool, times: int) -> None:
+        found = np.broadcast_to(function(()), groups.shape)
+        if found.size:
+            self.constant += self._weight * times * int(found.max() if peak else found.sum())
+
+
+def _is_same(one: Load, other: Load) -> bool:
+    return all(
+        np.array_equal(mine, others)
+        for mine, others in ((one.weight, other.weight), (one.group, other.group), (one.bucket, other.bucket))
+    )
+
+
+def _each(outer: Aggregate) -> Expression:
+    """What one group adds to a SUM or COUNT over groups, or is compared by in MAX and MIN."""
+    one = outer.operand
+    if outer.function is AggregateFunction.COUNT and one is not None:
+        raise NotAnAssignment("a count of values over groups")
+    if outer.condition is None and one is not None:
+        return one
+    if outer.function not in {AggregateFunction.SUM, AggregateFunction.COUNT}:
+        raise NotAnAssignment("the greatest over some groups")
+    if outer.condition is None:
+        return Constant(outer.type, outer.position, 1)
+    zero = Constant(outer.type, outer.position, 0)
+    return Case(
+        outer.type,
+        outer.position,
+        (outer.condition,),
+        (one or Constant(outer.type, outer.position, 1),),
+        zero,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Used(Uniform):
+    """``price`` for each load that is more than nothing."""
+
+    price: int
+
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        return self.price * (loads[0] > 0).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _All(Uniform):
+    """``price`` for each load that is all that its group has."""
+
+    price: int
+    total: Integers
+    """(groups, 1)"""
+
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        return np.where(loads[0] == self.total, self.price, 0)
+
+
+class _GroupFunction:
+    """The cost of each group as a function of its loads; what ``LoadCost.cost`` calls."""
+
+    def __init__(
+        self,
+        data: Candidates,
+        groups: Groups,
+        each: Expression,
+        gates: Sequence[Expression],
+        places: dict[int, int | Integers],
+        sign: int,
+        peak: bool,
+    ) -> None:
+        self._data, self._groups, self._each, self._gates = data, groups, each, tuple(gates)
+        self._places, self._sign, self._peak = places, sign, peak
+        # It is asked many times, and only loads differ from time to time.
+        self._standing: dict[int, Vector] = {}
+
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        found = self._value(self._each, loads)
+        values = found.values * self._sign
+        # A function that knows no group answers for one load at once for all of them.
+        live = self._groups.exists
+        live = live[:1, :1] if live.all() else live
+        for gate in self._gates:
+            live = live & self._value(gate, loads).true
+        if found.null is not None:
+            live = live & ~found.null
+        shape = np.broadcast_shapes(values.shape, live.shape, *(load.shape for load in loads))
+        return np.broadcast_to(np.where(live, values, 0), shape)
+
+    def of_buckets(self, buckets: Indices, number: int) -> _GroupFunction:
+        """See :class:`mgmt.optimization.bucketwise.Bucketwise`."""
+        groups, exists = self._groups, self._groups.exists
+        values = replace(groups.values, examples=groups.values.examples[buckets])
+        if exists.shape[1] == number:
+            exists = exists[:, buckets]
+        places = {
+            node: place if isinstance(place, int) or place.shape[1] == 1 else place[:, buckets]
+            for node, place in self._places.items()
+        }
+        some = replace(groups, values=values, exists=exists)
+        return _GroupFunction(self._data, some, self._each, self._gates, places, self._sign, self._peak)
+
+    def sorts(self, number: int) -> Indices:
+        """See :class:`mgmt.optimization.bucketwise.Bucketwise`: what the expressions read of a bucket's value."""
+        examples = self._groups.values.examples
+        nodes = [node for part in (self._each, *self._gates) for node in part.walk()]
+        slots = sorted({node.slot for node in nodes if isinstance(node, ValueColumn)})
+        told = [self._data.value_column(slot).take(examples) for slot in slots]
+        if any(isinstance(node, Chosen) for node in nodes):
+            told.append(self._data.chosen.take(examples))
+        exists = self._groups.exists
+        if exists.shape[1] == number and not exists.all():
+            told.extend(Vector(row.astype(np.int64)) for row in exists)
+        return classes(told, number).of.astype(np.int32)
+
+    def check(self, loads: Sequence[Load]) -> None:
+        """NotAnAssignment where it may be NULL at a peak, or beyond 62 bits at the greatest loads."""
+        groups, buckets = self._groups.shape
+        none = tuple(np.zeros((groups, buckets), np.int64) for _ in loads)
+        if self._peak and self._value(self._each, none).nulls.any():
+            raise NotAnAssignment("the greatest of values that may be NULL")
+        most = []
+        for load in loads:
+            counted = load.group >= 0
+            total = np.zeros((groups, 1), np.int64)
+            np.add.at(total[:, 0], load.group[counted], load.weight[counted])
+            most.append(np.broadcast_to(total, (groups, buckets)))
+        for extreme in (none, tuple(most)):
+            whole = self(extreme)
+            if float(np.abs(whole).sum(dtype=np.float64)) > LARGEST:
+                raise NotAnAssignment("costs beyond 62 bits")
+
+    def _value(self, expression: Expression, loads: tuple[Amounts, ...]) -> Vector:
+        def aggregate(node: Aggregate) -> Vector:
+            place = self._places[id(node)]
+            return Vector(loads[place] if isinstance(place, int) else place)
+
+        rows, values = self._groups.rows.examples, self._groups.values.examples
+        leaves = self._data.leaves(rows, values, aggregate)
+        plain, standing = leaves.leaf, self._standing
+
+        def leaf(node: Expression) -> Vector:
+            if isinstance(node, Aggregate):
+                return _once(aggregate(node))
+            if id(node) not in standing:
+                standing[id(node)] = _once(plain(node))
+            return standing[id(node)]
+
+        return evaluate(expression, replace(leaves, leaf=leaf))
+
+
+def _once(column: Vector) -> Vector:
+    """A column of one value throughout as that value."""
+    values = column.values
+    if values.ndim != 2 or not values.size or column.null is not None or bool((values != values[0, 0]).any()):
+        return column
+    return Vector(values[:1, :1], None, column.codes)
+
+
+def costs_of(data: Candidates) -> tuple[Sequence[Cost], int]:
+    """The costs of an objective, and what it costs whatever is chosen; to be minimised, weights included."""
+    coster = Coster(data)
+    coster.run()
+    return coster.costs, coster.constant
+
+
+def joined(parts: Sequence[tuple[Sequence[Cost], int]]) -> tuple[Sequence[Cost], int]:
+    """The costs of an objective that slices of its candidates make together."""
+    if len(parts) == 1:
+        return parts[0]
+    costs = [cost for some, _ in parts for cost in some]
+    if not any(isinstance(cost, LoadCost) and cost.peak for cost in costs):
+        return costs, sum(constant for _, constant in parts)
+    peaks = [cost for cost in costs if isinstance(cost, LoadCost)]
+    if len(peaks) < len(costs) or len(costs) < len(parts) or any(constant for _, constant in parts):
+        raise NotAnAssignment("a greatest load beside other costs, over several joins")
+    return [_greatest(peaks)], 0
+
+
+def _greatest(peaks: Sequence[LoadCost]) -> LoadCost:
+    """The greatest of several peaks as one, where their buckets are of the same values."""
+    first = peaks[0].loads[0]
+    loads: list[Load] = []
+    functions: list[tuple[CostFunction, int, Indices]] = []
+    for peak in peaks:
+        load = peak.loads[0]
+        if load.groups != 1 or load.buckets != first.buckets or not peak.peak:
+            raise NotAnAssignment("peaks of different groups")
+        pairs = np.unique(np.stack((first.bucket, load.bucket)), axis=1)
+        if pairs.shape[1] != len(np.unique(pairs[0])) or pairs.shape[1] != len(np.unique(pairs[1])):
+            raise NotAnAssignment("peaks over different values")
+        of = np.full(load.buckets, NONE, np.int32)
+        of[pairs[0, pairs[0] >= 0]] = pairs[1, pairs[0] >= 0]
+        if bool((of < 0).any()):
+            raise NotAnAssignment("peaks over different values")
+        functions.append((of_buckets(peak.cost, of, load.buckets), len(loads), of))
+        loads.extend(replace(each, bucket=first.bucket) for each in peak.loads)
+    widths = [len(peak.loads) for peak in peaks]
+    function = Greatest(
+        tuple((one, at, width) for (one, at, _), width in zip(functions, widths, strict=True))
+    )
+    return LoadCost(peaks[0].name, peaks[0].weight, tuple(loads), function, True)

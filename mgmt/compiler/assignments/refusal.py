@@ -1,0 +1,7 @@
+"""Why something is no assignment problem in columns."""
+
+from __future__ import annotations
+
+
+class NotAnAssignment(Exception):  # noqa: N818 - not an error: the general road is taken
+    """This cannot be done in columns, for the reason given."""
