@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# Tests and the processes that they start keep what they compile, whatever the surroundings say.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test test-all test-sweep lint bench site pins clean system
 
 # Tool and the Debian package that holds it.
