@@ -1,10 +1,10 @@
 """What one agent process costs: from its start to its readiness, and the memory it takes then and later.
 
-What it is: `rota agent` as anybody starts it, on loopback, watched from outside through /proc and its own /readyz; as
-an installed program, with its bytecode compiled. Three of them: alone with a store, and so its own controller; alone
+`rota agent` as anybody starts it, on loopback, watched from outside through /proc and its own /readyz; as an
+installed program, with its bytecode compiled. Three of them: alone with a store, and so its own controller; alone
 without a store; and with a store as a member of another's cluster. The solver is a process of its own, which an agent
-starts when something is to be solved and ends when it is idle: its memory is told separately.
-What it is not: an agent at work; memory grows with the log it holds.
+starts when something is to be solved and ends when it is idle: its memory is told separately. Memory grows with the
+log that an agent holds, which is not measured here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The fault vocabulary: what can be done to hosts and links, as data.
 
-What it is: one frozen record per fault, and schedules of them (`At`). Every backend reads the same ones.
-What it isn't: the doing; `cluster` applies them to the simulator.
+One frozen record per fault, and schedules of them (`At`). Every backend reads the same ones.
 """
 
 from __future__ import annotations

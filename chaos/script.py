@@ -1,7 +1,7 @@
 """Fault scripts: a run written down as text, to read, to keep and to run again.
 
-What it is: the parser and the printer of the format below; `parse(format_script(script)) == script`.
-What it isn't: a programming language: no variables, no conditions.
+The parser and the printer of the format below; `parse(format_script(script)) == script`. It has no variables and no
+conditions.
 
     # anything after a number sign is a remark, and a line of four dashes ends the script
     nodes 5

@@ -1,8 +1,8 @@
-"""Agreement on one value among n members: the fast round of Fast Paxos and classic Paxos beneath it.
+"""Agreement on one value among n members: the fast round of Fast Paxos, and classic Paxos beneath it.
 
-Sans-I/O and without a clock: every object is a plain state machine that is told what arrived and says
-what to send. One set of parts serves the view change (N members, fast round first) and the layout chain
-(three to five servers, classic rounds only, durable acceptors). It imports nothing else of rota.
+Sans-I/O and without a clock: every object is a plain state machine that is told what arrived and says what to send.
+The view change uses it (N members, fast round first), and so does the layout chain (three to five servers, classic
+rounds only, durable acceptors). It imports nothing else of rota.
 """
 
 from .acceptor import Accepted, Acceptor, AcceptorState, Promise, Reject

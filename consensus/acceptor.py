@@ -1,11 +1,10 @@
 """The acceptor: the memory that makes a decision irrevocable.
 
-What it is: one member's part in one decision: what it promised and what it accepted. It serves both
-the fast round (`vote_fast`) and classic rounds (`prepare`, `accept`).
-What it isn't: a network or a disk. Where a member may restart and still be the same member, the caller
-writes `state` durably before it sends any answer whose `changed` is true, and restores it at start.
-Where a restarted member is a new member (membership: a new incarnation), memory is enough.
-Source: L. Lamport, *Fast Paxos*, section 2.1 and 3.2; *Paxos Made Simple*, section 2.2.
+One member's part in one decision: what it promised and what it accepted. It serves the fast round (`vote_fast`) and
+classic rounds (`prepare`, `accept`). Where a member may restart and still be the same member, the caller writes `state`
+durably before it sends any answer whose `changed` is true, and restores it at start. Where a restarted member is a new
+member (membership: a new incarnation), memory is enough.
+Source: L. Lamport, *Fast Paxos*, sections 2.1 and 3.2; *Paxos Made Simple*, section 2.2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Ballots: the total order in which rounds of one decision happen.
+"""Ballots: the total order of the rounds of one decision.
 
-What it is: (round, member index), compared in that order, so that two members never own the same
-classic ballot. One decision has one fast round, which comes before every classic one.
-What it isn't: an epoch. A new configuration starts again from `Ballot.NONE`.
+A ballot is (round, member index), compared in that order, so that two members never own the same classic ballot. One
+decision has one fast round, which comes before every classic one. A new decision starts again from `Ballot.NONE`.
 Source: L. Lamport, *Paxos Made Simple*, section 2.2 (proposal numbers); *Fast Paxos*, section 2.1.
 """
 

@@ -1,7 +1,6 @@
-"""The typed errors of `consensus`.
+"""The errors of `consensus`: a caller passed something that no correct peer sends.
 
-All of them mean that a caller passed something that no correct peer sends: the message is to be
-dropped and counted at the edge, and the state of the object that raised it is unchanged.
+Drop the message and count it. The state of the object that raised the error is unchanged.
 """
 
 

@@ -1,9 +1,8 @@
 """The leaderless fast round: count identical votes.
 
-What it is: one member's tally of the fast votes of n members, as one integer bitmap per value (bit i is
-member i in the configuration's canonical order), merged by OR, so that a sender can not be counted
-twice and tallies can be gossiped.
-What it isn't: the member's own right to vote; `Acceptor.vote_fast` guards that.
+One member's tally of the fast votes of n members: per value one integer bitmap (bit i is member i in canonical order),
+merged by OR, so that no sender counts twice and tallies can be gossiped. Whether a member may vote is decided by
+`Acceptor.vote_fast`.
 Source: *Stable and Consistent Membership at Scale with Rapid*, section 4.3; L. Lamport, *Fast Paxos*.
 """
 

@@ -1,11 +1,9 @@
 """The proposer: coordinator of classic rounds.
 
-What it is: the bookkeeping of one member that tries to get a decision with rising ballots: phase 1
-(prepare, promises), the value rule, phase 2 (accept, accepted). Distinct senders are counted, repeated
-and late answers are harmless.
-What it isn't: a timer or a network. The caller sends each request to all members (itself included), asks
-`waiting_for()` whom to ask again, and waits a random, growing time before it starts a higher round, or
-dueling proposers can starve each other.
+The bookkeeping of one member that tries to get a decision with rising ballots: phase 1 (prepare, promises), the value
+rule, phase 2 (accept, accepted). It counts distinct senders; repeated and late answers are harmless.
+The caller sends each request to all members (itself included) and asks `waiting_for()` whom to ask again. It must wait
+a random, growing time before it starts a higher round, or dueling proposers can starve each other.
 Source: L. Lamport, *Paxos Made Simple*, section 2.2; *Fast Paxos*, section 2.2.
 """
 

@@ -1,11 +1,9 @@
-"""How many members are enough.
+"""Quorums: how many of n members are enough, in a fast and in a classic round.
 
-What it is: the two quorum sizes of Fast Paxos for a group of n members, tolerating the most failures
-that leaderless agreement allows. Any two classic quorums meet; any two fast quorums and any classic
-quorum meet in one common member, which is what makes the value rule unambiguous.
-What it isn't: a policy. Weighted or hierarchical quorums are not offered.
-Source: L. Lamport, *Fast Paxos*, section 2.2; *Stable and Consistent Membership at Scale with Rapid*,
-section 4.3 ("three quarters").
+The two sizes of Fast Paxos that tolerate the most failures. Any two classic quorums meet; any two fast quorums and any
+classic quorum meet in one common member, which makes the value rule unambiguous.
+Source: L. Lamport, *Fast Paxos*, section 2.2; *Stable and Consistent Membership at Scale with Rapid*, section 4.3
+("three quarters").
 """
 
 from .errors import InvalidGroupError

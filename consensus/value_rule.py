@@ -1,11 +1,8 @@
-"""The value rule: what a classic round may propose after what a quorum has promised.
+"""The value rule: what a classic round may propose, given what a quorum has promised.
 
-What it is: a pure function from promises to a forced value (some earlier round may have decided it) or
-to a free choice.
-What it isn't: the proposer's taste. For a free choice it reports the candidates that were voted for;
-the proposer picks.
-Source: L. Lamport, *Fast Paxos*, section 2.2, Figure 1 and observation O4, with the one fast round of
-`Ballot.FAST`.
+A pure function from promises to a forced value (some earlier round may have decided it) or to a free choice, of which
+it reports the candidates that were voted for.
+Source: L. Lamport, *Fast Paxos*, section 2.2, Figure 1 and observation O4, with the one fast round of `Ballot.FAST`.
 """
 
 from __future__ import annotations

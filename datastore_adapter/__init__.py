@@ -1,9 +1,8 @@
 """One interface to datastores, and the engines behind it.
 
-What it is: `interface` (what the management plane knows of any engine), `log` (the embedded replicated log: `LogThread`
-is what an agent runs, `LogClient` what an application embeds, `LogAdapter` what the control loop steers it by),
-`exports` (a placement as systems read it that rota does not steer).
-What it is not: the control loop, nor any policy of where data should be.
+`interface` (what the management plane knows of any engine), `log` (the embedded replicated log: `LogThread` is what
+an agent runs, `LogClient` what an application embeds, `LogAdapter` what the control loop steers it by), `exports` (a
+placement as systems read it that rota does not steer).
 
 The heavy parts are imported when first used, so that the management plane can import `interface` alone.
 """

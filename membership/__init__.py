@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from membership.address import Address, AddressError
 from membership.errors import EdgeError, EvictionError, MembershipError, RecoveryError
-from membership.protocol.context.broadcaster import Broadcaster, epidemic, unicast_to_all
+from membership.protocol.dissemination.broadcaster import Broadcaster, epidemic, unicast_to_all
 from membership.protocol.monitoring.edge_detector import DetectorFactory, EdgeDetector, windowed
 from membership.protocol.monitoring.phi_detector import phi_accrual
 from membership.protocol.view.configuration import Configuration
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from membership.ensemble_service import Ensemble, serve_ensemble
     from membership.protocol.core.suspicions import Suspicions
     from membership.runtime.application_checks import ApplicationCheckError, application_check
-    from membership.runtime.binding import InsecureBindError
     from membership.runtime.change_feed import Change, ChangeFeed, ClusterStatus, MembershipEndedError
     from membership.runtime.core_factory import Mode
     from membership.runtime.join_diagnosis import (
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
         SeedsUnreachableError,
     )
     from membership.runtime.last_view import LastViewError
+    from membership.runtime.transport_setup import InsecureBindError
     from membership.runtime.voter_storage import StateError
     from membership.surface import ClusterSurface, WaitTimeoutError
     from membership.transport import (
@@ -73,7 +73,7 @@ _LAZY = {
     "InMemoryNetwork": "membership.transport",
     "Ensemble": "membership.ensemble_service",
     "EnsembleError": "membership.ensemble.voter",
-    "InsecureBindError": "membership.runtime.binding",
+    "InsecureBindError": "membership.runtime.transport_setup",
     "JoinArgumentError": "membership.cluster",
     "JoinError": "membership.runtime.join_diagnosis",
     "JoinRefusedError": "membership.runtime.join_diagnosis",

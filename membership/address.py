@@ -1,7 +1,6 @@
-"""A network address: one host and one port.
+"""A network address: one host and one port, and their one text form.
 
-What it is: the value every other module uses to say where a process listens, and its one text form.
-What it is not: a resolver. A host may be a DNS name; the shell turns it into an IP address.
+A host may be a DNS name; `membership.transport.resolve` turns it into an IP address.
 """
 
 from typing import NamedTuple

@@ -1,14 +1,11 @@
-"""The embedding interface for asyncio: the surface of `membership.join`, awaited in an asyncio event loop.
+"""The interface for asyncio: the same as `membership.join`, awaited in an asyncio event loop.
 
     async with membership.aio.join("10.0.0.5:7946", seeds=["10.0.0.1:7946"]) as cluster:
         async for change in cluster.changes():
             ...
 
-What it is: `join` and the `Cluster` it gives, `serve_ensemble` and its `Ensemble`. trio runs as a guest of
-the running loop, in its thread, from the first block until the last one has ended; all of a loop share it.
-Nothing outlives the blocks.
-What it is not: a port of the protocol. Callables given to `join` (`services`, `on_listening`, ...) are
-called by trio.
+trio runs as a guest of the running loop, in its thread, from the first block until the last one has ended; all
+blocks of a loop share it. Callables given to `join` (`services`, `on_listening`, ...) are called by trio.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ import membership.ensemble_service
 from membership.protocol.core.suspicions import Suspicions
 from membership.protocol.view.configuration import Configuration
 from membership.runtime.change_feed import Change, ClusterState, MembershipEndedError, Subscription
-from membership.runtime.portal import Block, Call, Hosted
+from membership.runtime.portal import Block, Call, Portal
 from membership.surface import ClusterSurface, EnsembleSurface, Surface, timed_out
 
 P = ParamSpec("P")
@@ -88,8 +85,8 @@ class _AsyncioSurface(Surface):
 class Cluster(_AsyncioSurface, ClusterSurface):
     """This process's membership. Made by `join`; valid within its block, in its event loop."""
 
-    def __init__(self, hosted: Hosted[_Trio]) -> None:
-        super().__init__(hosted.inside._shell)
+    def __init__(self, hosted: Portal[_Trio]) -> None:
+        super().__init__(hosted.inside._driver)
         self._hosted = hosted
         self._cluster = hosted.inside
 
@@ -118,7 +115,7 @@ class Cluster(_AsyncioSurface, ClusterSurface):
 class Ensemble(_AsyncioSurface, EnsembleSurface):
     """This process's part in an ensemble. Made by `serve_ensemble`; valid within its block, in its event loop."""
 
-    def __init__(self, hosted: Hosted[membership.ensemble_service.Ensemble]) -> None:
+    def __init__(self, hosted: Portal[membership.ensemble_service.Ensemble]) -> None:
         inside = hosted.inside
         super().__init__(inside._voter, inside.transport, inside._published)
         self._ensemble = inside
@@ -214,7 +211,7 @@ _GUEST: trio.lowlevel.RunVar[_Guest | None] = trio.lowlevel.RunVar("membership g
 
 
 @asynccontextmanager
-async def _enter(block: Block[S], surface: Callable[[Hosted[S]], F]) -> AsyncIterator[F]:
+async def _enter(block: Block[S], surface: Callable[[Portal[S]], F]) -> AsyncIterator[F]:
     guest = await _Guest.enter()
     try:
         async with _hosted(block, surface) as inside:
@@ -224,11 +221,11 @@ async def _enter(block: Block[S], surface: Callable[[Hosted[S]], F]) -> AsyncIte
 
 
 @asynccontextmanager
-async def _hosted(block: Block[S], surface: Callable[[Hosted[S]], F]) -> AsyncIterator[F]:
+async def _hosted(block: Block[S], surface: Callable[[Portal[S]], F]) -> AsyncIterator[F]:
     loop = asyncio.get_running_loop()
     finished: asyncio.Future[None] = loop.create_future()
     entered: asyncio.Future[None] = loop.create_future()
-    hosted = Hosted(block, lambda: entered.set_result(None))
+    hosted = Portal(block, lambda: entered.set_result(None))
     call = Call(hosted.run, lambda: finished.set_result(None))
     trio.lowlevel.spawn_system_task(call.run, name="membership.aio")
     try:
@@ -275,7 +272,7 @@ async def _interrupted_by(finished: asyncio.Future[None]) -> AsyncIterator[None]
 
 
 def _facade(
-    block: Callable[P, AbstractAsyncContextManager[S]], surface: Callable[[Hosted[S]], F]
+    block: Callable[P, AbstractAsyncContextManager[S]], surface: Callable[[Portal[S]], F]
 ) -> Callable[P, AbstractAsyncContextManager[F]]:
     @functools.wraps(block)
     def facade(*args: P.args, **options: P.kwargs) -> AbstractAsyncContextManager[F]:

@@ -1,13 +1,11 @@
-"""The embedding interface for threads: the surface of `membership.join` with calls that block.
+"""The interface for threads: the same as `membership.join`, with calls that block.
 
     with membership.blocking.join("10.0.0.5:7946", seeds=["10.0.0.1:7946"]) as cluster:
         for change in cluster.changes():
             ...
 
-What it is: `join` and the `Cluster` it gives, `serve_ensemble` and its `Ensemble`, to be used from any number
-of threads. trio runs in one thread per block, which has ended when the block has.
-What it is not: a service of other threads. Callables given to `join` (`services`, `on_listening`, ...) are
-called in trio's thread.
+A `Cluster` may be used from any number of threads. trio runs in one thread per block, which ends with the block.
+Callables given to `join` (`services`, `on_listening`, ...) are called in trio's thread.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from membership.errors import MembershipError
 from membership.protocol.core.suspicions import Suspicions
 from membership.protocol.view.configuration import Configuration
 from membership.runtime.change_feed import Change, ClusterState, MembershipEndedError, Subscription
-from membership.runtime.portal import Block, Call, Hosted
+from membership.runtime.portal import Block, Call, Portal
 from membership.surface import ClusterSurface, EnsembleSurface, Surface, timed_out
 
 P = ParamSpec("P")
@@ -59,7 +57,7 @@ def _forward(
 class _BlockingSurface(Surface):
     """What waits, in any thread but that of trio."""
 
-    _hosted: Hosted[Any]
+    _hosted: Portal[Any]
     _thread: _TrioThread
 
     def changes(self) -> ChangeFeed:
@@ -105,8 +103,8 @@ class _BlockingSurface(Surface):
 class Cluster(_BlockingSurface, ClusterSurface):
     """This process's membership. Made by `join`; valid within its block, in any thread."""
 
-    def __init__(self, hosted: Hosted[_Trio], thread: _TrioThread) -> None:
-        super().__init__(hosted.inside._shell)
+    def __init__(self, hosted: Portal[_Trio], thread: _TrioThread) -> None:
+        super().__init__(hosted.inside._driver)
         self._hosted = hosted
         self._thread = thread
         self._cluster = hosted.inside
@@ -129,7 +127,7 @@ class Cluster(_BlockingSurface, ClusterSurface):
 class Ensemble(_BlockingSurface, EnsembleSurface):
     """This process's part in an ensemble. Made by `serve_ensemble`; valid within its block, in any thread."""
 
-    def __init__(self, hosted: Hosted[membership.ensemble_service.Ensemble], thread: _TrioThread) -> None:
+    def __init__(self, hosted: Portal[membership.ensemble_service.Ensemble], thread: _TrioThread) -> None:
         inside = hosted.inside
         super().__init__(inside._voter, inside.transport, inside._published)
         self._hosted = hosted
@@ -217,9 +215,9 @@ class _TrioThread:
 
 
 @contextmanager
-def _enter(block: Block[S], surface: Callable[[Hosted[S], _TrioThread], F]) -> Iterator[F]:
+def _enter(block: Block[S], surface: Callable[[Portal[S], _TrioThread], F]) -> Iterator[F]:
     ready = threading.Event()
-    hosted = Hosted(block, ready.set)
+    hosted = Portal(block, ready.set)
     call = Call(hosted.run, ready.set)
     thread = _TrioThread(call)
     try:
@@ -236,7 +234,7 @@ def _enter(block: Block[S], surface: Callable[[Hosted[S], _TrioThread], F]) -> I
 
 
 def _facade(
-    block: Callable[P, AbstractAsyncContextManager[S]], surface: Callable[[Hosted[S], _TrioThread], F]
+    block: Callable[P, AbstractAsyncContextManager[S]], surface: Callable[[Portal[S], _TrioThread], F]
 ) -> Callable[P, AbstractContextManager[F]]:
     @functools.wraps(block)
     def facade(*args: P.args, **options: P.kwargs) -> AbstractContextManager[F]:

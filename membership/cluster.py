@@ -1,9 +1,7 @@
-"""The embedding interface: be a member of a cluster for as long as a block of code runs.
+"""The interface for trio: be a member of a cluster for as long as a block of code runs.
 
-What it is: `join`, and the `Cluster` it gives. Everything runs in the caller's trio event loop, in tasks
-that end with the block.
-What it is not: a service to talk to; the application is the member. The facades for asyncio and threads
-wrap this one.
+`join` gives a `Cluster`. Everything runs in the caller's event loop, in tasks that end with the block. The
+facades for asyncio (`aio`) and threads (`blocking`) wrap this one.
 """
 
 from __future__ import annotations
@@ -20,21 +18,21 @@ import trio
 
 from membership.address import Address
 from membership.errors import EvictionError, MembershipError, RecoveryError
-from membership.protocol.context.broadcaster import Broadcaster
 from membership.protocol.context.effects import Event, RecoveryFailed, RecoveryFinished
 from membership.protocol.context.refusals import public_name
 from membership.protocol.core.suspicions import Suspicions
+from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member, metadata_pairs
 from membership.runtime.application_checks import ApplicationCheck, Check, CheckRunner
-from membership.runtime.binding import open_transport
 from membership.runtime.change_feed import FINAL_STATUSES, ClusterStatus, MembershipEndedError
 from membership.runtime.core_factory import Identity, Mode
-from membership.runtime.driver import Shell
+from membership.runtime.driver import Driver
 from membership.runtime.join_diagnosis import JoinRefusedError
 from membership.runtime.last_view import LastView, Remembered
-from membership.runtime.scope import run_block
+from membership.runtime.scope import run_scope
+from membership.runtime.transport_setup import open_transport
 from membership.settings import Settings
 from membership.surface import ClusterSurface, TrioSurface
 from membership.transport.endpoint import Network
@@ -63,7 +61,7 @@ class Cluster(TrioSurface, ClusterSurface):
 
         Only here: a service's handler is a trio function.
         """
-        return self._shell.transport
+        return self._driver.transport
 
     async def leave(self) -> bool:
         """Leave, and wait until the others have agreed on it, at most `Settings.leave_timeout` seconds.
@@ -74,26 +72,26 @@ class Cluster(TrioSurface, ClusterSurface):
         """
         state = self._state
         if state.status is not ClusterStatus.LEAVING and state.status not in FINAL_STATUSES:
-            self._shell.leave()
+            self._driver.leave()
         await state.wait_until(lambda state: state.ended or state.status in FINAL_STATUSES)
-        return self._shell.leave_decided
+        return self._driver.leave_decided
 
     async def set_metadata(self, metadata: Mapping[str, str]) -> None:
         """Replace this process's metadata, and wait until a view has them: for ever without a majority.
 
         Of several calls the last one counts; the earlier ones return when it is agreed. Cancelling the wait
-        does not take the wish back. Raises MemberError when the member's record would not fit 1000 bytes, and
+        does not take the request back. Raises MemberError when the member's record would not fit 1000 bytes, and
         MembershipEndedError when this process leaves or stays out before.
         """
-        self._shell.set_metadata(metadata)
+        self._driver.set_metadata(metadata)
         await self._state.wait_until(
             lambda state: (
                 state.ended
                 or state.status in FINAL_STATUSES
-                or (self.me.metadata == self._shell.wanted_metadata and state.status is ClusterStatus.MEMBER)
+                or (self.me.metadata == self._driver.wanted_metadata and state.status is ClusterStatus.MEMBER)
             )
         )
-        if self.me.metadata != self._shell.wanted_metadata:
+        if self.me.metadata != self._driver.wanted_metadata:
             raise MembershipEndedError("this process is no member any more: its metadata were not agreed")
 
     async def evict(self, name: str) -> int:
@@ -104,9 +102,9 @@ class Cluster(TrioSurface, ClusterSurface):
         within `Settings.leave_timeout`.
         """
         member = self.view.member(name)
-        self._shell.evict(name)
+        self._driver.evict(name)
         assert member is not None, "the core has refused it otherwise"
-        with trio.move_on_after(self._shell.leave_bound):
+        with trio.move_on_after(self._driver.leave_bound):
             await self._state.wait_until(
                 lambda state: member not in self.view or state.ended or state.status in FINAL_STATUSES
             )
@@ -125,7 +123,7 @@ class Cluster(TrioSurface, ClusterSurface):
         enough other observers find it failed too, and stays otherwise. Raises EdgeError about a member that this
         process does not observe: nobody else may say so (`evict` is the operator's command).
         """
-        self._shell.edge_failed(member)
+        self._driver.edge_failed(member)
         await trio.lowlevel.checkpoint()
 
     async def recover(self, survivors: Sequence[str], *, force: bool = False) -> Configuration:
@@ -142,16 +140,16 @@ class Cluster(TrioSurface, ClusterSurface):
         old chain can reach. Raises RecoveryError with the reason when a survivor refuses or is silent.
         """
         waits = self._state.view is None
-        self._shell.recover(survivors, force=force)
+        self._driver.recover(survivors, force=force)
         if waits:
             await self._state.wait_until(lambda state: state.ended or state.view is not None)
             if self._state.view is None:
                 raise MembershipEndedError("this process ended before the view was shown")
             return self._state.view
         await self._state.wait_until(
-            lambda state: state.ended or state.status in FINAL_STATUSES or self._shell.recovery is not None
+            lambda state: state.ended or state.status in FINAL_STATUSES or self._driver.recovery is not None
         )
-        match self._shell.recovery:
+        match self._driver.recovery:
             case RecoveryFinished(configuration):
                 return configuration
             case RecoveryFailed(reason):
@@ -163,11 +161,11 @@ class Cluster(TrioSurface, ClusterSurface):
 
         For people: nothing may be concluded from it. None while this process is in no view.
         """
-        return self._shell.suspicions()
+        return self._driver.suspicions()
 
     def statistics(self) -> dict[str, int]:
         """Counters since the start: the protocol's, and what was sent, received and dropped, by reason."""
-        protocol = {public_name(name): count for name, count in self._shell.core.statistics().items()}
+        protocol = {public_name(name): count for name, count in self._driver.core.statistics().items()}
         return {**protocol, **dict(sorted(self.transport.counters.items()))}
 
 
@@ -290,7 +288,7 @@ async def join(
             and mode is Mode.DECENTRALISED
             and await _is_founding(transport, seed_addresses, found)
         )
-        shell = Shell(
+        driver = Driver(
             transport,
             Identity(
                 name if name is not None else str(transport.advertised),
@@ -315,22 +313,22 @@ async def join(
             transport.register(service, handler)
         if on_listening is not None:
             on_listening(transport)
-        cluster = Cluster(shell)
+        cluster = Cluster(driver)
         if on_waiting is not None:
             on_waiting(cluster)
-        parts: list[Callable[[], Awaitable[None]]] = [transport.run, shell.run]
+        tasks: list[Callable[[], Awaitable[None]]] = [transport.run, driver.run]
         if memory is not None:
-            parts.append(partial(memory.keep, shell))
+            tasks.append(partial(memory.keep, driver))
         if check is not None:
-            parts.append(CheckRunner(shell, check, random.Random(shell.core.me.incarnation)).run)
+            tasks.append(CheckRunner(driver, check, random.Random(driver.core.me.incarnation)).run)
 
         async def leave() -> None:
-            if shell.state.view is not None:
-                with trio.move_on_after(shell.leave_bound):
+            if driver.state.view is not None:
+                with trio.move_on_after(driver.leave_bound):
                     await cluster.leave()
 
-        async with run_block(shell.state, parts, leave):
-            await _wait_until_joined(shell, join_timeout)
+        async with run_scope(driver.state, tasks, leave):
+            await _wait_until_joined(driver, join_timeout)
             if memory is not None:
                 await memory.wait_until_tried()
             yield cluster
@@ -381,26 +379,26 @@ def _check_arguments(expect: int, cluster_id: bytes | None, join_timeout: float 
         raise JoinArgumentError("cluster_id must be 16 bytes that are not all zero")
 
 
-async def _wait_until_joined(shell: Shell, timeout: float | None) -> None:
+async def _wait_until_joined(driver: Driver, timeout: float | None) -> None:
     with trio.move_on_after(float("inf") if timeout is None else timeout):
         async with trio.open_nursery() as nursery:
             if timeout is not None:
                 # Whatever the pauses between tries: who gives up soon wants to know why, too.
-                nursery.start_soon(_question_in_time, shell, timeout / 2)
-            await shell.state.wait_until(lambda state: state.view is not None or shell.refusal is not None)
+                nursery.start_soon(_question_in_time, driver, timeout / 2)
+            await driver.state.wait_until(lambda state: state.view is not None or driver.refusal is not None)
             nursery.cancel_scope.cancel()
-    if shell.state.view is not None:
+    if driver.state.view is not None:
         return
-    if shell.refusal is not None:
-        raise JoinRefusedError(f"the cluster refuses this process: {shell.refusal}")
+    if driver.refusal is not None:
+        raise JoinRefusedError(f"the cluster refuses this process: {driver.refusal}")
     assert timeout is not None
-    raise shell.diagnosis.error(timeout)
+    raise driver.diagnosis.error(timeout)
 
 
-async def _question_in_time(shell: Shell, seconds: float) -> None:
+async def _question_in_time(driver: Driver, seconds: float) -> None:
     await trio.sleep(seconds)
-    if not shell.diagnosis.known:
-        await shell.question_seeds()
+    if not driver.diagnosis.known:
+        await driver.question_seeds()
 
 
 async def _is_founding(transport: Transport, seeds: Sequence[Address], found: bool | None) -> bool:

@@ -1,8 +1,7 @@
-"""The embedding interface of an ensemble member: be a voter for as long as a block of code runs.
+"""The interface for trio of an ensemble member: be a voter for as long as a block of code runs.
 
-What it is: `serve_ensemble`, the `Ensemble` it gives, and the loop that drives a voter with a transport and a file.
-What it is not: membership in the cluster whose views it records; that is `membership.join` with
-`mode=Mode.CENTRALISED`, in other processes or in the same ones at another port.
+`serve_ensemble` gives an `Ensemble`, and drives its voter with a transport and a file. A voter is no member of the
+cluster whose views it records; those join with `mode=Mode.CENTRALISED`, in other processes or at another port.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import Final
 
 import trio
 
@@ -27,13 +25,12 @@ from membership.protocol.context.effects import (
     StateToSave,
 )
 from membership.protocol.context.refusals import public_name
-from membership.protocol.messages import encode
 from membership.protocol.view.member import INCARNATION_BYTES, Member
 from membership.protocol.view.view_difference import ViewChanged
-from membership.runtime.binding import new_authority, open_transport
 from membership.runtime.change_feed import ClusterState, ClusterStatus
-from membership.runtime.driver import read_message
-from membership.runtime.scope import run_block
+from membership.runtime.driver import read_message, transmit
+from membership.runtime.scope import run_scope
+from membership.runtime.transport_setup import new_signer, open_transport
 from membership.runtime.voter_storage import StateDirectory
 from membership.settings import Settings
 from membership.surface import EnsembleSurface, TrioSurface
@@ -44,8 +41,6 @@ from membership.transport.transport import Arrival, Transport
 from membership.wire.key_ring import KeyRing
 
 log = logging.getLogger("rota.membership")
-
-_DATAGRAM_PAYLOAD_LIMIT: Final = 1400
 
 
 class Ensemble(TrioSurface, EnsembleSurface):
@@ -120,16 +115,16 @@ async def serve_ensemble(
                 rng=random.Random(generator.getrandbits(64)),
                 saved=directory.load(),
                 expect=expect,
-                authority=new_authority(transport),
+                signer=new_signer(transport),
             )
             if on_listening is not None:
                 on_listening(transport)
-            driver = _Driver(transport, voter, directory)
-            async with run_block(driver.state, (transport.run, driver.run)):
+            driver = _VoterDriver(transport, voter, directory)
+            async with run_scope(driver.state, (transport.run, driver.run)):
                 yield Ensemble(voter, transport, driver.state)
 
 
-class _Driver:
+class _VoterDriver:
     """One task: wait, drain, hand to the voter, tick; save first, then send."""
 
     def __init__(self, transport: Transport, voter: Voter, directory: StateDirectory) -> None:
@@ -162,12 +157,7 @@ class _Driver:
                 self._directory.save(event.record)
         if self._voter.cluster_id != self._transport.cluster_id:
             self._transport.cluster_id = self._voter.cluster_id
-        for send in effects.sends:
-            payload = encode(send.message)
-            if send.reliable or len(payload) > _DATAGRAM_PAYLOAD_LIMIT:
-                self._transport.send_frame(payload, send.destinations)
-            else:
-                self._transport.send_datagram(payload, send.destinations)
+        transmit(self._transport, effects)
         self._wake_at = effects.wake_at
         for event in effects.events:
             self._handle(event)

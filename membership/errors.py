@@ -1,8 +1,6 @@
-"""The root of this package's errors.
+"""The root of this package's errors, `MembershipError`, and the errors that both a core and its driver raise.
 
-What it is: the one class an application can catch to handle whatever this package raises on purpose.
-What it is not: a list of them; each error stands beside the code that raises it, save those that a pure core
-and its shells both raise.
+Every other error stands beside the code that raises it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The surface of a cluster and of an ensemble: what an application can ask, under the same names in every facade.
+"""What an application can ask of a cluster or an ensemble, under the same names in every facade.
 
-What it is: the one description of it. What never waits is written here, once, for trio
-(`membership.Cluster`), asyncio (`membership.aio.Cluster`) and threads (`membership.blocking.Cluster`); for
-`Ensemble` likewise. What waits has the same name and arguments in each of them, awaited or blocking: `changes`,
-`wait_for`, `leave` and every further command of `membership.Cluster`.
-What it is not: a promise to other processes; a reading is what this one knows at the moment.
+What never waits is written here once, for trio (`membership.Cluster`), asyncio (`membership.aio.Cluster`) and
+threads (`membership.blocking.Cluster`); likewise for `Ensemble`. What waits (`changes`, `wait_for`, `leave` and the
+other commands) has the same name and arguments in each facade, awaited or blocking.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from membership.errors import MembershipError
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member
 from membership.runtime.change_feed import ChangeFeed, ClusterState, ClusterStatus, MembershipEndedError
-from membership.runtime.driver import Shell
+from membership.runtime.driver import Driver
 from membership.transport.transport import Transport
 from membership.wire.key_ring import KeyRing
 
@@ -30,7 +28,7 @@ class WaitTimeoutError(MembershipError, TimeoutError):
 
 
 class Surface:
-    """Readings. Each raises MembershipEndedError once this process's part has failed."""
+    """What any facade can tell. Each raises MembershipEndedError once this process's part has failed."""
 
     def __init__(self, state: ClusterState) -> None:
         self._published = state
@@ -44,9 +42,9 @@ class Surface:
 class ClusterSurface(Surface):
     """Readings of a member."""
 
-    def __init__(self, shell: Shell) -> None:
-        super().__init__(shell.state)
-        self._shell = shell
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(driver.state)
+        self._driver = driver
 
     @property
     def view(self) -> Configuration:
@@ -62,13 +60,13 @@ class ClusterSurface(Surface):
     def me(self) -> Member:
         """This process as the others see it. The incarnation changes when it rejoins after an eviction."""
         self._published.check()
-        me: Member = self._shell.core.me
+        me: Member = self._driver.core.me
         return me
 
     @property
     def subjects(self) -> tuple[Member, ...]:
         """The members this process observes at present; none while it is no member."""
-        return self._shell.subjects() if self._state.status in _OBSERVING else ()
+        return self._driver.subjects() if self._state.status in _OBSERVING else ()
 
     @property
     def status(self) -> ClusterStatus:
@@ -82,18 +80,18 @@ class ClusterSurface(Surface):
 
     @property
     def founded(self) -> bool:
-        """Whether this process founded the cluster, now or in an earlier life: it was told to, or was chosen."""
-        return self._shell.founded
+        """Whether this process founded the cluster, now or in an earlier incarnation: it was told to, or was chosen."""
+        return self._driver.founded
 
     @property
     def refusal(self) -> str | None:
         """Why the cluster refused to let this process in again, if it did so for good."""
-        return self._shell.refusal
+        return self._driver.refusal
 
     @property
     def evicted_by_operator(self) -> bool:
         """Whether it was an operator's command that evicted this process last, rather than a failure."""
-        return self._shell.evicted_by_operator
+        return self._driver.evicted_by_operator
 
     @property
     def cluster_id(self) -> bytes:
@@ -103,7 +101,7 @@ class ClusterSurface(Surface):
     @property
     def keys(self) -> KeyRing | None:
         """The keys of this process, to be changed at run time; None when nothing is encrypted."""
-        return self._shell.transport.protection.ring
+        return self._driver.transport.protection.ring
 
 
 class EnsembleSurface(Surface):

@@ -69,95 +69,40 @@ if TYPE_CHECKING:
     from mgmt.state.database import Database, Snapshot
 
 _HOMES = {
-    "mgmt.control.events": ("ControlEvent",),
-    "mgmt.control.settings": ("ControlSettings",),
-    "mgmt.control.controller": ("Controller",),
-    "mgmt.control.step_scheduling": ("ExecutionLimits",),
-    "mgmt.placement.hosts": (
-        "Host",
-        "HostView",
-        "controller_of",
-    ),
-    "mgmt.placement.intent": (
-        "Intent",
-        "PolicyChoice",
-    ),
-    "mgmt.solving.placement_solver": (
-        "PlacementSolver",
-        "PolicySolver",
-    ),
-    "mgmt.plans.plan": ("Plan",),
-    "mgmt.control.dry_run": ("DryRun",),
-    "mgmt.plans.moves": ("Move",),
-    "mgmt.state.database": ("Database", "Snapshot"),
+    "mgmt.control.events": "ControlEvent",
+    "mgmt.control.settings": "ControlSettings",
+    "mgmt.control.controller": "Controller",
+    "mgmt.control.step_scheduling": "ExecutionLimits",
+    "mgmt.placement.hosts": "Host HostView controller_of",
+    "mgmt.placement.intent": "Intent PolicyChoice",
+    "mgmt.solving.placement_solver": "PlacementSolver PolicySolver",
+    "mgmt.plans.plan": "Plan",
+    "mgmt.control.dry_run": "DryRun",
+    "mgmt.plans.moves": "Move",
+    "mgmt.state.database": "Database Snapshot",
     "mgmt.errors": (
-        "AmbiguousColumnError",
-        "ControlError",
-        "CoreMember",
-        "DataError",
-        "DrainRefusedError",
-        "DuplicateNameError",
-        "EmptyDomainError",
-        "EngineUnreachableError",
-        "InfeasibleError",
-        "IntentError",
-        "NoConstraintsError",
-        "NotControllerError",
-        "OverflowError",
-        "PlacementError",
-        "PolicyError",
-        "PolicySyntaxError",
-        "Relaxation",
-        "SolveTimeout",
-        "SolverUnavailableError",
-        "StalePlanError",
-        "StateDatabaseError",
-        "StatementTimeoutError",
-        "TypeMismatchError",
-        "UnboundedDomainError",
-        "UndecidedError",
-        "UnknownColumnError",
-        "UnknownFunctionError",
-        "UnknownHostError",
-        "UnknownTableError",
-        "UnsupportedConstructError",
-        "VerificationError",
-        "Waiver",
+        "AmbiguousColumnError ControlError CoreMember DataError DrainRefusedError "
+        "DuplicateNameError EmptyDomainError EngineUnreachableError InfeasibleError IntentError "
+        "NoConstraintsError NotControllerError OverflowError PlacementError PolicyError "
+        "PolicySyntaxError Relaxation SolveTimeout SolverUnavailableError StalePlanError "
+        "StateDatabaseError StatementTimeoutError TypeMismatchError UnboundedDomainError "
+        "UndecidedError UnknownColumnError UnknownFunctionError UnknownHostError "
+        "UnknownTableError UnsupportedConstructError VerificationError Waiver"
     ),
-    "mgmt.compiler.model": ("Model",),
-    "mgmt.explaining.solutions.replay_bundle": ("Bundle",),
-    "mgmt.explaining.solutions.decision_log": (
-        "LoggedMove",
-        "decision_log",
-    ),
-    "mgmt.explaining.solutions.difference": (
-        "Difference",
-        "diff",
-    ),
-    "mgmt.explaining.solutions.headroom": (
-        "Headroom",
-        "headroom",
-    ),
-    "mgmt.explaining.policies.lint": (
-        "Finding",
-        "lint",
-    ),
-    "mgmt.explaining.solutions.why": (
-        "Why",
-        "WhyNot",
-        "why",
-        "why_not",
-    ),
-    "mgmt.explaining.solutions.what_if": (
-        "WhatIf",
-        "what_if",
-    ),
-    "mgmt.language.policy_packs": ("PolicyPack", "load_pack"),
-    "mgmt.solution": ("Delta", "ObjectiveValue", "Solution", "SolveStatus", "Unassigned"),
-    "mgmt.solving.async_solver": ("AsyncSolver", "ThreadSolver"),
-    "mgmt.source_text": ("Position", "SourceText"),
+    "mgmt.compiler.model": "Model",
+    "mgmt.explaining.solutions.replay_bundle": "Bundle",
+    "mgmt.explaining.solutions.decision_log": "LoggedMove decision_log",
+    "mgmt.explaining.solutions.difference": "Difference diff",
+    "mgmt.explaining.solutions.headroom": "Headroom headroom",
+    "mgmt.explaining.policies.lint": "Finding lint",
+    "mgmt.explaining.solutions.why": "Why WhyNot why why_not",
+    "mgmt.explaining.solutions.what_if": "WhatIf what_if",
+    "mgmt.language.policy_packs": "PolicyPack load_pack",
+    "mgmt.solution": "Delta ObjectiveValue Solution SolveStatus Unassigned",
+    "mgmt.solving.async_solver": "AsyncSolver ThreadSolver",
+    "mgmt.source_text": "Position SourceText",
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 # Every name of the table above; a test keeps the two equal.
 __all__ = [

@@ -1,7 +1,6 @@
-"""Where a piece of policy text stands: files, lines and columns.
+"""Source texts and positions in them: files, lines and columns.
 
-What it is: the mapping from a character offset to a line and a column, kept with every token so that each
-error can point at its cause.  What it is not: a parser (see ``mgmt.sql.tokens``).
+Every token keeps the offset of its first character, so that each error can point at its cause.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -67,7 +68,7 @@ def private_server() -> Iterator[PostgresServer]:
     programs = binaries()
     assert programs is not None
     directory = Path(tempfile.mkdtemp(prefix="rota-postgres-"))
-    user: dict[str, object] = {}
+    user: dict[str, Any] = {}
     if os.geteuid() == 0:
         shutil.chown(directory, "nobody", "nogroup")
         user = {"user": "nobody", "group": "nogroup", "extra_groups": []}
@@ -75,20 +76,31 @@ def private_server() -> Iterator[PostgresServer]:
     try:
         subprocess.run(
             [
-                *(programs / "initdb", "-D", data, "-U", "rota", "-A", "trust", "--no-sync", "-E", "UTF8"),
+                *(
+                    str(programs / "initdb"),
+                    "-D",
+                    str(data),
+                    "-U",
+                    "rota",
+                    "-A",
+                    "trust",
+                    "--no-sync",
+                    "-E",
+                    "UTF8",
+                ),
                 # Text sorts as people read unless one says otherwise; the state database must say otherwise.
                 *("--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US"),
             ],
             check=True,
             capture_output=True,
             cwd=directory,
-            **user,  # type: ignore[call-overload]
+            **user,
         )
         options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
         options += f" -c unix_socket_directories={directory}"
-        control = [programs / "pg_ctl", "-D", data, "-w"]
-        arguments = {"check": True, "capture_output": True, "cwd": directory, **user}
-        subprocess.run([*control, "-l", directory / "log", "-o", options, "start"], **arguments)
+        control = [str(programs / "pg_ctl"), "-D", str(data), "-w"]
+        arguments: dict[str, Any] = {"check": True, "capture_output": True, "cwd": directory, **user}
+        subprocess.run([*control, "-l", str(directory / "log"), "-o", options, "start"], **arguments)
         try:
             yield PostgresServer(directory)
         finally:

@@ -1,9 +1,10 @@
 """Three nodes of etcd on loopback, and the same load on them as on the log: puts, and linearizable reads.
 
-What it is: Debian's etcd-server as it is installed, with fsync on, on free ports of this machine; one client process
-with one connection to the leader, which spares etcd the way from a follower to it, and a driver that costs next to
-nothing (`bench.log.grpc_calls`).  Each put has a key of its own of eight bytes and a value of the record's size.
-What it is not: a measurement of etcd's client libraries, or of anything but this machine.
+Debian's etcd-server as it is installed, with fsync on, on free ports of this machine; one client process with one
+connection to the leader, which spares etcd the way from a follower to it.  The calls are those of etcd's API, once
+through a driver that costs next to nothing (`bench.log.grpc_calls`), and once, where it is installed, through grpcio,
+which is what etcd's clients in Python stand on.  Each put has a key of its own of eight bytes and a value of the
+record's size.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from bench.log.grpc_calls import CallFailedError, GrpcConnection
 from bench.log.log_load import Measured
@@ -25,6 +27,9 @@ from bench.log.raw_costs import cpu_seconds_of
 
 PROGRAM: Final = "etcd"
 ABSENT: Final = "etcd skipped: it is not installed (Debian: etcd-server)"
+NO_GRPCIO: Final = "etcd through grpcio skipped: it is not installed (pip install grpcio)"
+LEANEST: Final = "etcd"
+GRPCIO: Final = "etcd_grpcio"
 _PUT: Final = "/etcdserverpb.KV/Put"
 _RANGE: Final = "/etcdserverpb.KV/Range"
 _STATUS: Final = "/etcdserverpb.Maintenance/Status"
@@ -32,13 +37,22 @@ _PATIENCE: Final = 30.0
 _PAUSE: Final = 0.1
 
 
-class EtcdLoad:
-    """A client of the leader; `pids`: of all nodes."""
+class Driver(Protocol):
+    """Makes calls of ``/service/method``."""
 
-    def __init__(self, leader: GrpcConnection, pids: list[int]) -> None:
+    def load(
+        self, method: str, message: Callable[[], bytes], in_flight: int, seconds: float
+    ) -> tuple[list[float], float]:
+        """Calls for some seconds, `in_flight` at a time; how long each took, and all."""
+
+
+class EtcdLoad:
+    """A client of the leader; `pids`: of all nodes; `numbers`: of the keys, for all clients."""
+
+    def __init__(self, leader: Driver, pids: list[int], numbers: Iterator[int]) -> None:
         self._leader = leader
         self._pids = pids
-        self._numbers = count()
+        self._numbers = numbers
         self._random = random.Random(0)
 
     def put(self, size: int, in_flight: int, seconds: float) -> Measured:
@@ -63,8 +77,8 @@ class EtcdLoad:
 
 
 @contextmanager
-def etcd_cluster(directory: Path, nodes: int) -> Iterator[EtcdLoad | None]:
-    """Nodes that have elected a leader; None where etcd is not installed."""
+def etcd_cluster(directory: Path, nodes: int) -> Iterator[dict[str, EtcdLoad] | None]:
+    """Clients of nodes that have elected a leader, by the driver's name; None where etcd is not installed."""
     program = shutil.which(PROGRAM)
     if program is None:
         yield None
@@ -89,7 +103,15 @@ def etcd_cluster(directory: Path, nodes: int) -> Iterator[EtcdLoad | None]:
             pids.append(node.pid)
         leader = _leader([f"127.0.0.1:{port}" for port in clients])
         running.callback(leader.close)
-        yield EtcdLoad(leader, pids)
+        numbers = count()
+        loads = {LEANEST: EtcdLoad(leader, pids, numbers)}
+        if find_spec("grpc") is not None:
+            from bench.log.grpcio_calls import GrpcioChannel
+
+            loads[GRPCIO] = EtcdLoad(
+                running.enter_context(closing(GrpcioChannel(leader.address))), pids, numbers
+            )
+        yield loads
 
 
 def _leader(addresses: list[str]) -> GrpcConnection:

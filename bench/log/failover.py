@@ -1,8 +1,8 @@
 """From the kill of a host to the next append: real agent processes on this machine, a writer running.
 
-What it is: for each kill a cluster of its own, and the time of each part of the way, as the agents' events and the
-writer tell them: the view without the host, the plan, the new layout (read, sealed, decided, activated), the append.
-What it is not: the time of a repair, which the demo tells; copies are made after writing goes on.
+For each kill a cluster of its own, and the time of each part of the way, as the agents' events and the writer tell
+them: the view without the host, the plan, the new layout (read, sealed, decided, activated), the append. The time of
+a repair is not in it; copies are made after writing goes on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import trio
 
 from bench.result import Result, Table
 from rota.local.cluster import ClusterPlan, LocalCluster, open_local_cluster
-from rota.local.fault_targets import choose_victim
+from rota.local.fault_targets import choose_fault_target
 from rota.local.workload import Workload
 
 SETTLE_TIMEOUT: Final = 60.0
@@ -143,7 +143,7 @@ async def _case(
             await cluster.wait_until_settled(timeout=SETTLE_TIMEOUT, what="a complete placement", size=nodes)
             async with Workload.open([agent.address for agent in cluster.live()]) as workload:
                 await trio.sleep(quiet)
-                victim, roles = await choose_victim(cluster, kill, random.Random(seed))
+                victim, roles = await choose_fault_target(cluster, kill, random.Random(seed))
                 cluster.kill(victim)
                 killed_at, killed = time.time(), time.monotonic()
                 await cluster.wait_until_settled(

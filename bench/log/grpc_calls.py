@@ -1,10 +1,9 @@
 """Unary gRPC calls over one connection, as cheap as they can be: for loads on servers that speak gRPC, etcd first.
 
-What it is: just enough of HTTP/2 for calls whose request fits one frame.  The headers of a request are the same bytes
-each time, those of an answer are not looked into: an answer without a message is a refusal.  What there is to send
-leaves in one write, what has come is read in one read, so that the client takes as little of the machine from the
-server as a client can.
-What it is not: a client library; it knows no deadlines, no compression and no TLS.
+Just enough of HTTP/2 for calls whose request fits one frame.  The headers of a request are the same bytes each time,
+those of an answer are not looked into: an answer without a message is a refusal.  What there is to send leaves in one
+write, what has come is read in one read, so that the client takes as little of the machine from the server as a
+client can.  It knows no deadlines, no compression and no TLS.
 Source: RFC 9113 (HTTP/2), RFC 7541 (HPACK, literal fields only); gRPC over HTTP/2, `PROTOCOL-HTTP2.md`.
 """
 
@@ -37,7 +36,7 @@ class GrpcConnection:
 
     def __init__(self, address: str, timeout: float = 10.0) -> None:
         host, _, port = address.rpartition(":")
-        self._address = address
+        self.address = address
         self._socket = socket.create_connection((host, int(port)), timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray()
@@ -81,7 +80,7 @@ class GrpcConnection:
     def _headers(self, method: str) -> bytes:
         """Literal fields that are not to be kept, so that every request's are the same bytes."""
         path = b"\x04" + _text(method)
-        authority = b"\x01" + _text(self._address)
+        authority = b"\x01" + _text(self.address)
         kind = b"\x0f\x10" + _text("application/grpc")
         return b"\x83\x86" + path + authority + kind + b"\x00" + _text("te") + _text("trailers")
 
@@ -108,7 +107,7 @@ class GrpcConnection:
             self._outgoing.clear()
         data = self._socket.recv(1 << 18)
         if not data:
-            raise CallFailedError(f"{self._address} closed the connection")
+            raise CallFailedError(f"{self.address} closed the connection")
         self._buffer += data
         while len(self._buffer) >= _HEAD_BYTES:
             high, low, kind, flags, stream = _HEAD.unpack_from(self._buffer)
@@ -131,12 +130,12 @@ class GrpcConnection:
         elif kind == _WINDOW_UPDATE and stream == 0:
             self._window += int.from_bytes(body, "big")
         elif kind in (_RESET, _GOAWAY):
-            raise CallFailedError(f"{self._address} ended a call: {body!r}")
+            raise CallFailedError(f"{self.address} ended a call: {body!r}")
 
     def _answer(self, stream: int) -> bytes:
         answer = self._answers.pop(stream, b"")
         if len(answer) < 5:
-            raise CallFailedError(f"{self._address} refused a call")
+            raise CallFailedError(f"{self.address} refused a call")
         return answer[5:]
 
 

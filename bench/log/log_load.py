@@ -1,8 +1,7 @@
 """Load on a replicated log from one client process, and what it took: rates, latencies, CPU, messages, fsyncs.
 
-What it is: tasks that append (or read) one record after the other for some seconds, as many at a time as wanted;
-the CPU and the fsyncs of the log's processes are read from outside, before and after.
-What it is not: a cluster; `bench.log.throughput` starts one.
+Tasks that append (or read) one record after the other for some seconds, as many at a time as wanted; the CPU and the
+fsyncs of the log's processes are read from outside, before and after.
 """
 
 from __future__ import annotations

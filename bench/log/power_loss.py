@@ -1,9 +1,8 @@
 """Everybody's power fails, again and again, while four clients write: real agent processes, and a disk of this machine.
 
-What it is: SIGKILL for all agents at once, all of them started again where they were, and every write acknowledged so
-far read back, each time.
-What it is not: a disk that forgets what it was not told to keep; processes that are killed leave the system's cache
-behind.  That is what the simulator's storage does in the tests of the log.
+SIGKILL for all agents at once, all of them started again where they were, and every write acknowledged so far read
+back, each time.  Processes that are killed leave the system's cache behind; a disk that forgets what it was not told
+to keep is what the simulator's storage does in the tests of the log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What the system itself takes for an fsync and for a message over loopback, with nothing of rota in between.
 
-What it is: one process that appends blocks to a file and makes each durable, and two that pass bytes back and forth
-on a blocking TCP socket; seconds on the clock and of CPU (of both processes, the system's share included).
-What it is not: a store.  It tells what the same work costs at least when it is done one piece after the other.
+One process that appends blocks to a file and makes each durable, and two that pass bytes back and forth on a blocking
+TCP socket; seconds on the clock and of CPU (of both processes, the system's share included).
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Appends and reads per second on the replicated log, with fsync on, beside what the system takes for the same
 fsyncs and messages, and beside etcd.
 
-What it is: real agent processes on this machine, three replicas of each record, and one client process; for each size
-of record and number of appends in flight the rates, latencies, and CPU microseconds of each process.  Then the same
-load on three nodes of etcd (`bench.log.etcd_load`), case by case in turn, so that both meet the same moods of the
-machine.
-What it is not: a limit of the protocol; client and agents share the machine's cores.  Nor are an append and a put the
-same: the log's client waits for three copies, one after the other, etcd for two of three; a put also changes a tree.
+Real agent processes on this machine, three replicas of each record, and one client process; for each size of record
+and number of appends in flight the rates, latencies, and CPU microseconds of each process.  Then the same load on
+three nodes of etcd (`bench.log.etcd_load`), case by case in turn, so that both meet the machine in the same state.
+It is no limit of the protocol: client and agents share the machine's cores.  Nor are an append and a put the same: the
+log's client waits for three copies, one after the other, etcd for two of three; a put also changes a tree.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import trio
 
-from bench.log.etcd_load import ABSENT, EtcdLoad, etcd_cluster
+from bench.log.etcd_load import ABSENT, GRPCIO, LEANEST, NO_GRPCIO, EtcdLoad, etcd_cluster
 from bench.log.log_load import SYNCED_BYTES, SYNCS, Host, Load, Measured
 from bench.log.raw_costs import RawCost, fsync_cost, round_trip_cost
 from bench.result import Result, Table
@@ -29,6 +28,10 @@ from rota.local.cluster import ClusterPlan, LocalCluster, is_settled, open_local
 REPLICAS: Final = 3
 SETTLE_TIMEOUT: Final = 60.0
 RAW_PIECES: Final = 300
+_CLIENTS: Final = {LEANEST: "etcd, leanest client", GRPCIO: "etcd, grpcio"}
+_EXPLAINED: Final = (
+    "beside etcd: of each store operations per second, their times, and CPU of all processes for each"
+)
 WANTED_RATE: Final = 5000
 """Appends/s of 256 bytes that were asked for."""
 
@@ -61,7 +64,8 @@ class Case:
     reads: Measured
     fsync: RawCost
     round_trip: RawCost
-    beside: Beside | None = None
+    beside: Mapping[str, Beside] = field(default_factory=dict)
+    """By the driver of etcd's client."""
 
     @property
     def fsyncs(self) -> float:
@@ -106,7 +110,8 @@ class Case:
             "raw_us_per_append": _micros(self.raw.seconds),
             "raw_cpu_us_per_append": _micros(self.raw.cpu_seconds),
             "cpu_us_per_read": _micros(_cpu(self.reads)),
-            "etcd": None if self.beside is None else self.beside.figures(),
+            "etcd": None,
+            **{name: beside.figures() for name, beside in self.beside.items()},
         }
 
 
@@ -120,7 +125,7 @@ def log_throughput(
 ) -> Result:
     """All cases on one cluster of three agents; `beside_etcd`: and on three nodes of etcd, where that is installed."""
     with ExitStack() as running:
-        etcd: EtcdLoad | None = None
+        etcd: dict[str, EtcdLoad] | None = None
         if beside_etcd:
             folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="rota-etcd-")))
             etcd = running.enter_context(etcd_cluster(folder, REPLICAS))
@@ -137,17 +142,27 @@ def log_throughput(
         [("appends/s of 256 bytes, best case", f"{best:.0f}", f"{WANTED_RATE} asked for")] if best else [],
         "none for this machine; raw: the same number and sizes of fsyncs and round trips over loopback, measured in "
         "the same run in plain blocking processes, one after the other",
-        others=[_rates(figures), _costs(figures), *([_beside(figures)] if etcd is not None else [])],
+        others=[
+            _rates(figures),
+            _costs(figures),
+            *([_beside(figures, list(etcd))] if etcd is not None else []),
+        ],
         remarks=[
             f"{REPLICAS} agents, {segments} segments, {REPLICAS} replicas each, fsync on, {seconds:g} s for each case; "
             "agents and client share the machine",
+            *([_EXPLAINED] if etcd is not None else []),
             *([ABSENT] if beside_etcd and etcd is None else []),
+            *([NO_GRPCIO] if etcd is not None and GRPCIO not in etcd else []),
         ],
     )
 
 
 async def _measure(
-    sizes: Sequence[int], in_flight: Sequence[int], seconds: float, segments: int, etcd: EtcdLoad | None
+    sizes: Sequence[int],
+    in_flight: Sequence[int],
+    seconds: float,
+    segments: int,
+    etcd: Mapping[str, EtcdLoad] | None,
 ) -> list[Case]:
     with tempfile.TemporaryDirectory(prefix="rota-log-throughput-") as name:
         directory = Path(name)
@@ -158,10 +173,10 @@ async def _measure(
             async with trio.open_nursery() as nursery:
                 load = Load(nursery, hosts)
                 await load.append(min(sizes), max(in_flight), min(1.0, seconds))  # warm up
-                if etcd is not None:
-                    etcd.put(min(sizes), max(in_flight), min(1.0, seconds))
+                for client in (etcd or {}).values():
+                    client.put(min(sizes), max(in_flight), min(1.0, seconds))
                 cases = [
-                    await _case(load, size, number, seconds, directory, etcd)
+                    await _case(load, size, number, seconds, directory, etcd or {})
                     for size in sizes
                     for number in in_flight
                 ]
@@ -178,7 +193,7 @@ async def _settled(cluster: LocalCluster) -> None:
 
 
 async def _case(
-    load: Load, size: int, in_flight: int, seconds: float, directory: Path, etcd: EtcdLoad | None
+    load: Load, size: int, in_flight: int, seconds: float, directory: Path, etcd: Mapping[str, EtcdLoad]
 ) -> Case:
     appends, addresses = await load.append(size, in_flight, seconds)
     reads = await load.read(addresses, size, in_flight, min(seconds, 2.0))
@@ -190,9 +205,10 @@ async def _case(
         max(1, appends.messages["request_bytes"] // requests),
         max(1, appends.messages["reply_bytes"] // requests),
     )
-    beside = None
-    if etcd is not None:
-        beside = Beside(etcd.put(size, in_flight, seconds), etcd.read(in_flight, min(seconds, 2.0)))
+    beside = {
+        name: Beside(client.put(size, in_flight, seconds), client.read(in_flight, min(seconds, 2.0)))
+        for name, client in etcd.items()
+    }
     return Case(size, in_flight, appends, reads, fsync, round_trip, beside)
 
 
@@ -234,21 +250,21 @@ def _costs(figures: Sequence[Mapping[str, Any]]) -> Table:
     return Table(columns, rows)
 
 
-def _beside(figures: Sequence[Mapping[str, Any]]) -> Table:
+def _beside(figures: Sequence[Mapping[str, Any]], clients: Sequence[str]) -> Table:
+    """`clients`: the names of those of etcd, by their drivers."""
+    stores = (*(_CLIENTS[name] for name in clients), "rota")
     columns = (
-        "bytes", "in flight", "", "etcd per second", "ms p50 / p99", "CPU us", "rota per second", "ms p50 / p99",
-        "CPU us", "raw",
+        "bytes", "in flight", "", *(column for store in stores for column in (store, "ms p50 / p99", "CPU us")), "raw",
     )  # fmt: skip
     rows: list[tuple[str, ...]] = []
     for case in figures:
-        etcd = case["etcd"]
         for what, theirs in (("append", "put"), ("read", "read")):
             rows.append(
                 (
                     str(case["record_bytes"]),
                     str(case["in_flight"]),
                     what,
-                    *_outline(etcd, theirs),
+                    *(cell for name in clients for cell in _outline(case[name], theirs)),
                     *_outline(case, what),
                     str(case["raw_cpu_us_per_append"]) if what == "append" else "",
                 )

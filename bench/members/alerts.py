@@ -1,7 +1,6 @@
 """When were the alerts of a crash complete? One definition for the simulator and for real processes.
 
-What it is: a function of who observes whom and of their reports, with their times.
-What it is not: a measurement; the backends note the reports.
+A function of who observes whom and of their reports, with their times.
 """
 
 from __future__ import annotations

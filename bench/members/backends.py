@@ -1,7 +1,6 @@
 """What the members of a membership benchmark run on: the simulator, or real sockets.
 
-What it is: the one place where that is chosen, and where each backend's own options go.
-What it is not: the runs; see ``bench.members.simulated`` and ``bench.members.socket_runs``.
+The one place where that is chosen, and where each backend's own options go.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """How often almost-everywhere agreement fails: the table of Figure 11 of the paper, computed again.
 
-What it is: of 1000 processes F fail, and each healthy process hears the 10 x F alerts about them one by one in a
-random order of its own. It proposes as soon as a subject is stable (H alerts or more) and none is unstable (from L to
-H - 1). The process conflicts when that first proposal lacks one of the F. The rate is over processes, each with its
-own failures and order; F = 2 also has a closed form.
-What it is not: the cut detector itself, which needs a second for what numpy does here in a millisecond. A test feeds
-both the same random orders and compares them. They differ on purpose in one thing: to the detector one accuser alone
-is noise, so it knows no L = 1 and does there what it does at L = 2. The rows of L = 1 are the paper's rule.
+Of 1000 processes F fail, and each healthy process hears the 10 x F alerts about them one by one in a random order of
+its own. It proposes as soon as a subject is stable (H alerts or more) and none is unstable (from L to H - 1). The
+process conflicts when that first proposal lacks one of the F. The rate is over processes, each with its own failures
+and order; F = 2 also has a closed form. The cut detector itself needs a second for what numpy does here in a
+millisecond. A test feeds both the same random orders and compares them. They differ on purpose in one thing: to the
+detector one accuser alone is noise, so it knows no L = 1 and does there what it does at L = 2. The rows of L = 1 are
+the paper's rule.
 Source: *Stable and Consistent Membership at Scale with Rapid* (USENIX ATC 2018), section 7, Figure 11.
 """
 

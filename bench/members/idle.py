@@ -1,9 +1,9 @@
 """What members cost while nothing happens: packets, bytes, and the processor.
 
-What it is: members that joined as any application does (`membership.join`), all in this process, on loopback and
-without keys, left alone; what they send within some seconds, and the CPU seconds of the process in that time.
-What it is not: a benchmark of the machine. CPU seconds of one run compare with those of another on the same machine,
-shortly before or after; packets and bytes are the same anywhere.
+Members that joined as any application does (`membership.join`), all in this process, on loopback and without keys,
+left alone; what they send within some seconds, and the CPU seconds of the process in that time. CPU seconds of one
+run compare with those of another on the same machine, shortly before or after; packets and bytes are the same
+anywhere.
 """
 
 from __future__ import annotations

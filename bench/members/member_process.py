@@ -1,10 +1,9 @@
 """One of the processes that share the members: real members on real sockets, told what to do on standard input.
 
-What it is: the child of ``bench.members.processes``. It speaks JSON, one document a line: commands come in on
-standard input, what its members see goes out on standard output. Times are of the machine's monotonic clock, in
-seconds, the same for all processes of one machine.
-What it is not: an agent. Its members are the agent's own shells, cores and transports, without log, control loop or
-HTTP; a thousand of them share one loop.
+The child of ``bench.members.processes``. It speaks JSON, one document a line: commands come in on standard input,
+what its members see goes out on standard output. Times are of the machine's monotonic clock, in seconds, the same for
+all processes of one machine. The members are the agent's own shells, cores and transports, without log, control loop
+or HTTP; a thousand of them share one loop.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from membership.address import Address
 from membership.protocol.context.effects import Accused, Event
 from membership.protocol.view.view_difference import ViewChanged
 from membership.runtime.core_factory import Identity
-from membership.runtime.driver import Shell
+from membership.runtime.driver import Driver
 from membership.runtime.shared_loop import SharedLoop, open_shared_loop
 from membership.settings import Settings
 from membership.transport import SocketNetwork, Transport
@@ -63,7 +62,7 @@ class Member:
     def __init__(self, number: int, transport: CountingTransport) -> None:
         self.number = number
         self.transport = transport
-        self.shell: Shell | None = None
+        self.driver: Driver | None = None
         self.view: tuple[int, str, int] | None = None
 
 
@@ -111,7 +110,7 @@ class MemberProcess:
 
     async def _start(self, number: int, seeds: tuple[Address, ...]) -> None:
         member = await self._member(number)
-        member.shell = shell = Shell(
+        member.driver = driver = Driver(
             member.transport,
             Identity(name_of(member.number), member.transport.advertised, ()),
             seeds=seeds,
@@ -122,8 +121,8 @@ class MemberProcess:
             cluster_id=None,
             rejoin=True,
         )
-        shell.on_event = self._listener(member)
-        await self._loop.start(shell)
+        driver.on_event = self._listener(member)
+        await self._loop.start(driver)
 
     def _listener(self, member: Member) -> Callable[[Event], None]:
         def on_event(event: Event) -> None:
@@ -172,14 +171,14 @@ class MemberProcess:
         for number in numbers:
             member = self._members.pop(number)
             self._gone.update(self._counted(member))
-            assert member.shell is not None
-            self._loop.kill(member.shell)
+            assert member.driver is not None
+            self._loop.kill(member.driver)
             self._stand(member, None)
 
     def observers(self, numbers: list[int]) -> dict[str, dict[str, int]]:
         """Who observes these members, in the view of a member of this process; they must be in it."""
-        shell = next(member.shell for member in self._members.values() if member.shell is not None)
-        view = shell.core.configuration
+        driver = next(member.driver for member in self._members.values() if member.driver is not None)
+        view = driver.core.configuration
         assert view is not None
         return observers_of(view, map(name_of, numbers))
 
@@ -216,7 +215,7 @@ def say(**report: Any) -> None:
     sys.stdout.flush()
 
 
-async def obey(process: MemberProcess, lines: trio.abc.ReceiveStream, nursery: trio.Nursery) -> None:
+async def execute(process: MemberProcess, lines: trio.abc.ReceiveStream, nursery: trio.Nursery) -> None:
     """Carry out commands until standard input ends."""
     buffer = b""
     while chunk := await lines.receive_some(65536):
@@ -244,7 +243,7 @@ async def run(plan: Mapping[str, Any]) -> None:
         say(event="bound", addresses=await process.bind(range(plan["seeds"])))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(process.report_views)
-            await obey(process, trio.lowlevel.FdStream(os.dup(0)), nursery)
+            await execute(process, trio.lowlevel.FdStream(os.dup(0)), nursery)
             nursery.cancel_scope.cancel()
 
 

@@ -1,8 +1,7 @@
 """Many real members in a few processes of this machine, and what they report.
 
-What it is: the parent of some ``bench.members.member_process``; it starts members, kills some, and knows who stands
-in which view. Everything goes over loopback with real datagrams and streams.
-What it is not: a judge; the benchmarks are.
+The parent of some ``bench.members.member_process``; it starts members, kills some, and knows who stands in which
+view. Everything goes over loopback with real datagrams and streams.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ SEEDS: Final = 3
 
 MOST_PROCESSES: Final = 8
 PATIENCE: Final = 120.0
-"""Seconds after which a crowd that has not agreed is given up."""
+"""Seconds after which members that have not agreed are given up."""
 
 
-class CrowdError(Exception):
-    """A process of the crowd ended, or the crowd has not agreed in time."""
+class MemberProcessesError(Exception):
+    """A process ended, or the members have not agreed in time."""
 
 
 class View(NamedTuple):
@@ -69,8 +68,8 @@ class Usage:
     counters: Counter[str] = field(default_factory=Counter)
 
 
-class Crowd:
-    """Make one with `open_crowd`."""
+class MemberProcesses:
+    """Make one with `open_member_processes`."""
 
     def __init__(self, nodes: int, processes: list[trio.Process]) -> None:
         self.nodes = nodes
@@ -165,7 +164,9 @@ class Crowd:
                 self._hear(number, json.loads(line))
             self._news.set()
             self._news = trio.Event()
-        raise CrowdError(f"process {number} of the crowd ended with status {await process.wait()}")
+        raise MemberProcessesError(
+            f"process {number} of the members ended with status {await process.wait()}"
+        )
 
     def _hear(self, number: int, report: dict[str, Any]) -> None:
         match report["event"]:
@@ -186,8 +187,8 @@ def shares(nodes: int, processes: int) -> list[range]:
 
 
 @asynccontextmanager
-async def open_crowd(nodes: int, processes: int, seed: int) -> AsyncIterator[Crowd]:
-    """The processes, waiting for `Crowd.start`; at the end of the block they are ended."""
+async def open_member_processes(nodes: int, processes: int, seed: int) -> AsyncIterator[MemberProcesses]:
+    """The processes, waiting for `MemberProcesses.start`; at the end of the block they are ended."""
     opened: list[trio.Process] = []
     try:
         for share in shares(nodes, processes):
@@ -205,7 +206,7 @@ async def open_crowd(nodes: int, processes: int, seed: int) -> AsyncIterator[Cro
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
                 )
             )
-        crowd = Crowd(nodes, opened)
+        crowd = MemberProcesses(nodes, opened)
         async with trio.open_nursery() as nursery:
             for number in range(len(opened)):
                 nursery.start_soon(crowd.listen, number)

@@ -1,7 +1,6 @@
 """One run of a membership benchmark, and the summary of several: medians and worst.
 
-What it is: the common shape of what the simulator and real processes measure.
-What it is not: measured here; see ``bench.members.simulated`` and ``bench.members.socket_runs``.
+The common shape of what the simulator and real processes measure.
 """
 
 from __future__ import annotations

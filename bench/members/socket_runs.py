@@ -12,7 +12,7 @@ from typing import Any, Final
 import trio
 
 from bench.members.alerts import alerts_complete
-from bench.members.processes import Crowd, Usage, View, open_crowd
+from bench.members.processes import MemberProcesses, Usage, View, open_member_processes
 from bench.members.run import Run
 from membership.settings import Settings
 
@@ -35,7 +35,7 @@ def crash(nodes: int, processes: int, faulty: int, seed: int, spread: float = SP
 
 
 async def _measure(nodes: int, processes: int, seed: int, spread: float, faulty: int | None) -> Run:
-    async with open_crowd(nodes, processes, seed) as crowd:
+    async with open_member_processes(nodes, processes, seed) as crowd:
         first, last = await crowd.start(spread)
         before = await crowd.usage()
         view = await crowd.until_all_at(nodes)
@@ -62,7 +62,7 @@ async def _measure(nodes: int, processes: int, seed: int, spread: float, faulty:
 
 
 def _bootstrap_run(
-    crowd: Crowd, seed: int, usage: Usage, first: float, last: float, installed: float | None
+    crowd: MemberProcesses, seed: int, usage: Usage, first: float, last: float, installed: float | None
 ) -> Run:
     counters = usage.counters
     return Run(
@@ -86,7 +86,7 @@ def _bootstrap_run(
 
 
 def _crash_run(
-    crowd: Crowd,
+    crowd: MemberProcesses,
     seed: int,
     faulty: int,
     before: Usage,

@@ -31,15 +31,16 @@ from bench.policies.phrasings.case import Size, state_of
 from bench.policies.phrasings.families import FAMILIES
 from bench.policies.placement import EVENTS, Cluster
 from bench.result import Result, Table
-from mgmt.compiler import columnar, marked
 from mgmt.compiler.model import Model
+from mgmt.compiler.parts import assignment as columnar
+from mgmt.compiler.parts import flagged_assignment as marked
 from mgmt.errors import PolicyError
 from mgmt.optimization.assignment import Pairs, Placement
 from mgmt.optimization.engines import UnsuitableError, solve
-from mgmt.optimization.engines.candidates import Candidates
-from mgmt.optimization.engines.cells import all_candidates
 from mgmt.optimization.engines.flow import NotAFlowError
-from mgmt.optimization.engines.marks import MarkedPlacement, solve_marked
+from mgmt.optimization.engines.model.cells import all_candidates
+from mgmt.optimization.engines.presolve.candidates import Candidates
+from mgmt.optimization.engines.selection.search import SelectedPlacement, solve_selection
 from mgmt.state.database import Database
 
 _ENGINES: Final = "mgmt.optimization.engines"
@@ -64,45 +65,50 @@ def _same(first: Any, *_: Any, **__: Any) -> Any:
 
 PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "flow": {"flow.solve": _raises(NotAFlowError("left out"))},
-    "flow.spare_arcs": {"flow.spare_arcs._ROUNDS": 0},
-    "flow.light_costs": {"flow.spare_arcs.LIGHT": 2**62},
+    "flow.arc_pricing": {"flow.arc_pricing._ROUNDS": 0},
+    "flow.light_costs": {"flow.network.LIGHT": 2**62},
     "flow.components": {"flow.network.components_of": lambda tails, heads, nodes: np.zeros(nodes, np.int64)},
     "flow.discounts": {
-        "flow.prices._plain": lambda prices, *_: (
+        "flow.row_prices._plain": lambda prices, *_: (
             np.zeros(len(prices), np.bool_),
             np.zeros(len(prices), np.int64),
             np.zeros(len(prices), np.int64),
         )
     },
-    "after_flow": {"table.after_flow": _gives(None)},
-    "occupancy_limits": {"table.with_limits": _same},
-    "unified": {"table.unified": _same, "at_once.unified": _same},
-    "candidates": {
-        "table.candidates_of": lambda kinds: Candidates(*all_candidates(kinds), "all"),
+    "leading_tiers": {"decision_table.solve_leading_tiers": _gives(None)},
+    "with_limits": {"presolve.normal_form.with_limits": _same},
+    "one load each": {
+        "presolve.normal_form.with_one_load_each": _same,
+        "selection.joint.with_one_load_each": _same,
     },
-    "narrowed": {"table._NARROW": 0.0},
-    "without_cells": {"table._MOST_WRITTEN": 2**62},
-    "greedy": {"table.greedy": _gives(None)},
-    "first_fit": {"table.first_fit": _gives(())},
-    "make_room": {"table.make_room": _gives(())},
-    "exchanges": {"table.exchanged": _gives(()), "without_cells.exchanged": _gives(())},
-    "repaired": {"table.repaired": _gives(None), "without_cells.repaired": _gives(None)},
-    "closed-form bounds": {"table.floors_of": lambda cells: [None] * len(cells.kinds.assignment.tiers)},
-    "covering": {"bounds.opening_floor": _gives(_LOWEST)},
-    "bounds._by_steps": {"bounds._by_steps": _gives(_LOWEST)},
-    "bounds._alone": {"bounds._alone": lambda cells, *_: np.zeros(len(cells), np.int64)},
-    "bounds._captive": {"bounds._captive": _gives([])},
-    "bounds.wide": {"without_cells.wide_floor": _gives(None)},
-    "relaxation": {"table._Search.relax": _gives(True)},
-    "rounding": {"table.rounded": _gives(None)},
-    "narrow": {"table._Search.narrow": _gives(None)},
-    "CP-SAT on all cells": {"table._MOST_FOR_CP_SAT": 0},
-    "neighbourhoods": {"table.nearby": _gives(())},
-    "near_moves": {"marks.near_moves": _gives(Pairs(_NOTHING, _NOTHING))},
-    "marks_among": {"marks._Search._among_placed": _gives(None)},
-    "among_optima": {"marks._Search._among_optima": _gives(None)},
-    "at_once": {"marks._Search._both_at_once": _gives(None)},
-    "mixed_integer": {"at_once.mixed_integer.solve": _raises(UnsuitableError("left out"))},
+    "candidates": {
+        "decision_table.candidates_of": lambda classes: Candidates(*all_candidates(classes), "all"),
+    },
+    "restriction": {"decision_table._NARROW": 0.0},
+    "without_cells": {"decision_table._MOST_WRITTEN": 2**62},
+    "greedy": {"decision_table.greedy": _gives(None)},
+    "first_fit": {"decision_table.first_fit": _gives(())},
+    "ejection": {"decision_table.ejections": _gives(())},
+    "exchanges": {"decision_table.exchanged": _gives(())},
+    "repaired": {"decision_table.repaired": _gives(None)},
+    "closed-form bounds": {
+        "decision_table.bounds_of": lambda cells: [None] * len(cells.classes.assignment.tiers)
+    },
+    "bin_packing": {"lower_bounds.closed_form.opening_bound": _gives(_LOWEST)},
+    "bounds._by_steps": {"lower_bounds.closed_form._by_steps": _gives(_LOWEST)},
+    "bounds._alone": {"lower_bounds.closed_form._alone": lambda cells, *_: np.zeros(len(cells), np.int64)},
+    "bounds._captive": {"lower_bounds.closed_form._captive": _gives([])},
+    "bounds.wide": {"decision_table.wide_bound": _gives(None)},
+    "relaxation": {"decision_table._Search.relax": _gives(True)},
+    "rounding": {"decision_table.rounded": _gives(None)},
+    "narrow": {"decision_table._Search.narrow": _gives(None)},
+    "CP-SAT on all cells": {"decision_table._MOST_FOR_CP_SAT": 0},
+    "neighbourhoods": {"decision_table.nearby": _gives(())},
+    "neighbouring_moves": {"selection.search.neighbouring_moves": _gives(Pairs(_NOTHING, _NOTHING))},
+    "given_places": {"selection.search._Search._among_placed": _gives(None)},
+    "among_optima": {"selection.search._Search._among_optima": _gives(None)},
+    "joint": {"selection.search._Search._jointly": _gives(None)},
+    "highs": {"selection.joint.highs.solve": _raises(UnsuitableError("left out"))},
 }
 """What is left out, and what stands in its place; names are below ``mgmt.optimization.engines``."""
 
@@ -154,7 +160,7 @@ def _counted(calls: dict[str, int]) -> Iterator[None]:
 class _Call:
     """What an engine was asked."""
 
-    function: Callable[..., Placement | MarkedPlacement | None]
+    function: Callable[..., Placement | SelectedPlacement | None]
     assignments: tuple[Any, ...]
     named: Mapping[str, Any]
 
@@ -168,7 +174,7 @@ class _Call:
         except UnsuitableError as error:
             answer = {"cost": None, "bound": None, "status": f"unsuitable: {error}"}
         else:
-            parts = [found.places, found.marks] if isinstance(found, MarkedPlacement) else [found]
+            parts = [found.places, found.selection] if isinstance(found, SelectedPlacement) else [found]
             answer = {
                 "cost": [one for part in parts if part for one in part.worth],
                 "bound": [one for part in parts if part for one in part.bounds],
@@ -260,7 +266,10 @@ def _recorded(built: Any, seconds: float) -> list[_Call]:
 
         return record
 
-    kept = (columnar, "solve", recording(solve, 1)), (marked, "solve_marked", recording(solve_marked, 2))
+    kept = (
+        (columnar, "solve", recording(solve, 1)),
+        (marked, "solve_selection", recording(solve_selection, 2)),
+    )
     with _patched(kept), suppress(PolicyError):
         built[1].solve(seconds)
     return calls

@@ -1,9 +1,9 @@
 """A primary of Valkey or Redis Cluster is killed: how long until another server takes the writes of its shard.
 
-What it is: three shards of two servers under two foreign clients, on the one side in the hands of rota's agents, whose
-host with a primary is killed, on the other left to themselves, with a short node timeout and with the usual one.  The
-first write that is accepted is looked for by a process of its own, alike on both sides.
-What it is not: the time until clients are content again; they have time-outs and pauses of their own.
+Three shards of two servers under two foreign clients, on the one side in the hands of rota's agents, whose host with
+a primary is killed, on the other left to themselves, with a short node timeout and with the usual one.  The first
+write that is accepted is looked for by a process of its own, alike on both sides.  Clients may take longer until they
+are content again; they have time-outs and pauses of their own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from chaos.slots.clients import SlotsWorkload
 from datastore_adapter.slots.state.slot_ranges import evenly
 from rota.agent.engine.failover_probe import FailoverProbe
 from rota.local.cluster import ClusterPlan, LocalCluster, open_local_cluster
-from rota.local.fault_targets import choose_victim
+from rota.local.fault_targets import choose_fault_target
 
 SHARDS: Final = 3
 COPIES: Final = 2
@@ -218,7 +218,7 @@ async def _kill_host(cluster: LocalCluster, chance: random.Random) -> Kill:
     addresses = [address for of_host in servers.values() for address in of_host]
     async with SlotsWorkload.open(addresses, password) as workload:
         await trio.sleep(QUIET_WRITING)
-        victim, _ = await choose_victim(cluster, "head", chance)
+        victim, _ = await choose_fault_target(cluster, "head", chance)
         layout = await first.get("/v1/layout")
         shard = next(shard for shard in layout["segments"] if shard["replicas"][0]["host"] == victim)
         replicas = [address for replica in shard["replicas"][1:] for address in servers[replica["host"]]]

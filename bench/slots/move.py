@@ -1,9 +1,9 @@
 """Slots change hands under traffic: by rota, and by ``redis-cli --cluster reshard``, in turns on the same servers.
 
-What it is: three shards of two servers each, one of them with some keys in its first slots, which go to the second
-shard and back; the adapter moves them as the control loop has it do, fenced by the layout servers of three real
-agents, while foreign clients in a process of their own read and write these very keys.
-What it is not: the plan before (policies, solver) and the pause between two looks of the control loop, 50 ms.
+Three shards of two servers each, one of them with some keys in its first slots, which go to the second shard and
+back; the adapter moves them as the control loop has it do, fenced by the layout servers of three real agents, while
+foreign clients in a process of their own read and write these very keys. The plan before (policies, solver) and the
+pause between two looks of the control loop, 50 ms, are not in it.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def _reshard(servers: Servers, slots: int, source: int, target: int) -> None:
         raise RuntimeError(f"{TOOL} failed: {ended.stdout.decode(errors='replace')[-500:]}")
 
 
-class _Keeper(LogAdapter):
+class _LayoutAdapter(LogAdapter):
     """The layout servers of real agents: they are asked whether a fence still holds.
 
     Their own document is about the agents' log, so what the wishes for the shards are stands here.
@@ -321,8 +321,8 @@ async def _open_mover(servers: Servers, directory: Path) -> AsyncIterator[_Mover
     ):
         answers = await cluster.wait_until_settled(timeout=SETTLE_TIMEOUT, what="a placement")
         view_epoch = max(answer["epoch"] for answer in answers.values())
-        keeper = _Keeper(TrioRuntime(nursery), settings=LogSettings.local())
-        keeper.wishes = {
+        layout_adapter = _LayoutAdapter(TrioRuntime(nursery), settings=LogSettings.local())
+        layout_adapter.wishes = {
             "segments": list(SHARDS),
             "slots": {key: [pair] for key, pair in zip(SHARDS, evenly(len(SHARDS)), strict=True)},
         }
@@ -332,7 +332,7 @@ async def _open_mover(servers: Servers, directory: Path) -> AsyncIterator[_Mover
             name: [servers.shards[index][0].address, servers.shards[index - 1][1].address]
             for index, name in enumerate(hosts)
         }
-        adapter = SlotsAdapter(keeper, at.__getitem__, EngineAccess())
+        adapter = SlotsAdapter(layout_adapter, at.__getitem__, EngineAccess())
         adapter.set_hosts(view_epoch, hosts)
         try:
             yield _Mover(adapter, view_epoch)

@@ -1,8 +1,7 @@
 """Servers of Valkey or Redis Cluster that nobody looks after: made a cluster by the engine's own commands, and killed.
 
-What it is: processes with the configuration that rota gives its own servers, on free ports of loopback, for as long
-as the benchmark runs.
-What it is not: rota; no agent knows of them, so that what they do they do by themselves.
+Processes with the configuration that rota gives its own servers, on free ports of loopback, for as long as the
+benchmark runs. No agent knows of them, so what they do they do by themselves.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Foreign clients on keys of some slots, in a process of their own, and how long each of their requests took.
 
-What it is: one thread for the `valkey` package's cluster client and one for the `redis` package's.  Each has every
-second key to itself, writes and reads random ones of them, a pause after each request, and knows what it must read.
-What counts as an error is what a client raises to its caller after its own retries, or an answer that is not what was
-written.
+One thread for the `valkey` package's cluster client and one for the `redis` package's.  Each has every second key to
+itself, writes and reads random ones of them, a pause after each request, and knows what it must read.  What counts as
+an error is what a client raises to its caller after its own retries, or an answer that is not what was written.
 """
 
 from __future__ import annotations

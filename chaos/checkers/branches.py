@@ -1,7 +1,7 @@
 """What becomes of the branches of a chain of views after recoveries: which goes on, and who should have come over.
 
-What it is: pure functions of who runs, where each process stands, and the latest view of each branch.
-What it isn't: an invariant (that branches never merge is one): an operator may well leave two branches behind.
+Pure functions of who runs, where each process stands, and the latest view of each branch. That branches never merge
+is an invariant; that two are left is not: an operator may well leave two behind.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from chaos.checkers.invariants import Lineage
-from membership.protocol.recovery.recovery import continues
+from membership.protocol.recovery.operator_recovery import continues
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member
 

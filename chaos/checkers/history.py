@@ -1,8 +1,7 @@
-"""What clients asked of a replicated store and what they were told: the record that the judges read.
+"""What clients asked of a replicated store and what they were told: the record that the checkers read.
 
-What it is: operations on the registers of a map, each from the moment a client sent it to the moment it had the
-answer; and appends to a log with the addresses they were given.
-What it isn't: a judgement; see `linearizability` for registers and `log_order` for the log.
+Operations on the registers of a map, each from the moment a client sent it to the moment it had the answer; and
+appends to a log with the addresses they were given.
 """
 
 from __future__ import annotations

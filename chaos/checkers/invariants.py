@@ -1,7 +1,7 @@
 """What must hold after every event, whatever goes wrong: the promises of strongly consistent membership.
 
-What it is: a checker that is told of each view a process installs. The checks cost a few dictionary
-look-ups for each installation and nothing in between.
+A checker that is told of each view a process installs. The checks cost a few dictionary look-ups for each
+installation and nothing in between.
 
 1. One chain: an epoch has one configuration in the whole cluster, so nothing is decided twice. An operator's recovery
    begins a branch of its own, and then the same is true of each branch.
@@ -20,8 +20,8 @@ look-ups for each installation and nothing in between.
    still take the step that was already voted for, and no other.
 8. Who learns that it was evicted is missing from that view, and the view is of a branch that continues its own.
 
-What it isn't: a liveness check (that is the run's end), and no judge of whether removals were deserved
-(that is the scenario's promise).
+Whether the cluster comes together again is asked at the run's end; whether a removal was deserved is the scenario's
+promise.
 Source: *Stable and Consistent Membership at Scale with Rapid*, sections 3 and 4.3.
 """
 
@@ -31,7 +31,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from consensus import classic_quorum
-from membership.protocol.recovery.recovery import continues
+from membership.protocol.recovery.operator_recovery import continues
 from membership.protocol.view.configuration import RESTART_STRIDE, Configuration
 from membership.protocol.view.member import Member
 from membership.protocol.view.view_difference import ViewChanged

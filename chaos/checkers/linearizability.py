@@ -1,9 +1,9 @@
 """Is there one order of all operations that explains every answer?
 
-What it is: a decision, per register, whether a history is linearizable: whether each operation can be given a moment
-between its call and its answer so that, one after the other, they give just the answers that clients got. Registers are
-judged one by one, since a history is linearizable when each object's part of it is (locality).
-What it isn't: a judge of liveness. An operation without an answer may have happened or not.
+A decision, per register, whether a history is linearizable: whether each operation can be given a moment between its
+call and its answer so that, one after the other, they give just the answers that clients got. Registers are judged
+one by one, since a history is linearizable when each object's part of it is (locality). An operation without an
+answer may have happened or not.
 Source: M. Herlihy and J. Wing, *Linearizability*, 1990, section 3 (definition, locality); J. Wing and C. Gong, *Testing
 and Verifying Concurrent Objects*, 1993 (the search); G. Lowe, *Testing for Linearizability*, 2017, section 3 (not
 visiting the same pair of what has happened and what the register holds twice).

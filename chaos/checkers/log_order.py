@@ -1,9 +1,8 @@
 """Is the log one order of all appends, the same for everybody, with nothing that was acknowledged missing?
 
-What it is: the rules of a log with total order, checked on the clients' record and on what the log holds at the end.
-What was acknowledged is there, where it was said to be, once; an append called after another was answered comes
-behind it; what nobody appended is not there.
-What it isn't: a judge of registers, see `linearizability`.
+The rules of a log with total order, checked on the clients' record and on what the log holds at the end. What was
+acknowledged is there, where it was said to be, once; an append called after another was answered comes behind it;
+what nobody appended is not there.
 Source: M. Balakrishnan and others, *CORFU: A Shared Log Design for Flash Clusters*, 2012, section 2 (an append is
 answered with its position in a total order).
 """

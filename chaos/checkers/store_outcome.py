@@ -1,7 +1,6 @@
-"""What came of the store in a run: judged from the clients' record, the plans made, and how long the rule was broken.
+"""What came of the store in a run: by the clients' record, the plans made, and how long copies were missing.
 
-What it is: values and pure functions.
-What it isn't: the asking and the watching, which the worlds do.
+Values and pure functions.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Roles:
         return tuple(host for host, its_rack in self.racks.items() if its_rack == rack)
 
 
-def keeps_the_rule(chain: Iterable[str], live: Mapping[str, str], copies: int) -> bool:
+def has_enough_copies(chain: Iterable[str], live: Mapping[str, str], copies: int) -> bool:
     """Whether these hosts hold enough copies: `copies` on live hosts, in different racks, or as even as possible over
     the racks there are. `live`: the rack of each live host."""
     held = Counter(live[host] for host in chain if host in live)
@@ -44,7 +43,7 @@ def keeps_the_rule(chain: Iterable[str], live: Mapping[str, str], copies: int) -
     return all(least <= held[rack] <= most for rack in racks)
 
 
-class RuleWatch:
+class CopiesWatch:
     """When the rule was broken, from looks at it in order of time."""
 
     def __init__(self) -> None:
@@ -64,9 +63,9 @@ class RuleWatch:
         """As of the last look."""
         return self._broken_since is None
 
-    def shifted(self, seconds: float) -> RuleWatch:
+    def shifted(self, seconds: float) -> CopiesWatch:
         """The same by a clock that is so many seconds ahead."""
-        moved = RuleWatch()
+        moved = CopiesWatch()
         moved.spans = [(begin + seconds, end + seconds) for begin, end in self.spans]
         moved._broken_since = None if self._broken_since is None else self._broken_since + seconds
         return moved
@@ -187,12 +186,12 @@ class LogOutcome(StoreOutcome):
         }
 
 
-def judge(
+def log_outcome(
     record: Record,
     *,
     began: float,
     plans: Sequence[int],
-    watch: RuleWatch,
+    watch: CopiesWatch,
     lost_disks: int = 0,
     trouble: Sequence[str] = (),
 ) -> LogOutcome:

@@ -1,9 +1,8 @@
 """Random faults on the simulator with all invariants on, and the search for a small script that fails.
 
-What it is: a generator of scripts from seeds, the verdict over one script (`replay`), the loop over many
-(`fuzz`), and delta debugging of the first that fails.
-What it isn't: a proof; and no judge of who deserves removal: only safety, and coming together again once
-everything is healed.
+A generator of scripts from seeds, the verdict over one script (`replay`), the loop over many (`fuzz`), and delta
+debugging of the first that fails. It proves nothing, and does not judge who deserves removal: only safety, and coming
+together once everything is healed.
 Source of the shrinking: A. Zeller and R. Hildebrandt, *Simplifying and Isolating Failure-Inducing Input*
 (ddmin), 2002.
 """
@@ -28,7 +27,7 @@ from chaos.runs.runner import Progress
 from chaos.script import Script, format_script, parse
 from chaos.simulated_cluster.cluster import Cluster
 from chaos.store.cluster import StoreCluster
-from membership.protocol.view.removal_history import longest_patience
+from membership.protocol.view.removal_history import longest_test_time
 from membership.settings import Settings
 
 _PRESETS: dict[str, Callable[[], Settings]] = {
@@ -209,7 +208,7 @@ def _run_members(script: Script, quiet: float) -> Replay:
         cluster.run(max(script.duration, *(at.seconds for at in script.schedule), 0.0))
         _heal(cluster)
         # Whoever failed again and again must prove itself for so long.
-        quiet += longest_patience(cluster.settings)
+        quiet += longest_test_time(cluster.settings)
         settled = _settles(cluster, quiet)
         if not settled and not cluster.strays() and cluster.end_lost_branches():
             settled = _settles(cluster, quiet)

@@ -1,12 +1,11 @@
 """Random scripts of faults: one seed, one script.
 
-What it is: a generator that mixes crashes, restarts, partitions, one-way links, drops, delays, disorder, pauses,
-leaves, evictions, changed metadata, newcomers, lost message types and coordinators that die between two phases,
-with everything repaired after a while, so that most runs keep a quorum. Most clusters are tiny, where every quorum
-is tight. In some, a majority goes in the end, and operators recover the cluster from the others: in time or too
-early, rightly or in error, one of them or two. Some carry a store: then the power goes out for many or all, and disks
-are lost.
-What it isn't: fair to every fault alike; combinations that once found errors are worth more.
+A generator that mixes crashes, restarts, partitions, one-way links, drops, delays, disorder, pauses, leaves,
+evictions, changed metadata, newcomers, lost message types and coordinators that die between two phases, with
+everything repaired after a while, so that most runs keep a quorum. Most clusters are tiny, where every quorum is
+tight. In some, a majority goes in the end, and operators recover the cluster from the others: in time or too early,
+rightly or in error, one of them or two. Some carry a store: then the power goes out for many or all, and disks are
+lost. Combinations that once found errors come more often than others.
 """
 
 from __future__ import annotations

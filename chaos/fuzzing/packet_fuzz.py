@@ -1,8 +1,8 @@
 """Hostile packets in numbers: everything a process does with a datagram, from the bytes to the core.
 
-What it is: spoiled packets by seed, given to real transports (with and without keys) and the real cores behind
-them, a member's and a joiner's. Whatever leaves them as an exception is a failure, told with its packet.
-What it is not: a search guided by coverage; the mutators know the structure instead.
+Spoiled packets by seed, given to real transports (with and without keys) and the real cores behind them, a member's
+and a joiner's. Whatever leaves them as an exception is a failure, told with its packet. It is not guided by coverage;
+the mutators know the structure instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.cut import Cut
 from membership.protocol.view.member import Member
 from membership.runtime.driver import read_message
-from membership.runtime.signing import SigningAuthority
+from membership.runtime.signing import Ed25519Signer
 from membership.settings import Settings
 from membership.transport.endpoint import Accept
 from membership.transport.transport import Transport
@@ -124,7 +124,7 @@ class Target:
         self._counters = counters
         self._view = view
         self._me = me
-        self._authority = SigningAuthority() if protection.sealed else None
+        self._signer = Ed25519Signer() if protection.sealed else None
         self._wake_at = 0.0
         self.core = self._new_core()
         self.understood = 0
@@ -138,7 +138,7 @@ class Target:
             rng=random.Random(1),
             cluster_id=self._view.cluster_id,
             cache=ConfigurationCache(),
-            authority=self._authority,
+            signer=self._signer,
         )
         self._wake_at = core.start(0.0).wake_at
         if self._me in self._view:

@@ -1,8 +1,7 @@
 """Packets to fuzz with: a valid message of every type, and ways to spoil them.
 
-What it is: samples made from the types' own description, so that a new message type is covered by itself, with
-values that mean something to a given view; and mutators of bytes and of structure.
-What it is not: the receiver (see packet_fuzz).
+Samples made from the types' own description, so that a new message type is covered by itself, with values that mean
+something to a given view; and mutators of bytes and of structure.
 """
 
 from __future__ import annotations

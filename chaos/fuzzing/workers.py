@@ -1,7 +1,7 @@
 """Independent runs on several processors: one call for each argument, results in order.
 
-What it is: a few worker processes, each with its share of the arguments, and the results put in order again.
-What it isn't: a queue of jobs: the arguments are dealt out like cards, which is even enough for random seeds.
+A few worker processes, each with its share of the arguments, and the results put in order again. The arguments are
+dealt out in turn, which is even enough for random seeds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The data directories of real agents: copied, put back, emptied, or robbed of a file.
 
-What it is: what an operator does with `cp` and `rm`. A copy of an agent that runs takes what is there, file by file.
-What it isn't: aware of whether an agent runs; see `chaos.store.agents`.
+What an operator does with `cp` and `rm`. A copy of an agent that runs takes what is there, file by file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """One real agent process: started, signalled, watched, and what it cost.
 
-What it is: a child process of the chaos run and its end of the control channel.
-What it isn't: aware of views; see `agents`.
+A child process of the chaos run and its end of the control channel.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ class AgentProcess:
         self._process.wait()
         self.connection = None
 
-    def last_words(self) -> str:
+    def last_lines(self) -> str:
         """The end of its log."""
         try:
             return "\n".join(self._log.read_text(errors="replace").splitlines()[-_LAST_LINES:])

@@ -1,8 +1,8 @@
 """A whole cluster of real agent processes: the counterpart of `Cluster` in real time.
 
-What it is: a `World`. It starts agents through the command line (membership only), takes their reports, applies the
-fault vocabulary with signals and through `Links`, and records the chain of views.
-What it isn't: deterministic. The seed decides who is hurt and when, not what the scheduler makes of it.
+A `ClusterUnderTest`. It starts agents through the command line (membership only), takes their reports, applies the
+fault vocabulary with signals and through `Links`, and records the chain of views. It is not deterministic: the seed
+decides who is hurt and when, not what the scheduler makes of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chaos.errors import BackendError, BadArgumentError, InvariantViolation, Not
 from chaos.faults import At, Fault
 from chaos.processes import control_messages as control
 from chaos.processes.agent_process import AgentProcess, wait_until_ended
-from chaos.processes.control_listener import Caller, ControlListener
+from chaos.processes.control_listener import AgentConnection, ControlListener
 from chaos.processes.link_state import LinkState
 from chaos.processes.links import Links
 from chaos.recording.cluster_under_test import SizeSamples
@@ -45,7 +45,7 @@ _SEED_HOSTS = 3
 _TRACE_LINES = 40
 
 
-class AgentWorld:
+class AgentCluster:
     """`nodes` hosts that run agents, and more that faults start. Close it, whatever happens."""
 
     def __init__(
@@ -110,7 +110,7 @@ class AgentWorld:
                 silent = [agent.name for agent in self._agents.values() if agent.connection is None]
                 raise BackendError(
                     f"{len(silent)} agents were not ready within {_LOADING:.0f} s, {silent[0]} among them: "
-                    f"{self._agents[silent[0]].last_words()}; use fewer nodes"
+                    f"{self._agents[silent[0]].last_lines()}; use fewer nodes"
                 )
             self._listener.poll(0.2)
         self._links.apply(self._state, {})
@@ -297,7 +297,7 @@ class AgentWorld:
 
     # -- reports --------------------------------------------------------------------------------
 
-    def _ended(self, caller: Caller) -> None:
+    def _ended(self, caller: AgentConnection) -> None:
         agent = caller.agent
         if agent is None or self._agents.get(agent.name) is not agent:
             return
@@ -305,12 +305,12 @@ class AgentWorld:
         self._forget(agent)
         if not agent.may_end:
             agent.kill()
-            self._fail(f"agent {agent.name} ended by itself (status {agent.status}): {agent.last_words()}")
+            self._fail(f"agent {agent.name} ended by itself (status {agent.status}): {agent.last_lines()}")
         agent.kill()  # it has hung up; what is left of it has nothing more to say
         if self._start_again.pop(agent.name, self) is None:
             self._load(agent.name)
 
-    def _take(self, caller: Caller, report: control.Report) -> None:
+    def _take(self, caller: AgentConnection, report: control.Report) -> None:
         if isinstance(report, control.Hello):
             agent = self._agents[report.name]
             agent.connection, caller.agent = caller.connection, agent

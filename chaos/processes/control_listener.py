@@ -1,7 +1,6 @@
 """The run's end of the control channel: a Unix socket that agents call, and the reports they send over it.
 
-What it is: connections and lines. Whoever made it is told of each report, and of each connection that ends.
-What it isn't: what a report means (see `agents`), nor the agents' end (`rota.agent.chaos_control`).
+Connections and lines. Whoever made it is told of each report, and of each connection that ends.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _READ = 1 << 20
 _CALLERS_WAITING = 512
 
 
-class Caller:
+class AgentConnection:
     """One connection: whose it is, once it has said so, and the line that has only half arrived."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -37,8 +36,8 @@ class ControlListener:
     def __init__(
         self,
         path: Path,
-        on_report: Callable[[Caller, control.Report], None],
-        on_end: Callable[[Caller], None],
+        on_report: Callable[[AgentConnection, control.Report], None],
+        on_end: Callable[[AgentConnection], None],
     ) -> None:
         self._on_report = on_report
         self._on_end = on_end
@@ -67,9 +66,9 @@ class ControlListener:
     def _accept(self) -> None:
         connection, _ = self._socket.accept()
         connection.setblocking(True)
-        self._selector.register(connection, selectors.EVENT_READ, Caller(connection))
+        self._selector.register(connection, selectors.EVENT_READ, AgentConnection(connection))
 
-    def _read(self, caller: Caller) -> None:
+    def _read(self, caller: AgentConnection) -> None:
         try:
             data = caller.connection.recv(_READ)
         except OSError:

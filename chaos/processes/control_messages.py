@@ -1,8 +1,8 @@
 """The words between a chaos run and the agents it hurts: one JSON document a line, over a Unix socket.
 
-What it is: the messages of both directions and their encoding. The agent speaks first (`Hello`), then waits for
-`Begin`, so that all agents of a run start together whatever their interpreters took to load.
-What it isn't: an operator's interface. It exists only in agents started with `--chaos-control`.
+The messages of both directions and their encoding. The agent speaks first (`Hello`), then waits for `Begin`, so that
+all agents of a run start together whatever their interpreters took to load. It exists only in agents started with
+`--chaos-control`; operators have no use for it.
 """
 
 from __future__ import annotations

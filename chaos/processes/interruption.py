@@ -1,7 +1,7 @@
 """SIGTERM ends a run of real agents as Ctrl-C does: everything is taken down first.
 
-What it is: a signal handler for the length of a block, where there may be one.
-What it isn't: of use against SIGKILL; agents notice that by themselves, namespaces are swept at the next run.
+A signal handler for the length of a block, where there may be one. After SIGKILL agents notice by themselves that the
+run is gone, and namespaces are swept at the next run.
 """
 
 from __future__ import annotations

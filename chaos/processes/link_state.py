@@ -1,8 +1,7 @@
 """Which packets get lost: the faults of links in force at one moment, for backends with real packets.
 
-What it is: the network half of the fault vocabulary, applied one after the other to a small state that says for
-every host and link what is lost. Pure.
-What it isn't: the losing; `loopback` and `namespaces` make it so.
+The network half of the fault vocabulary, applied one after the other to a small state that says for every host and
+link what is lost. Pure.
 """
 
 from __future__ import annotations

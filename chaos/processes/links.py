@@ -1,7 +1,6 @@
 """What hosts of real agents are attached to: how a process gets there, and how packets get lost.
 
-What it is: the interface that `loopback` and `namespaces` implement.
-What it isn't: which packets get lost when; that is in a `LinkState`.
+The interface that `loopback` and `namespaces` implement.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Backend `process`: agents on loopback, with faults injected in their own transports. Needs no root.
 
-What it is: an address of its own in 127.0.0.0/8 for every host, and the translation of faults into what each
-agent's transport has to throw away.
-What it isn't: a kernel that drops packets; see `namespaces` for that.
+An address of its own in 127.0.0.0/8 for every host, and the translation of faults into what each agent's transport
+has to throw away.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Backend `netns`: a kernel network namespace for each host, with a switch that drops real packets. Needs root.
 
-What it is: namespaces, one veth pair per host, a bridge in a namespace of its own (the switch), and the packet
-filter on that bridge. All of a run is inside its namespaces, so removing these removes everything; the
-machine's own network is not touched.
-What it isn't: a lasting installation. Namespaces of runs that were killed are swept when the next run begins.
+Namespaces, one veth pair per host, a bridge in a namespace of its own (the switch), and the packet filter on that
+bridge. All of a run is inside its namespaces, so removing these removes everything; the machine's own network is not
+touched. Namespaces of runs that were killed are swept when the next run begins.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """nftables rules for the faults of links: a pure translation.
 
-What it is: the text that makes the switch of `namespaces` drop what a `LinkState` says, replacing all earlier rules
-in one transaction. The switch's ports are named as the hosts.
-What it isn't: delay or reordering; a packet filter drops or lets pass.
+The text that makes the switch of `namespaces` drop what a `LinkState` says, replacing all earlier rules in one
+transaction. The switch's ports are named as the hosts. A packet filter drops or lets pass; it neither delays nor
+reorders.
 """
 
 from __future__ import annotations

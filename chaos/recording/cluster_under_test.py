@@ -1,8 +1,7 @@
-"""The world a scenario happens in: hosts that run members, links between them, a clock, and a record.
+"""What a scenario needs of a cluster: hosts that run members, links between them, a clock, and a record.
 
-What it is: what the runner needs of a backend, and the record of view sizes that every backend keeps. The
-simulator's `Cluster` is one; `AgentWorld` on loopback or in network namespaces are the others.
-What it isn't: a judge; the promises of scenarios are, and they see an `Outcome` only.
+What the runner needs of a backend, and the record of view sizes that every backend keeps. The simulator's `Cluster`
+is one; `AgentCluster` on loopback or in network namespaces are the others.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class SizeSamples:
     __hash__ = None  # type: ignore[assignment]
 
 
-class World(Protocol):
+class ClusterUnderTest(Protocol):
     """A backend while one scenario runs on it. Times are seconds since the first process started."""
 
     @property
@@ -106,7 +105,7 @@ class World(Protocol):
         """End everything; nothing is left behind."""
 
 
-class StoreWorld(World, Protocol):
+class StoreUnderTest(ClusterUnderTest, Protocol):
     """A backend whose hosts carry a store, too, while one scenario runs on it."""
 
     @property
@@ -126,4 +125,4 @@ class StoreWorld(World, Protocol):
         """Clients use the store from now on, and the rule on copies is watched; for about so many seconds."""
 
     def conclude(self, began: float) -> StoreOutcome:
-        """Let the clients end and the store settle, read everything back, and judge. `began`: the first fault."""
+        """Let the clients end and the store settle, read everything back, and report. `began`: the first fault."""

@@ -1,10 +1,8 @@
 """Bytes per member and second, as the paper's Table 2 counts them.
 
-What it is: samples of received and sent bytes, one for each running host and second, and their mean,
-99th percentile and maximum in KB/s (1 KB = 1000 bytes).
-These are the bytes of the messages themselves. So must the paper's be: ten probes and ten answers a second in
-0.71 KB/s are 35 bytes each, less than the headers of TCP alone.
-What it isn't: a model of the network's capacity.
+Samples of received and sent bytes, one for each running host and second, and their mean, 99th percentile and maximum
+in KB/s (1 KB = 1000 bytes). These are the bytes of the messages themselves. So must the paper's be: ten probes and
+ten answers a second in 0.71 KB/s are 35 bytes each, less than the headers of TCP alone.
 Source: *Stable and Consistent Membership at Scale with Rapid*, section 7, Table 2.
 """
 

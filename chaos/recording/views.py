@@ -1,7 +1,6 @@
 """What a backend notes of a run: the chain of views, and who said that its quorum was lost.
 
-What it is: values, the same from every backend.
-What it isn't: a check (see `invariants`), nor the views themselves, which are the members' configurations.
+Values, the same from every backend.
 """
 
 from __future__ import annotations

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import TypeVar
 
 from chaos.errors import NotRunnableError
-from chaos.processes.agents import AgentWorld
+from chaos.processes.agents import AgentCluster
 from chaos.processes.interruption import terminated_as_interrupted
 from chaos.processes.links import Links
 from chaos.processes.loopback import LoopbackLinks
 from chaos.processes.namespaces import NamespaceLinks
-from chaos.recording.cluster_under_test import StoreWorld, World
+from chaos.recording.cluster_under_test import ClusterUnderTest, StoreUnderTest
 from chaos.simulated_cluster.centralised import CentralisedCluster
 from chaos.simulated_cluster.cluster import Cluster
 from chaos.simulation.network import NetworkSettings
-from chaos.slots.agents import AgentSlotsWorld
-from chaos.store.agents import AgentStoreWorld
+from chaos.slots.agents import AgentSlotsCluster
+from chaos.store.agents import AgentStoreCluster
 from chaos.store.cluster import StoreCluster
-from chaos.store.log_agents import AgentLogWorld
+from chaos.store.log_agents import AgentLogCluster
 from membership.settings import Settings
 
 BACKENDS = ("sim", "process", "netns")
@@ -30,13 +30,13 @@ ENGINES = ("valkey", "redis")
 """Stores whose servers the agents run."""
 STORES = ("none", "log", *ENGINES)
 
-_World = TypeVar("_World")
-_Agents = TypeVar("_Agents", bound=AgentWorld)
+_Cluster = TypeVar("_Cluster")
+_Agents = TypeVar("_Agents", bound=AgentCluster)
 
 
 @dataclass(frozen=True, slots=True)
-class Hosting:
-    """What a world is made of: so many hosts on that backend."""
+class ClusterOptions:
+    """What a cluster under test is made of: so many hosts on that backend."""
 
     backend: str
     nodes: int
@@ -52,7 +52,7 @@ class Hosting:
     keep_disks: bool = True
     """With a store: whether losses of disks beyond what it makes good by itself are skipped."""
 
-    def simulated(self, kind: Callable[..., _World]) -> _World:
+    def simulated(self, kind: Callable[..., _Cluster]) -> _Cluster:
         """Of that kind of simulated cluster."""
         return kind(
             self.nodes,
@@ -62,47 +62,47 @@ class Hosting:
             through_codec=self.through_codec,
         )
 
-    def of_agents(self, kind: Callable[..., _World], links: Links) -> _World:
+    def of_agents(self, kind: Callable[..., _Cluster], links: Links) -> _Cluster:
         """Of real agents that reach each other by these links."""
         return kind(self.nodes, links, seed=self.seed, loss=self.loss, logs=self.logs)
 
 
 @contextmanager
-def open_world(hosting: Hosting) -> Iterator[World]:
-    """A world; at the end nothing of it is left, whatever happened.
+def open_cluster(options: ClusterOptions) -> Iterator[ClusterUnderTest]:
+    """A cluster; at the end nothing of it is left, whatever happened.
 
     Raises NotRunnableError when the machine lacks what the backend needs.
     """
-    if hosting.backend != "sim":
-        with _agents(hosting, partial(AgentWorld, backend=hosting.backend)) as agents:
+    if options.backend != "sim":
+        with _agents(options, partial(AgentCluster, backend=options.backend)) as agents:
             yield agents
-    elif hosting.ensemble:
-        yield hosting.simulated(partial(CentralisedCluster, ensemble=hosting.ensemble))
+    elif options.ensemble:
+        yield options.simulated(partial(CentralisedCluster, ensemble=options.ensemble))
     else:
-        yield hosting.simulated(Cluster)
+        yield options.simulated(Cluster)
 
 
 @contextmanager
-def open_store_world(hosting: Hosting) -> Iterator[StoreWorld]:
-    """As `open_world`, with a store on every host, on sim and process."""
-    if hosting.backend == "netns":
+def open_store_cluster(options: ClusterOptions) -> Iterator[StoreUnderTest]:
+    """As `open_cluster`, with a store on every host, on sim and process."""
+    if options.backend == "netns":
         raise NotRunnableError("a store does not run on backend netns; use --backend sim or process")
-    if hosting.backend == "process":
-        kind: Callable[..., AgentStoreWorld] = AgentLogWorld
-        if hosting.store in ENGINES:
-            kind = partial(AgentSlotsWorld, engine=hosting.store)
-        with _agents(hosting, kind) as agents:
+    if options.backend == "process":
+        kind: Callable[..., AgentStoreCluster] = AgentLogCluster
+        if options.store in ENGINES:
+            kind = partial(AgentSlotsCluster, engine=options.store)
+        with _agents(options, kind) as agents:
             yield agents
         return
-    with closing(hosting.simulated(partial(StoreCluster, keep_disks=hosting.keep_disks))) as cluster:
+    with closing(options.simulated(partial(StoreCluster, keep_disks=options.keep_disks))) as cluster:
         yield cluster
 
 
 @contextmanager
-def _agents(hosting: Hosting, kind: Callable[..., _Agents]) -> Iterator[_Agents]:
+def _agents(options: ClusterOptions, kind: Callable[..., _Agents]) -> Iterator[_Agents]:
     with (
         terminated_as_interrupted(),
-        closing(LoopbackLinks() if hosting.backend == "process" else NamespaceLinks()) as links,
-        closing(hosting.of_agents(kind, links)) as agents,
+        closing(LoopbackLinks() if options.backend == "process" else NamespaceLinks()) as links,
+        closing(options.of_agents(kind, links)) as agents,
     ):
         yield agents

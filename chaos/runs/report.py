@@ -1,7 +1,6 @@
 """The report of a scenario: what happened, in the words of the command line's JSON document.
 
-What it is: a frozen value with `to_json` and `ok`.
-What it isn't: measured here; see `runner`.
+A frozen value with `to_json` and `ok`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Run a scenario: start a cluster, let it stand, let the faults happen, record, judge.
+"""Run a scenario: start a cluster, let it stand, let the faults happen, record, check.
 
-What it is: `run`, the function behind `rota chaos run`.
-What it isn't: the scenarios themselves (see `scenarios`), nor random faults (see `fuzz`).
+`run`, the function behind `rota chaos run`.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from pathlib import Path
 from chaos.checkers.store_outcome import StoreOutcome
 from chaos.errors import BadArgumentError, InvariantViolation, NotRunnableError, UnknownBackendError
 from chaos.faults import DiskLoss, spans
-from chaos.recording.cluster_under_test import SAMPLES, StoreWorld, World
-from chaos.runs.backends import BACKENDS, ENGINES, STORES, Hosting, open_store_world, open_world
+from chaos.recording.cluster_under_test import SAMPLES, ClusterUnderTest, StoreUnderTest
+from chaos.runs.backends import BACKENDS, ENGINES, STORES, ClusterOptions, open_cluster, open_store_cluster
 from chaos.runs.report import Report
 from chaos.scenarios import (
     Outcome,
     Plan,
     Scenario,
-    Stage,
+    ScenarioContext,
     find_scenario,
     scenarios_with_servers,
     with_lost_disks,
@@ -103,26 +102,26 @@ def run(
     duration = max(found.duration, found.least_duration(faulty)) if duration is None else duration
     loss = loss or found.loss
     _check(found, nodes, faulty, loss, duration)
-    hosting = Hosting(backend, nodes, seed, loss, through_codec, ensemble, logs, store, disks != "any")
+    options = ClusterOptions(backend, nodes, seed, loss, through_codec, ensemble, logs, store, disks != "any")
     if has_store:
-        with open_store_world(hosting) as hosts:
+        with open_store_cluster(options) as hosts:
             return _Run(found, hosts, backend, nodes, faulty, seed, duration, progress, hosts, disks).report()
-    with open_world(hosting) as world:
-        return _Run(found, world, backend, nodes, faulty, seed, duration, progress).report()
+    with open_cluster(options) as cluster:
+        return _Run(found, cluster, backend, nodes, faulty, seed, duration, progress).report()
 
 
 class _Run:
     def __init__(
         self,
         scenario: Scenario,
-        world: World,
+        cluster: ClusterUnderTest,
         backend: str,
         nodes: int,
         faulty: int,
         seed: int,
         duration: float,
         progress: Progress | None,
-        store: StoreWorld | None = None,
+        store: StoreUnderTest | None = None,
         disks: str = "none",
     ) -> None:
         self.scenario = scenario
@@ -133,14 +132,14 @@ class _Run:
         self.duration = duration
         self.progress = progress
         self.settings = Settings.lan()
-        self.world = world
+        self.cluster = cluster
         self.store = store
         self.disks = disks
         self.store_outcome: StoreOutcome | None = None
         # Only the simulator's time can be leapt over, and only where all members are alike.
         self.leaps: FastForward | None = None
-        if scenario.leaps and isinstance(world, Cluster) and not isinstance(world, CentralisedCluster):
-            self.leaps = FastForward(world, random.Random(seed))
+        if scenario.leaps and isinstance(cluster, Cluster) and not isinstance(cluster, CentralisedCluster):
+            self.leaps = FastForward(cluster, random.Random(seed))
         self.plan = Plan(())
         self.began = 0.0
         self.first_view = 0
@@ -156,7 +155,7 @@ class _Run:
             elif not self._use_store():
                 broken = (f"the store did not place everything within {_PLACING:.0f} s",)
             else:
-                self._hurt(self.scenario.plan)
+                self._inject_faults(self.scenario.plan)
                 if self.store is not None:
                     self.store_outcome = self.store.conclude(self.began)
         except InvariantViolation as violation:
@@ -166,27 +165,27 @@ class _Run:
         return self._write(outcome, broken)
 
     def _bring_up(self) -> None:
-        world, interval = self.world, max(1.0, self.duration / SAMPLES)
-        world.start(_SPREAD)
+        cluster, interval = self.cluster, max(1.0, self.duration / SAMPLES)
+        cluster.start(_SPREAD)
         if self.scenario.plan is None:
-            world.begin_record(interval)
-        elif world.run(_STARTING, stop=self._everybody_in):
-            world.begin_record(interval)
+            cluster.begin_record(interval)
+        elif cluster.run(_STARTING, stop=self._everybody_in):
+            cluster.begin_record(interval)
             if self.store is None or self.scenario.waits_for_placement:
-                world.run(world.now + (_STANDING if self.store is None else _STANDING_IN_USE))
+                cluster.run(cluster.now + (_STANDING if self.store is None else _STANDING_IN_USE))
 
     def _use_store(self) -> bool:
         """Clients begin, before or after everything is placed; whether they can."""
-        world, store = self.world, self.store
+        cluster, store = self.cluster, self.store
         if store is None:
             return True
         if not self.scenario.waits_for_placement:
             store.begin_use(self.duration)
-            return store.placing() or world.run(world.now + _PLACING, stop=store.placing)
-        if not (store.placed() or world.run(world.now + _PLACING, stop=store.placed)):
+            return store.placing() or cluster.run(cluster.now + _PLACING, stop=store.placing)
+        if not (store.placed() or cluster.run(cluster.now + _PLACING, stop=store.placed)):
             return False
         store.begin_use(self.duration)
-        world.run(world.now + _STANDING_IN_USE)
+        cluster.run(cluster.now + _STANDING_IN_USE)
         return True
 
     def _broken(self, outcome: Outcome) -> tuple[str, ...]:
@@ -197,11 +196,11 @@ class _Run:
             broken += self.store_outcome.broken(everything=self.disks != "any")
         return tuple(broken)
 
-    def _hurt(self, plan: Callable[[Stage], Plan]) -> None:
-        world = self.world
-        assert world.latest is not None
-        stage = Stage(
-            configuration=world.latest,
+    def _inject_faults(self, plan: Callable[[ScenarioContext], Plan]) -> None:
+        cluster = self.cluster
+        assert cluster.latest is not None
+        stage = ScenarioContext(
+            configuration=cluster.latest,
             nodes=self.nodes,
             faulty=self.faulty,
             duration=self.duration,
@@ -210,9 +209,9 @@ class _Run:
             roles=None if self.store is None else self.store.roles(),
         )
         self.plan = self._with_lost_disks(plan(stage))
-        self.began = world.now
-        self.first_view = len(world.views)
-        world.schedule(self.plan.schedule, offset=self.began)
+        self.began = cluster.now
+        self.first_view = len(cluster.views)
+        cluster.schedule(self.plan.schedule, offset=self.began)
         self._watch(self.duration)
 
     def _with_lost_disks(self, planned: Plan) -> Plan:
@@ -222,26 +221,26 @@ class _Run:
         return replace(planned, schedule=with_lost_disks(planned.schedule, planned.faulty, rng))
 
     def _watch(self, duration: float, *, stop_when_converged: bool = False) -> None:
-        world = self.world
-        end = world.now + duration
-        while end - world.now > _TICK:
-            until = min(end, world.now + max(1.0, duration / 100))
-            if stop_when_converged and world.run(until, stop=self._everybody_in):
-                end, stop_when_converged = min(end, world.now + _AFTERWARDS), False
+        cluster = self.cluster
+        end = cluster.now + duration
+        while end - cluster.now > _TICK:
+            until = min(end, cluster.now + max(1.0, duration / 100))
+            if stop_when_converged and cluster.run(until, stop=self._everybody_in):
+                end, stop_when_converged = min(end, cluster.now + _AFTERWARDS), False
             elif self.leaps is not None:
                 self.leaps.run(until)
             else:
-                world.run(until)
+                cluster.run(until)
             if self.progress is not None:
-                self.progress(1 - max(0.0, end - world.now) / duration)
+                self.progress(1 - max(0.0, end - cluster.now) / duration)
 
     def _everybody_in(self) -> bool:
-        latest = self.world.latest
-        return latest is not None and len(latest) == self.nodes and self.world.converged()
+        latest = self.cluster.latest
+        return latest is not None and len(latest) == self.nodes and self.cluster.converged()
 
     def _outcome(self, unbroken: bool) -> Outcome:
-        world = self.world
-        views = world.views
+        cluster = self.cluster
+        views = cluster.views
         first = views[self.first_view - 1].size if self.first_view else None
         return Outcome(
             nodes=self.nodes,
@@ -250,11 +249,11 @@ class _Run:
             views=tuple(
                 replace(view, seconds=view.seconds - self.began) for view in views[self.first_view :]
             ),
-            agreement=unbroken and world.agreed(),
-            converged=unbroken and world.converged(),
+            agreement=unbroken and cluster.agreed(),
+            converged=unbroken and cluster.converged(),
             notices=tuple(
                 replace(notice, seconds=notice.seconds - self.began)
-                for notice in world.quorum_notices
+                for notice in cluster.quorum_notices
                 if notice.seconds >= self.began
             ),
             settings=self.settings,
@@ -263,11 +262,11 @@ class _Run:
         )
 
     def _write(self, outcome: Outcome, broken: tuple[str, ...]) -> Report:
-        traffic = self.world.traffic
+        traffic = self.cluster.traffic
         hurt = set(outcome.faulty)
         detection = next((view.seconds for view in outcome.views if hurt.intersection(view.removed)), None)
         settled = outcome.agreement and outcome.views
-        settle = self.world.last_installation - self.began if settled else None
+        settle = self.cluster.last_installation - self.began if settled else None
         return Report(
             scenario=self.scenario.name,
             backend=self.backend,
@@ -285,11 +284,11 @@ class _Run:
             settle_seconds=None if settle is None else round(settle, 3),
             received=traffic.received(),
             sent=traffic.sent(),
-            cpu_seconds=self.world.cpu_seconds,
+            cpu_seconds=self.cluster.cpu_seconds,
             broken=broken,
             hurt=outcome.faulty,
             spans=spans(self.plan.schedule, self.duration),
-            samples=self.world.sizes.since(self.began),
+            samples=self.cluster.sizes.since(self.began),
             store=self.store_outcome,
             story=tuple(
                 (seconds - self.began, text) for seconds, text in (self.store.story if self.store else ())

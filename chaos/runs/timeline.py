@@ -1,9 +1,8 @@
 """The picture of a run: who saw how many members, and when, in the manner of the paper's figures.
 
-What it is: the time series of a report as an image: one dot per member and second, at the size of the view the
-member had then. A steady cluster is one line; flapping is a cloud. Needs matplotlib (`pip install rota[plots]`), which
-is imported by `plot` only.
-What it isn't: a dashboard; the numbers are in the report.
+The time series of a report as an image: one dot per member and second, at the size of the view the member had then. A
+steady cluster is one line; flapping is a cloud. Needs matplotlib (`pip install rota[plots]`), which is imported by
+`plot` only.
 Source: *Stable and Consistent Membership at Scale with Rapid*, section 7, Figures 8 to 10.
 """
 
@@ -32,9 +31,7 @@ def check_plot(path: Path) -> None:
     if not path.parent.is_dir():
         raise PlotError(f"{path}: there is no folder {path.parent}; make it first")
     if find_spec("matplotlib") is None:
-        raise PlotError(
-            "pictures need matplotlib, which is not installed; install rota with the extra `plots`"
-        )
+        raise PlotError("pictures need matplotlib, which is not installed: pip install 'rota[plots]'")
 
 
 def plot(report: Report, path: Path) -> None:

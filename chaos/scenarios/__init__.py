@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from chaos.errors import UnknownScenarioError
 from chaos.scenarios import arrivals, failures, observers, processes, separations, stores, storms
 from chaos.scenarios.disks import with_lost_disks
-from chaos.scenarios.model import Outcome, Plan, Promise, Scenario, Stage
+from chaos.scenarios.model import Outcome, Plan, Promise, Scenario, ScenarioContext
 
 _SCENARIOS = {
     scenario.name: scenario
@@ -51,7 +51,7 @@ __all__ = [
     "Plan",
     "Promise",
     "Scenario",
-    "Stage",
+    "ScenarioContext",
     "find_scenario",
     "list_scenarios",
     "scenarios_with_servers",

@@ -14,7 +14,7 @@ from chaos.scenarios.model import (
     Plan,
     Promise,
     Scenario,
-    Stage,
+    ScenarioContext,
 )
 
 _MOST_SIZES = 8
@@ -33,28 +33,28 @@ def _all_in(outcome: Outcome) -> bool:
     return bool(outcome.sizes) and outcome.sizes[-1] == outcome.nodes
 
 
-def _churn(stage: Stage) -> Plan:
+def _churn(context: ScenarioContext) -> Plan:
     """Every few seconds a host crashes, or leaves, or comes for the first time; the gone come back."""
     schedule: list[At] = []
     touched: dict[str, None] = {}
     absent: dict[str, float] = {}
     newcomers = 0
     now = 1.0
-    while now < stage.duration - _QUIET - _AWAY:
+    while now < context.duration - _QUIET - _AWAY:
         absent = {name: back for name, back in absent.items() if back > now - _AWAY}
-        choice = stage.rng.random()
-        present = [f"n{number}" for number in range(stage.nodes) if f"n{number}" not in absent]
+        choice = context.rng.random()
+        present = [f"n{number}" for number in range(context.nodes) if f"n{number}" not in absent]
         if choice < 0.3:
-            schedule.append(At(now, Start((f"n{stage.nodes + newcomers}",))))
+            schedule.append(At(now, Start((f"n{context.nodes + newcomers}",))))
             newcomers += 1
-        elif len(absent) < stage.faulty:
-            name = stage.rng.choice(present)
+        elif len(absent) < context.faulty:
+            name = context.rng.choice(present)
             schedule.append(At(now, Crash((name,)) if choice < 0.65 else Leave((name,))))
-            back = round(now + stage.rng.uniform(0.5, 1.0) * _AWAY, 3)
+            back = round(now + context.rng.uniform(0.5, 1.0) * _AWAY, 3)
             schedule.append(At(back, Start((name,))))
             absent[name] = back
             touched[name] = None
-        now = round(now + stage.rng.uniform(1.0, 6.0), 3)
+        now = round(now + context.rng.uniform(1.0, 6.0), 3)
     return Plan(tuple(touched), in_order(schedule))
 
 

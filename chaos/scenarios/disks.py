@@ -1,8 +1,7 @@
 """Hosts that come back with less than they had: disk losses in the schedule of any scenario in which hosts come back.
 
-What it is: a pure function of a schedule and a source of randomness.
-What it isn't: the bound of what may be lost at a time, which the world keeps as it goes (see `chaos.store.disks`): no
-schedule knows when a loss has been made good.
+A pure function of a schedule and a source of randomness. What may be lost at a time is bounded elsewhere, while the
+cluster runs (`chaos.store.disks`): no schedule knows when a loss has been made good.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from chaos.scenarios.model import (
     Plan,
     Promise,
     Scenario,
-    Stage,
+    ScenarioContext,
     few,
 )
 
@@ -30,34 +30,34 @@ _BACK = 15.0
 _PROMISES = (AGREEMENT, EXACTLY_THE_FAULTY, NOT_READDED)
 
 
-def _crash(stage: Stage) -> Plan:
-    victims = stage.victims()
-    return Plan(victims, (At(0.0, Crash(victims)),))
+def _crash(context: ScenarioContext) -> Plan:
+    faulty = context.choose_faulty()
+    return Plan(faulty, (At(0.0, Crash(faulty)),))
 
 
-def _flip_flop(stage: Stage) -> Plan:
-    victims = stage.victims()
-    return Plan(victims, flip_flop(victims, period=_PERIOD, until=stage.duration))
+def _flip_flop(context: ScenarioContext) -> Plan:
+    faulty = context.choose_faulty()
+    return Plan(faulty, flip_flop(faulty, period=_PERIOD, until=context.duration))
 
 
-def _loss_ingress(stage: Stage) -> Plan:
-    victims = stage.victims()
-    return Plan(victims, (At(0.0, DropIngress(_HEAVY_LOSS, victims)),))
+def _loss_ingress(context: ScenarioContext) -> Plan:
+    faulty = context.choose_faulty()
+    return Plan(faulty, (At(0.0, DropIngress(_HEAVY_LOSS, faulty)),))
 
 
-def _loss_egress(stage: Stage) -> Plan:
-    victims = stage.victims()
-    return Plan(victims, (At(0.0, DropEgress(_HEAVY_LOSS, victims)),))
+def _loss_egress(context: ScenarioContext) -> Plan:
+    faulty = context.choose_faulty()
+    return Plan(faulty, (At(0.0, DropEgress(_HEAVY_LOSS, faulty)),))
 
 
-def _loss_over(stage: Stage) -> Plan:
-    """Half of the victims do not hear, the others are not heard."""
-    victims = stage.victims()
-    deaf, mute = victims[::2], victims[1::2]
+def _loss_over(context: ScenarioContext) -> Plan:
+    """Half of the faulty hosts do not hear, the others are not heard."""
+    faulty = context.choose_faulty()
+    deaf, mute = faulty[::2], faulty[1::2]
     schedule = [At(0.0, DropIngress(_HEAVY_LOSS, deaf)), At(_LOSSY, DropIngress(0.0, deaf))]
     if mute:
         schedule += [At(0.0, DropEgress(_HEAVY_LOSS, mute)), At(_LOSSY, DropEgress(0.0, mute))]
-    return Plan(victims, in_order(schedule))
+    return Plan(faulty, in_order(schedule))
 
 
 def _back_soon(outcome: Outcome) -> bool:
@@ -70,9 +70,9 @@ def _twice_at_most(outcome: Outcome) -> bool:
     return all(sum(name in view.removed for view in outcome.views) <= 2 for name in outcome.faulty)
 
 
-def _one_way(stage: Stage) -> Plan:
-    victims = stage.victims()
-    return Plan(victims, (At(0.0, DropIngress(1.0, victims)),))
+def _one_way(context: ScenarioContext) -> Plan:
+    faulty = context.choose_faulty()
+    return Plan(faulty, (At(0.0, DropIngress(1.0, faulty)),))
 
 
 SCENARIOS = (

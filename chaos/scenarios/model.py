@@ -1,7 +1,6 @@
 """What a scenario is: who is faulty, what goes wrong when, and what is promised.
 
-What it is: data and small pure functions over what was recorded.
-What it isn't: tied to the simulator, except where a scenario must look at the view to choose its victims.
+Data and small pure functions over what was recorded.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ScenarioContext:
     """What a scenario's schedule may look at when the cluster stands and the faults are about to begin."""
 
     configuration: Configuration
@@ -103,7 +102,7 @@ class Stage:
         assert self.roles is not None, "a scenario that needs a store runs with one"
         return self.roles
 
-    def victims(self) -> Hosts:
+    def choose_faulty(self) -> Hosts:
         """`faulty` hosts, chosen by the seed among all."""
         return tuple(f"n{number}" for number in sorted(self.rng.sample(range(self.nodes), self.faulty)))
 
@@ -131,7 +130,7 @@ class Scenario:
     promises: tuple[Promise, ...]
     duration: float
     """Seconds of the record, unless the caller says otherwise."""
-    plan: Callable[[Stage], Plan] | None = None
+    plan: Callable[[ScenarioContext], Plan] | None = None
     faulty: Callable[[int], int] = field(default=few)
     """How many hosts to hurt by default, from the number of nodes."""
     minimum_duration: float = 10.0

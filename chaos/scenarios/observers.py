@@ -7,12 +7,12 @@ they observe, without any of the doubts that a deaf member of ours would have.
 from __future__ import annotations
 
 from chaos.faults import Accuse, At, DropIngress
-from chaos.scenarios.model import AGREEMENT, EXACTLY_THE_FAULTY, NOT_READDED, Plan, Scenario, Stage
+from chaos.scenarios.model import AGREEMENT, EXACTLY_THE_FAULTY, NOT_READDED, Plan, Scenario, ScenarioContext
 
 
-def _bad_observer(stage: Stage) -> Plan:
-    victims = stage.victims()
-    return Plan(victims, (At(0.0, DropIngress(1.0, victims)), At(0.0, Accuse(victims))))
+def _bad_observer(context: ScenarioContext) -> Plan:
+    faulty = context.choose_faulty()
+    return Plan(faulty, (At(0.0, DropIngress(1.0, faulty)), At(0.0, Accuse(faulty))))
 
 
 SCENARIOS = (

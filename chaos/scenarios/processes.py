@@ -19,7 +19,7 @@ from chaos.scenarios.model import (
     Plan,
     Promise,
     Scenario,
-    Stage,
+    ScenarioContext,
 )
 
 _ASLEEP = 30.0
@@ -37,29 +37,29 @@ _DOWN = 6.0
 _QUIET = 20.0
 
 
-def _pause(stage: Stage) -> Plan:
-    victims = stage.victims()
-    return Plan(victims, (At(0.0, Pause(victims)), At(_ASLEEP, Resume(victims))))
+def _pause(context: ScenarioContext) -> Plan:
+    faulty = context.choose_faulty()
+    return Plan(faulty, (At(0.0, Pause(faulty)), At(_ASLEEP, Resume(faulty))))
 
 
-def _slow(stage: Stage) -> Plan:
-    victims = stage.victims()
-    return Plan(victims, starve(victims, share=_SHARE, period=_PERIOD, until=stage.duration - _REST))
+def _slow(context: ScenarioContext) -> Plan:
+    faulty = context.choose_faulty()
+    return Plan(faulty, starve(faulty, share=_SHARE, period=_PERIOD, until=context.duration - _REST))
 
 
-def _jump(stage: Stage) -> Plan:
-    victims = stage.victims()
-    return Plan(victims, (At(0.0, JumpClock(_JUMP, victims)),))
+def _jump(context: ScenarioContext) -> Plan:
+    faulty = context.choose_faulty()
+    return Plan(faulty, (At(0.0, JumpClock(_JUMP, faulty)),))
 
 
-def _rolling(stage: Stage) -> Plan:
+def _rolling(context: ScenarioContext) -> Plan:
     """One process after the other leaves and is started again, as when a new version is rolled out."""
-    victims = stage.victims()
+    faulty = context.choose_faulty()
     schedule: list[At] = []
-    for number, name in enumerate(victims):
+    for number, name in enumerate(faulty):
         schedule.append(At(number * _BETWEEN, Leave((name,))))
         schedule.append(At(number * _BETWEEN + _DOWN, Start((name,))))
-    return Plan(victims, tuple(schedule))
+    return Plan(faulty, tuple(schedule))
 
 
 def _removed_asleep(outcome: Outcome) -> bool:

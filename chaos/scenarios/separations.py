@@ -21,7 +21,7 @@ from chaos.scenarios.model import (
     Plan,
     Promise,
     Scenario,
-    Stage,
+    ScenarioContext,
 )
 from membership.settings import Settings
 
@@ -34,11 +34,11 @@ def quorum_lost_bound(settings: Settings) -> float:
     return settings.quorum_timeout + (settings.probe_failures + 3) * settings.probe_interval
 
 
-def _halves(stage: Stage) -> Plan:
+def _halves(context: ScenarioContext) -> Plan:
     """Two halves; with an odd number of nodes one host is alone, so that nobody has a majority."""
-    names = [f"n{number}" for number in range(stage.nodes)]
-    stage.rng.shuffle(names)
-    half = stage.nodes // 2
+    names = [f"n{number}" for number in range(context.nodes)]
+    context.rng.shuffle(names)
+    half = context.nodes // 2
     groups = [tuple(names[:half]), tuple(names[half : 2 * half]), tuple(names[2 * half :])]
     return Plan(
         tuple(names),
@@ -46,27 +46,27 @@ def _halves(stage: Stage) -> Plan:
     )
 
 
-def _minority(stage: Stage) -> Plan:
-    victims = stage.victims()
-    return Plan(victims, (At(0.0, Partition((victims,))), At(_CUT_OFF, Heal())))
+def _minority(context: ScenarioContext) -> Plan:
+    faulty = context.choose_faulty()
+    return Plan(faulty, (At(0.0, Partition((faulty,))), At(_CUT_OFF, Heal())))
 
 
-def _majority_dies(stage: Stage) -> Plan:
-    if 2 * (stage.nodes - stage.faulty) > stage.nodes:
+def _majority_dies(context: ScenarioContext) -> Plan:
+    if 2 * (context.nodes - context.faulty) > context.nodes:
         raise BadArgumentError(
-            f"{stage.faulty} of {stage.nodes} nodes leave a majority, which goes on; use --faulty {_half(stage.nodes)} "
-            "or more, or the scenario crash"
+            f"{context.faulty} of {context.nodes} nodes leave a majority, which goes on; use --faulty "
+            f"{_half(context.nodes)} or more, or the scenario crash"
         )
-    victims = stage.victims()
-    return Plan(victims, (At(0.0, Crash(victims)),))
+    faulty = context.choose_faulty()
+    return Plan(faulty, (At(0.0, Crash(faulty)),))
 
 
-def _majority_stands_still(stage: Stage) -> Plan:
+def _majority_stands_still(context: ScenarioContext) -> Plan:
     """Half of the hosts or more, the sequencer among them, for so long that everybody notices."""
-    sequencer = stage.store.sequencer
-    others = [f"n{number}" for number in range(stage.nodes) if f"n{number}" != sequencer]
-    victims = (sequencer, *stage.rng.sample(others, stage.faulty - 1))
-    return Plan(victims, (At(0.0, Pause(victims)), At(_CUT_OFF, Resume(victims))))
+    sequencer = context.store.sequencer
+    others = [f"n{number}" for number in range(context.nodes) if f"n{number}" != sequencer]
+    faulty = (sequencer, *context.rng.sample(others, context.faulty - 1))
+    return Plan(faulty, (At(0.0, Pause(faulty)), At(_CUT_OFF, Resume(faulty))))
 
 
 def _half(nodes: int) -> int:
@@ -74,11 +74,11 @@ def _half(nodes: int) -> int:
     return (nodes + 1) // 2
 
 
-def _pair(stage: Stage) -> Plan:
+def _pair(context: ScenarioContext) -> Plan:
     """Two hosts that watch each other on fewer rings than a report needs to be more than noise."""
-    configuration, low = stage.configuration, stage.settings.low_watermark
+    configuration, low = context.configuration, context.settings.low_watermark
     members = list(configuration.members)
-    stage.rng.shuffle(members)
+    context.rng.shuffle(members)
     for one, other in combinations(members, 2):
         if (
             configuration.observers_of(one).count(configuration.members.index(other)) < low
@@ -87,12 +87,12 @@ def _pair(stage: Stage) -> Plan:
             schedule = (At(0.0, Block(one.name, other.name)), At(0.0, Block(other.name, one.name)))
             return Plan((), schedule)
     raise BadArgumentError(
-        f"every two of {stage.nodes} nodes watch each other on {low} rings or more, so a blackhole between "
+        f"every two of {context.nodes} nodes watch each other on {low} rings or more, so a blackhole between "
         "them is a failure; use more nodes"
     )
 
 
-def _nothing(stage: Stage) -> Plan:
+def _nothing(context: ScenarioContext) -> Plan:
     return Plan(())
 
 

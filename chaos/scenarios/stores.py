@@ -21,7 +21,7 @@ from chaos.scenarios.model import (
     Plan,
     Promise,
     Scenario,
-    Stage,
+    ScenarioContext,
 )
 
 _ANY_MOMENT = 20.0
@@ -44,33 +44,33 @@ def _kill(victim: str, at: float = 0.0) -> Plan:
     return Plan((victim,), (At(at, Crash((victim,))),))
 
 
-def _any_host(stage: Stage) -> Plan:
+def _any_host(context: ScenarioContext) -> Plan:
     """Any one, also while everything is placed for the first time; but until that is done, what is wanted stands on
     the founder's disk alone."""
-    victim = stage.victims()[0]
+    victim = context.choose_faulty()[0]
     first = _FOUNDED if victim == _FOUNDER else 0.0
-    return _kill(victim, round(stage.rng.uniform(first, _ANY_MOMENT), 3))
+    return _kill(victim, round(context.rng.uniform(first, _ANY_MOMENT), 3))
 
 
-def _rack(stage: Stage) -> Plan:
-    victims: Hosts = stage.store.hosts_in(stage.rng.choice(sorted(set(stage.store.racks.values()))))
-    return Plan(victims, (At(0.0, Crash(victims)), At(_RACK_AWAY, Start(victims))))
+def _rack(context: ScenarioContext) -> Plan:
+    faulty: Hosts = context.store.hosts_in(context.rng.choice(sorted(set(context.store.racks.values()))))
+    return Plan(faulty, (At(0.0, Crash(faulty)), At(_RACK_AWAY, Start(faulty))))
 
 
-def _disk(stage: Stage) -> Plan:
-    victims = stage.victims()
-    return Plan(victims, (At(0.0, FillDisk(victims)), At(_DISK_FULL, ClearDisk(victims))))
+def _disk(context: ScenarioContext) -> Plan:
+    faulty = context.choose_faulty()
+    return Plan(faulty, (At(0.0, FillDisk(faulty)), At(_DISK_FULL, ClearDisk(faulty))))
 
 
-def _lost_disks(stage: Stage) -> Plan:
+def _lost_disks(context: ScenarioContext) -> Plan:
     """One after the other, in an order drawn by the seed; so is what each one has lost when it comes back."""
-    victims = stage.rng.sample(stage.victims(), stage.faulty)
-    schedule = [At(0.0, CopyDisk(tuple(victims)))]
-    for number, name in enumerate(victims):
+    faulty = context.rng.sample(context.choose_faulty(), context.faulty)
+    schedule = [At(0.0, CopyDisk(tuple(faulty)))]
+    for number, name in enumerate(faulty):
         death = number * _MADE_GOOD
-        loss = stage.rng.choice(LOSSES)((name,))
+        loss = context.rng.choice(LOSSES)((name,))
         schedule += [At(death, Crash((name,))), At(death + _DEAD, loss), At(death + _DEAD, Start((name,)))]
-    return Plan(tuple(sorted(victims)), tuple(schedule))
+    return Plan(tuple(sorted(faulty)), tuple(schedule))
 
 
 def _all_disks_lost(outcome: Outcome) -> bool:
@@ -112,7 +112,7 @@ SCENARIOS = (
         promises=_KILLED,
         duration=60.0,
         minimum_duration=20.0,
-        plan=lambda stage: _kill(stage.store.sequencer),
+        plan=lambda context: _kill(context.store.sequencer),
         faulty=lambda nodes: 1,
         minimum_nodes=4,
         needs_store=True,
@@ -123,7 +123,7 @@ SCENARIOS = (
         promises=_KILLED,
         duration=60.0,
         minimum_duration=20.0,
-        plan=lambda stage: _kill(stage.store.controller),
+        plan=lambda context: _kill(context.store.controller),
         faulty=lambda nodes: 1,
         minimum_nodes=4,
         needs_store=True,

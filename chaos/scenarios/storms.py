@@ -1,8 +1,8 @@
 """Random faults for hours: `storm`.
 
-What it is: one fault after the other, some while the last one is still being repaired, drawn by the seed from all
-that can befall hosts, links and disks; a majority is always left alone.
-What it isn't: `rota chaos fuzz`, which hurts members faster than any store could follow, for a minute or two.
+One fault after the other, some while the last one is still being repaired, drawn by the seed from all that can befall
+hosts, links and disks; a majority is always left alone. `rota chaos fuzz` hurts members faster than any store could
+follow, for a minute or two.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from chaos.faults import (
     Unblock,
     in_order,
 )
-from chaos.scenarios.model import AGREEMENT, CAME_BACK, Plan, Scenario, Stage
+from chaos.scenarios.model import AGREEMENT, CAME_BACK, Plan, Scenario, ScenarioContext
 
 _CALM = 180.0
 """Seconds between two faults, on average, when the second waits for the first to be over ..."""
@@ -48,10 +48,10 @@ of a smaller view, and two of four are no majority any more."""
 _DRAINED = 8.0
 """Seconds within which one that leaves has ended."""
 
-_Way = Callable[[random.Random, Hosts, Hosts], tuple[Fault, Fault | None]]
+_FaultKind = Callable[[random.Random, Hosts, Hosts], tuple[Fault, Fault | None]]
 """Of hosts to hurt and the others: what begins, and what ends it."""
 
-_WAYS: tuple[tuple[float, _Way], ...] = (
+_FAULT_KINDS: tuple[tuple[float, _FaultKind], ...] = (
     (4.0, lambda rng, hurt, others: (Crash(hurt), Start(hurt))),
     (2.0, lambda rng, hurt, others: (Leave(hurt[:1]), Start(hurt[:1]))),
     (2.0, lambda rng, hurt, others: (Restart(hurt), None)),
@@ -70,19 +70,19 @@ def _share(rng: random.Random) -> float:
     return rng.choice((0.3, 0.8, 1.0))
 
 
-def _storm(stage: Stage) -> Plan:
-    rng, schedule = stage.rng, []
-    names = [f"n{number}" for number in range(stage.nodes)]
-    most = max(1, (stage.nodes - 1) // 2)
+def _storm(context: ScenarioContext) -> Plan:
+    rng, schedule = context.rng, []
+    names = [f"n{number}" for number in range(context.nodes)]
+    most = max(1, (context.nodes - 1) // 2)
     free_at = dict.fromkeys(names, 0.0)
     now = 1.0
-    while now < stage.duration - _QUIET - _LONGEST:
+    while now < context.duration - _QUIET - _LONGEST:
         free = [name for name in names if free_at[name] <= now]
         room = most - (len(names) - len(free))
         if room > 0:
             rng.shuffle(free)
             count = rng.randint(1, room)
-            way = rng.choices([way for _, way in _WAYS], [weight for weight, _ in _WAYS])[0]
+            way = rng.choices([way for _, way in _FAULT_KINDS], [weight for weight, _ in _FAULT_KINDS])[0]
             begins, ends = way(rng, tuple(sorted(free[:count])), tuple(free[count:]))
             over = round(now + rng.uniform(_DRAINED, _LONGEST), 3)
             schedule.append(At(now, begins))

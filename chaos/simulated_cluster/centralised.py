@@ -1,9 +1,8 @@
 """A cluster in the centralised mode on the simulator: members n0, n1, …, and the ensemble e0, e1, … they ask.
 
-What it is: `Cluster` with other cores, and with disks that outlive the ensemble's processes. Faults may name the
-hosts of the ensemble too.
-What it isn't: another set of promises: views are checked as in the decentralised mode, except that a view must
-first appear at a voter, when a majority of the disks hold the decision.
+`Cluster` with other cores, and with disks that outlive the ensemble's processes. Faults may name the hosts of the
+ensemble too. Views are checked as in the decentralised mode, except that a view must first appear at a voter, when a
+majority of the disks hold the decision.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from chaos.simulation.network import NetworkSettings
 from consensus import classic_quorum
 from membership.address import Address
 from membership.ensemble import Client, Voter
-from membership.ensemble.durable_state import decode_record
+from membership.ensemble.durable_state import decode_state
 from membership.protocol.context.effects import StateToSave
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member
@@ -159,7 +158,7 @@ class CentralisedCluster(Cluster):
         """How many disks hold the decision that led from one view to the next, or a later view."""
         holders = 0
         for data in self.disks.values():
-            record = decode_record(data)
+            record = decode_state(data)
             if record.epoch >= child.epoch:
                 holders += 1
             elif record.configuration_id == parent.id and record.accepted is not None:

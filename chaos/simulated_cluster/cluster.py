@@ -1,8 +1,7 @@
 """A whole cluster on the simulator: membership cores on hosts n0, n1, …, faults, invariants, records.
 
-What it is: the simulated counterpart of what an agent does around a core: start it, let it rejoin under a
-new incarnation after an eviction, let it end after a leave. It records the chain of views.
-What it isn't: a scenario, nothing goes wrong here by itself; nor what a fault does (see simulated_faults).
+The simulated counterpart of what an agent does around a core: start it, let it rejoin under a new incarnation after
+an eviction, let it end after a leave. It records the chain of views. Nothing goes wrong here by itself.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from chaos.simulation.network import NetworkSettings
 from chaos.simulation.simulator import Simulator
 from membership.address import Address
 from membership.protocol import messages
-from membership.protocol.context.broadcaster import Broadcaster
 from membership.protocol.context.effects import (
     AcceptedToSave,
     Evicted,
@@ -40,7 +38,8 @@ from membership.protocol.context.effects import (
     QuorumRegained,
     RecoveryFailed,
 )
-from membership.protocol.core.core import Core
+from membership.protocol.core import Core
+from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import Member

@@ -1,8 +1,7 @@
 """What a member keeps on its host's disk, and what becomes of it when the disk is lost, restored or robbed of a file.
 
-What it is: the simulator's counterpart of an agent's data directory, as far as the membership goes: the cluster's id,
-the last view, and whether the directory is known to be a copy (`rota.agent.data_directory`).
-What it isn't: what the store keeps beside it; see `chaos.store.simulated`.
+The simulator's counterpart of an agent's data directory, as far as the membership goes: the cluster's id, the last
+view, and whether the directory is known to be a copy (`rota.agent.data_directory`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Fast-forward: weeks of a quiet cluster in seconds, with the chance losses of every probe in them.
 
-What it is: a way to run a cluster that leaps over the time in which all members only probe each other. The rounds
-of probes within a leap are drawn at random on every edge (`membership.protocol.monitoring.fast_forward`), and it
-ends before the first round that could make any member accuse another; from there on every packet is simulated again.
-What it isn't: a model of its own: whether the cluster is quiet is asked of the cores, the loss of a link is the
-network's, and the state of an edge changes by the same code as ever.
+A way to run a cluster that leaps over the time in which all members only probe each other. The rounds of probes
+within a leap are drawn at random on every edge (`membership.protocol.monitoring.fast_forward`), and it ends before
+the first round that could make any member accuse another; from there on every packet is simulated again. It has no
+model of its own: whether the cluster is quiet is asked of the cores, the loss of a link is the network's, and the
+state of an edge changes by the same code as ever.
 
 Why nothing is lost by it: while no link changes, no host comes or goes and nothing is reported, all that differs
 between one second and the next are the outcomes of probes, which are independent. So putting n rounds in before
@@ -23,8 +23,8 @@ import random
 from chaos.simulated_cluster.cluster import Cluster
 from chaos.simulation.event_queue import TICKS_PER_SECOND
 from chaos.simulation.network import Network
-from membership.protocol.core.core import Core
-from membership.protocol.monitoring.fast_forward import QuietEdge
+from membership.protocol.core import Core
+from membership.protocol.monitoring.fast_forward import FastForwardEdge
 
 _STILL = 15.0
 """Seconds without a new view before a leap: joiners' requests and help for laggards are over by then."""
@@ -50,7 +50,7 @@ class FastForward:
         cluster = self._cluster
         while until - cluster.now > _TICK:
             rounds = int((min(until, cluster.simulator.next_call_at) - cluster.now) / self._interval) - 1
-            if rounds >= _LEAST_LEAP and (edges := self._quiet_edges()) is not None:
+            if rounds >= _LEAST_LEAP and (edges := self._fast_forward_edges()) is not None:
                 passed = self._pass(edges, min(rounds, _LONGEST_LEAP))
                 cluster.skip(passed * self._interval)
                 self.leapt += passed * self._interval
@@ -58,7 +58,7 @@ class FastForward:
                     continue
             cluster.run(min(until, cluster.now + _LOOK_EVERY * self._interval))
 
-    def _quiet_edges(self) -> list[tuple[QuietEdge, float]] | None:
+    def _fast_forward_edges(self) -> list[tuple[FastForwardEdge, float]] | None:
         """Every edge of the cluster and the loss of one attempt on it; None when something goes on."""
         cluster, simulator = self._cluster, self._cluster.simulator
         latest = cluster.latest
@@ -73,7 +73,7 @@ class FastForward:
         for host in cluster.running():
             core = host.process
             assert isinstance(core, Core)
-            edges = None if host.paused else core.quiet_edges()
+            edges = None if host.paused else core.fast_forward_edges()
             if edges is None:
                 return None
             for edge in edges:
@@ -81,7 +81,7 @@ class FastForward:
                 found.append((edge, loss))
         return found
 
-    def _pass(self, edges: list[tuple[QuietEdge, float]], rounds: int) -> int:
+    def _pass(self, edges: list[tuple[FastForwardEdge, float]], rounds: int) -> int:
         """Let up to so many rounds pass in all edges alike; how many, until the first of them is on the brink."""
         seeds = [self._random.getrandbits(64) for _ in edges]
         before = [edge.snapshot() for edge, _ in edges]

@@ -1,8 +1,6 @@
 """The fault vocabulary on the simulator: what each fault does to simulated hosts, their processes and the network.
 
-What it is: the counterpart of `LinkState` and of signals to real agents.
-What it isn't: how hosts start and stop their processes (see `cluster`), or faults by message type (see
-`message_faults`), which it hands on.
+The counterpart of `LinkState` and of signals to real agents.
 """
 
 from __future__ import annotations
@@ -19,10 +17,11 @@ from chaos.simulation.host import Host
 from chaos.simulation.simulator import Simulator
 from membership.errors import EvictionError, RecoveryError
 from membership.protocol.context.effects import Effects
-from membership.protocol.core.core import Core, Status
+from membership.protocol.core import Core
+from membership.protocol.core.status import Status
 
 
-class Hosting(Protocol):
+class HostControl(Protocol):
     """Who starts and stops the processes of hosts, and keeps the trace."""
 
     def host(self, name: str, *, add: bool = False) -> Host:
@@ -39,23 +38,23 @@ class Hosting(Protocol):
 class SimulatedFaults:
     """Applies faults."""
 
-    def __init__(self, simulator: Simulator, hosting: Hosting, rng: random.Random) -> None:
+    def __init__(self, simulator: Simulator, control: HostControl, rng: random.Random) -> None:
         self._simulator = simulator
-        self._hosting = hosting
+        self._control = control
         self.message_faults = MessageFaults(simulator, rng, self._crash_noted)
         self._accusing: dict[str, None] = {}
 
     def apply(self, fault: Fault) -> None:
         """Do this now."""
-        hosting, host, simulator = self._hosting, self._hosting.host, self._simulator
+        control, host, simulator = self._control, self._control.host, self._simulator
         messages, network = self.message_faults, simulator.network
         match fault:
             case faults.Start(names):
                 for name in names:
-                    hosting.start_host(host(name, add=True))
+                    control.start_host(host(name, add=True))
             case faults.Crash(names):
                 for name in names:
-                    hosting.crash_host(host(name))
+                    control.crash_host(host(name))
             case faults.Leave(names):
                 for name in names:
                     self._leave(host(name))
@@ -96,8 +95,8 @@ class SimulatedFaults:
                 network.configure(changed)
             case faults.Restart(names):
                 for name in names:
-                    hosting.crash_host(host(name))
-                    hosting.start_host(host(name))
+                    control.crash_host(host(name))
+                    control.start_host(host(name))
             case faults.DropMessages(kind, probability, names):
                 messages.drop(kind, probability, map(host, names))
             case faults.CrashOn(kind, names):
@@ -115,10 +114,10 @@ class SimulatedFaults:
                 pass  # a member needs no room on its disk that it could not do without; `chaos.store` fills disks
             case faults.CopyDisk(names):
                 for name in names:
-                    hosting.copy_disk(host(name))
+                    control.copy_disk(host(name))
             case faults.RestoreDisk(names) | faults.WipeDisk(names) | faults.LoseFile(names):
                 for name in names:
-                    hosting.lose_disk(host(name), fault)
+                    control.lose_disk(host(name), fault)
             case faults.JumpClock(seconds, names):
                 for name in names:
                     simulator.jump_clock(host(name), seconds)
@@ -129,8 +128,8 @@ class SimulatedFaults:
             self._simulator.call_after(0.0, lambda: self._accuse(host))
 
     def _crash_noted(self, host: Host) -> None:
-        self._hosting.note(f"{host.name} crashes")
-        self._hosting.crash_host(host)
+        self._control.note(f"{host.name} crashes")
+        self._control.crash_host(host)
 
     def _accuse(self, host: Host) -> None:
         if host.process is None or (view := core_on(host).configuration) is None:
@@ -155,14 +154,14 @@ class SimulatedFaults:
 
     def _stop_if(self, host: Host, core: Core) -> None:
         if host.process is core:
-            self._hosting.stop_host(host)
+            self._control.stop_host(host)
 
     def _evict(self, host: Host, name: str) -> None:
         def evict(core: Core, now: float) -> Effects:
             try:
                 return core.evict(name, now)
             except EvictionError as error:
-                self._hosting.note(f"{host.name} refuses: {error}")
+                self._control.note(f"{host.name} refuses: {error}")
                 return core.tick(now)
 
         self._simulator.command(host, evict)
@@ -172,7 +171,7 @@ class SimulatedFaults:
             try:
                 return core.recover(survivors, now, force=forced)
             except RecoveryError as error:
-                self._hosting.note(f"{host.name} refuses: {error}")
+                self._control.note(f"{host.name} refuses: {error}")
                 return core.tick(now)
 
         self._simulator.command(host, recover)

@@ -1,8 +1,7 @@
 """Faults that choose by message type: lose a type on its way to a host, kill a host that sends one.
 
-What it is: what the simulator asks before it sends (`Simulator.before_send`), so that a script can lose a
-decision at one member, or let a coordinator die between the phases of its round.
-What it isn't: the network's own faults, which do not look into messages (see `network`).
+What the simulator asks before it sends (`Simulator.before_send`), so that a script can lose a decision at one member,
+or let a coordinator die between the phases of its round.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A calendar queue: the future of a simulation in buckets of one millisecond.
 
-What it is: a dict of buckets and a heap of the bucket times; entries of one bucket come out in the order
-they went in, so the order of a run is the order of its causes, without a tie-breaking counter.
-What it isn't: a general priority queue; nothing can be removed. Owners of timers ignore stale entries.
+A dict of buckets and a heap of the bucket times; entries of one bucket come out in the order they went in, so the
+order of a run is the order of its causes, without a tie-breaking counter. Nothing can be removed; owners of timers
+ignore stale entries.
 Source: R. Brown, *Calendar Queues*, CACM 31(10), 1988; buckets of fixed width suffice here.
 """
 

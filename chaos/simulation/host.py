@@ -1,7 +1,6 @@
 """One machine of the simulator, and what it keeps while its process is stopped or gone.
 
-What it is: state; the simulator alone changes it.
-What it isn't: aware of what its process is.
+State; the simulator alone changes it.
 """
 
 from __future__ import annotations

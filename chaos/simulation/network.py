@@ -1,8 +1,7 @@
 """The network model: whether and when a message arrives.
 
-What it is: seeded delay, loss, duplication and reordering on every link; drops at a host's ingress or
-egress; partitions; one-way links. Hosts are numbered in the order they were added.
-What it isn't: a bandwidth or queueing model, and not the schedule of faults (see `faults`).
+Seeded delay, loss, duplication and reordering on every link; drops at a host's ingress or egress; partitions; one-way
+links. Hosts are numbered in the order they were added. It models neither bandwidth nor queues.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What the simulator hosts: any sans-I/O process.
 
-What it is: the structural types of a process and its effects. `membership.Core` fits; so does any state
-machine that is told the time and what arrived, and answers with what to send and when to wake it.
-What it isn't: an implementation.
+The structural types of a process and its effects. `membership.Core` fits; so does any state machine that is told the
+time and what arrived, and answers with what to send and when to wake it.
 """
 
 from __future__ import annotations

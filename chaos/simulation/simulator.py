@@ -1,9 +1,8 @@
 """The deterministic simulator: sans-I/O processes on hosts, a network between them, virtual time.
 
-What it is: an event loop over a calendar queue. The same seed gives the same run, event by event, in any
-Python process; `trace_hash` proves it. It hosts the very objects that the agent runs.
-What it isn't: aware of membership. Who is a member and what must hold is told in `cluster` and
-`invariants`, through `on_events` and `after_input`.
+An event loop over a calendar queue. The same seed gives the same run, event by event, in any Python process;
+`trace_hash` proves it. It hosts the very objects that the agent runs. It knows nothing of membership: who is a member
+and what must hold is said through `on_events` and `after_input`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Chaos with servers of Valkey or Redis: foreign clients that use them while things go wrong, and who judges them."""
+"""Clusters with servers of Valkey or Redis: foreign clients that use them, and checks of what came of it."""

@@ -1,7 +1,7 @@
-"""A cluster of real agents that run servers of Valkey or Redis, foreign clients that use these, and the judgement.
+"""A cluster of real agents that run servers of Valkey or Redis, and foreign clients that use these.
 
-What it is: the servers die, stand still and leave with their agents, as hosts do.
-What it isn't: deterministic. What the observer knows is as old as its last question.
+The servers die, stand still and leave with their agents, as hosts do. It is not deterministic, and what the observer
+knows is as old as its last question.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final
 
 from chaos.checkers.read_back import ReadBack
 from chaos.processes.links import Links
-from chaos.slots.checker import judge
+from chaos.slots.checker import find_violations
 from chaos.slots.clients import SlotsWorkload
 from chaos.slots.inspection import inspect
 from chaos.slots.outcome import SlotsOutcome
-from chaos.store.agents import AgentStoreWorld
+from chaos.store.agents import AgentStoreCluster
 
 _SERVERS: Final = "engine"
 """The agents' own tag: ``host:port`` of each of a host's servers, with commas between."""
@@ -31,7 +31,7 @@ _LAST_CALLS: Final = 30.0
 """Seconds within which every client's request has ended."""
 
 
-class AgentSlotsWorld(AgentStoreWorld):
+class AgentSlotsCluster(AgentStoreCluster):
     """`engine`: valkey or redis."""
 
     segments, copies = 3, 2
@@ -63,7 +63,7 @@ class AgentSlotsWorld(AgentStoreWorld):
         """The founder's file has it even when the founder is dead."""
         return (Path(self._folder.name) / "n0" / "engine" / "password").read_text(encoding="utf-8").strip()
 
-    # -- use and judgement ----------------------------------------------------------------------
+    # -- use and outcome ------------------------------------------------------------------------
 
     def begin_use(self, duration: float) -> None:
         """Clients use the servers from now on, and the rule on copies is watched."""
@@ -79,7 +79,7 @@ class AgentSlotsWorld(AgentStoreWorld):
         if not self._run_until(lambda: not workload.is_running, _LAST_CALLS):
             trouble.append(f"a client's request did not end within {_LAST_CALLS:.0f} s")
         answers = inspect(self._servers(), self._password())
-        violations = judge(answers, self._live(), self.copies)
+        violations = find_violations(answers, self._live(), self.copies)
         read_back = self._read_back(workload, trouble)
         return SlotsOutcome(
             acknowledged_writes=read_back.acknowledged,

@@ -1,8 +1,7 @@
 """What must be true of the servers in the end: one primary for each slot, copies in different racks, no open slot.
 
-What it is: a pure function of what every server said, and a record of evidence for each rule that does not hold.
-What it isn't: the product's own reading of the cluster, but for the lines of CLUSTER NODES: each server's word is
-weighed here anew.
+A pure function of what every server said, and a record of evidence for each rule that does not hold. But for the
+parser of CLUSTER NODES nothing of the product's own reading of the cluster is used.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from chaos.checkers.store_outcome import keeps_the_rule
+from chaos.checkers.store_outcome import has_enough_copies
 from datastore_adapter.slots.state.nodes_table import NodesTable
 from datastore_adapter.slots.state.slot_ranges import SLOTS, Ranges, count, of_slots, slots_of, text_of
 
@@ -149,7 +148,9 @@ def _shown(slots: Ranges) -> str:
     return f"{count(slots)} slots ({text_of(slots[:_SHOWN])}{more})"
 
 
-def judge(answers: Sequence[Answer], racks: Mapping[str, str], copies: int) -> tuple[Violation, ...]:
+def find_violations(
+    answers: Sequence[Answer], racks: Mapping[str, str], copies: int
+) -> tuple[Violation, ...]:
     """What does not hold. `racks`: rack of each live host; `copies`: wanted of each shard, its primary among them."""
     tables = {
         table.myself: table
@@ -255,7 +256,7 @@ def _placement(
         wanted = min(copies, len(racks))
         if len(hosts) < wanted:
             found.append(CopiesMissing(named, hosts, wanted))
-        elif not keeps_the_rule(hosts, racks, copies):
+        elif not has_enough_copies(hosts, racks, copies):
             found.append(CopiesUneven(named, {host: racks[host] for host in hosts}))
     return found
 

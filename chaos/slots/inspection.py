@@ -1,4 +1,4 @@
-"""Asking every server what it knows, apart from the product: what `judge` judges."""
+"""Asking every server what it knows, apart from the product: what `find_violations` looks at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of servers of Valkey or Redis in a run: what their clients saw, and the evidence of the judge."""
+"""What came of servers of Valkey or Redis in a run: what their clients saw, and the evidence of what is wrong."""
 
 from __future__ import annotations
 

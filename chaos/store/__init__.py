@@ -1,1 +1,1 @@
-"""Chaos with a store: the log, its control loop and its clients on the same hosts as the members, and their judges."""
+"""Clusters with a store: the log, its control loop and its clients on the same hosts as the members."""

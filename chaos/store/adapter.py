@@ -1,7 +1,6 @@
 """The log's adapter for a control loop that runs on trio, while the log's own procedures run on the virtual loop.
 
-What it is: `interface.Adapter`, every call handed over; cancelling one cancels what it began.
-What it isn't: anything of its own.
+`interface.Adapter`, every call handed over; cancelling one cancels what it began.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ _Result = TypeVar("_Result")
 
 
 class BridgedAdapter:
-    """`adapter` as seen from trio. `stir` is called whenever a call has ended."""
+    """`adapter` as seen from trio. `wake` is called whenever a call has ended."""
 
-    def __init__(self, adapter: LogAdapter, loop: VirtualLoop, stir: Callable[[], None]) -> None:
+    def __init__(self, adapter: LogAdapter, loop: VirtualLoop, wake: Callable[[], None]) -> None:
         self._adapter = adapter
         self._loop = loop
-        self._stir = stir
+        self._wake = wake
 
     async def _await(self, call: Coroutine[Any, Any, _Result]) -> _Result:
         ended = trio.Event()
@@ -44,7 +43,7 @@ class BridgedAdapter:
 
         def end() -> None:
             ended.set()
-            self._stir()
+            self._wake()
 
         task.on_end = end
         try:

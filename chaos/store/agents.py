@@ -1,7 +1,6 @@
-"""A cluster of real agents with a store, whichever it is: `AgentWorld` with a control loop in every agent.
+"""A cluster of real agents with a store, whichever it is: `AgentCluster` with a control loop in every agent.
 
-What it is: racks, an observer in a thread of its own that asks the agents over HTTP what they are at, and the story.
-What it isn't: what the store is, and how it is used and judged; see `log_agents` and `chaos.slots.agents`.
+Racks, an observer in a thread of its own that asks the agents over HTTP what they are at, and the story.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from chaos.checkers.store_outcome import Roles, RuleWatch, StoreOutcome
+from chaos.checkers.store_outcome import CopiesWatch, Roles, StoreOutcome
 from chaos.faults import Fault
-from chaos.processes.agents import AgentWorld
+from chaos.processes.agents import AgentCluster
 from chaos.processes.links import Links
 from chaos.script import format_fault
 from chaos.store.observer import Observer
@@ -21,7 +20,7 @@ _API_PORT = 7947
 _RACKS = 3
 
 
-class AgentStoreWorld(AgentWorld):
+class AgentStoreCluster(AgentCluster):
     """`nodes` hosts in three racks."""
 
     segments: ClassVar[int]
@@ -32,7 +31,7 @@ class AgentStoreWorld(AgentWorld):
         super().__init__(nodes, links, backend="process", seed=seed, loss=loss, logs=logs)
         self.story: list[tuple[float, str]] = []
         """What happened when, in words."""
-        self.watch = RuleWatch()
+        self.watch = CopiesWatch()
         self._links_of_store = links
         self._observer = Observer(self._look)
         self._spread_over: dict[str, str] = {}
@@ -95,7 +94,7 @@ class AgentStoreWorld(AgentWorld):
         raise NotImplementedError
 
     def conclude(self, began: float) -> StoreOutcome:
-        """Let the clients end and the store settle, read everything back, and judge. `began`: the first fault."""
+        """Let the clients end and the store settle, read everything back, and report. `began`: the first fault."""
         raise NotImplementedError
 
     def _end_watching(self, began: float) -> list[int]:

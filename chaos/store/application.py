@@ -1,7 +1,6 @@
 """The clients of real agents: `Clients` on trio, in a thread beside the run that hurts the agents.
 
-What it is: a thread that runs them, told when to stop and when to read everything back.
-What it isn't: what they do; see `clients`.
+A thread that runs them, told when to stop and when to read everything back.
 """
 
 from __future__ import annotations

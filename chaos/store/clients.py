@@ -1,8 +1,7 @@
 """Applications that use the store while things go wrong, and write down all they asked and were told.
 
-What it is: writers that append to the log, users of a map, one who reads again what was written, and the reading of
-everything at the end. They are the log's own procedures, so they run the same in virtual time and on trio.
-What it isn't: a judge; see `outcome`.
+Writers that append to the log, users of a map, one who reads again what was written, and the reading of everything at
+the end. They are the log's own procedures, so they run the same in virtual time and on trio.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A simulated cluster with a store: membership, log, control loops and clients in one virtual time.
 
-What it is: `Cluster` with a `SimulatedStore` on its hosts. It lets the three of them take turns: the simulator of the
-members, the loop of the log's procedures, and the control loops, whichever has something to do first.
-What it isn't: another simulator; each keeps its own.
+`Cluster` with a `SimulatedStore` on its hosts. It lets the three of them take turns: the simulator of the members,
+the loop of the log's procedures, and the control loops, whichever has something to do first.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from math import inf, nextafter
 from typing import Any
 
 from chaos import faults
-from chaos.checkers.store_outcome import LogOutcome, Roles, RuleWatch, judge
+from chaos.checkers.store_outcome import CopiesWatch, LogOutcome, Roles, log_outcome
 from chaos.errors import InvariantViolation
 from chaos.faults import DiskLoss, Fault
 from chaos.recording.views import describe
@@ -78,7 +77,7 @@ class StoreCluster(Cluster):
         self._rack_count = racks
         self._using: Task | None = None
         self._looks = 0
-        self.watch = RuleWatch()
+        self.watch = CopiesWatch()
         self.story: list[tuple[float, str]] = []
         """What happened when, in words."""
         self._evicted: dict[str, None] = {}
@@ -123,7 +122,7 @@ class StoreCluster(Cluster):
                 return True
             log_at = min(loop.next_at, guest.wake_at)
             if simulator.next_at <= min(log_at, until):
-                super().run(_whole_ticks(min(log_at, until)), stop=lambda: guest.stirred)
+                super().run(_whole_ticks(min(log_at, until)), stop=lambda: guest.has_work)
             elif log_at > until:
                 super().run(until)
                 loop.now = max(loop.now, until)
@@ -148,7 +147,7 @@ class StoreCluster(Cluster):
         else:
             loop.run_before(
                 min(limit, guest.wake_at),
-                lambda: guest.stirred or bool(trouble) or (stop is not None and stop()),
+                lambda: guest.has_work or bool(trouble) or (stop is not None and stop()),
             )
 
     def _catch_up(self) -> None:
@@ -312,7 +311,7 @@ class StoreCluster(Cluster):
         self.watch.look(self.now, self.log.broken_segments(self.racks))
 
     def conclude(self, began: float) -> LogOutcome:
-        """Let the clients end and the store settle, read everything back, and judge. `began`: the first fault."""
+        """Let the clients end and the store settle, read everything back, and report. `began`: the first fault."""
         trouble: list[str] = []
         self._clients.stop()
         if not self._run_until(lambda: self._using is None or self._using.ended, _LAST_CALLS):
@@ -330,7 +329,7 @@ class StoreCluster(Cluster):
             # The view may change while the log is read, too: the end is when what it asks for is done.
             self._come_to_rest(patience, trouble)
         self._look()
-        return judge(
+        return log_outcome(
             self._clients.record,
             began=began,
             plans=self._plans(began),

@@ -1,8 +1,7 @@
 """The disks of hosts that carry a store: the member's files and the log's, lost, copied and restored together.
 
-What it is: `DataDirectories` with the log's storage beside it, and the bound of what the store makes good by itself.
-What it isn't: the store's own idea of what it has lost. The bound is drawn from what hosts were told of the layout,
-of which a cluster knows only a part.
+`DataDirectories` with the log's storage beside it, and the bound of what the store makes good by itself. The bound is
+drawn from what hosts were told of the layout, of which the cluster itself knows only a part.
 """
 
 from __future__ import annotations

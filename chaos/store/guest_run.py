@@ -1,8 +1,7 @@
 """Code written for trio, run in a simulation's time: the control loops are, and they are run as they are.
 
-What it is: trio as a guest of the simulation's own loop. Its clock is the simulation's, it never waits for anything
-outside, and whoever drives the simulation says when it goes on.
-What it isn't: aware of what it runs.
+Trio as a guest of the simulation's own loop. Its clock is the simulation's, it never waits for anything outside, and
+whoever drives the simulation says when it goes on.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class _Clock(trio.abc.Clock):
         return 0.0
 
 
-class Guest:
+class GuestRun:
     """A run of trio; `start_soon` tasks into it, and let it `go_on` when one of them may have something to do."""
 
     def __init__(self, now: Callable[[], float], seed: int) -> None:
@@ -48,7 +47,7 @@ class Guest:
         self._outcome: Outcome[None] | None = None
         self._nursery: trio.Nursery | None = None
         self._ending = False
-        self.stirred = True
+        self.has_work = True
         """Whether something was done to it from outside since it went on last."""
         trio.lowlevel.start_guest_run(
             self._main,
@@ -62,17 +61,17 @@ class Guest:
     @property
     def wake_at(self) -> float:
         """When one of its tasks has something to do by itself, in seconds; infinite: not at all."""
-        return -math.inf if self.stirred else self._clock.wake_at
+        return -math.inf if self.has_work else self._clock.wake_at
 
     def start_soon(self, function: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         """Run this as a task of its own."""
         assert self._nursery is not None, "it has ended"
         self._nursery.start_soon(function, *arguments)
-        self.stirred = True
+        self.has_work = True
 
     def go_on(self) -> None:
         """Let every task do what it can at this time."""
-        self.stirred = False
+        self.has_work = False
         with _in_one_order(self._seed):
             self._clock.idle = False
             # Once nobody is left, trio itself has a few more things to do, and is idle in between.

@@ -1,7 +1,7 @@
-"""A cluster of real agents with the replicated log: its clients, its disks, and the judgement.
+"""A cluster of real agents with the replicated log: its clients, its disks, and what came of them.
 
-What it is: clients in a thread with a trio of their own, and faults of disks.
-What it isn't: deterministic. What the observer knows is as old as its last question.
+Clients in a thread with a trio of their own, and faults of disks. It is not deterministic, and what the observer
+knows is as old as its last question.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from chaos import faults
-from chaos.checkers.store_outcome import LogOutcome, judge
+from chaos.checkers.store_outcome import LogOutcome, log_outcome
 from chaos.faults import DiskLoss, Fault
 from chaos.processes.agent_disks import AgentDisks
 from chaos.processes.links import Links
-from chaos.store.agents import AgentStoreWorld
+from chaos.store.agents import AgentStoreCluster
 from chaos.store.application import Application
 
 _LAST_CALLS = 70.0
@@ -24,7 +24,7 @@ _LAST_CALLS = 70.0
 _SETTLING, _READING = 120.0, 120.0
 
 
-class AgentLogWorld(AgentStoreWorld):
+class AgentLogCluster(AgentStoreCluster):
     """`pause`: seconds between two calls of one client, on average."""
 
     segments, copies = 6, 3
@@ -101,7 +101,7 @@ class AgentLogWorld(AgentStoreWorld):
         self._application.begin(addresses)
 
     def conclude(self, began: float) -> LogOutcome:
-        """Let the clients end and the store settle, read everything back, and judge. `began`: the first fault."""
+        """Let the clients end and the store settle, read everything back, and report. `began`: the first fault."""
         trouble: list[str] = []
         application = self._application
         application.stop()
@@ -117,7 +117,7 @@ class AgentLogWorld(AgentStoreWorld):
             # The view may change while the log is read, too: the end is when what it asks for is done.
             self._come_to_rest(trouble)
         plans = self._end_watching(began)
-        return judge(
+        return log_outcome(
             application.record,
             began=application.time_of(began + self._began_at),
             plans=plans,

@@ -1,8 +1,7 @@
 """What must hold of the log at every moment, looked at whenever a layout is told to a host.
 
-What it is: there is one document of each epoch, the highest view on whose behalf it was changed never goes back, and
-a layout names no replica that lacks an acknowledged record, a replica being a host with the very disk it is named for.
-What it isn't: a look at what clients were told; see `linearizability` and `log_order`.
+There is one document of each epoch, the highest view on whose behalf it was changed never goes back, and a layout
+names no replica that lacks an acknowledged record, a replica being a host with the very disk it is named for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What real agents say of themselves, asked over HTTP all the time: the control loop's state, the layout, the events.
 
-What it is: a thread, so that an agent that does not answer holds nobody up.
-What it isn't: a judge, nor the truth: a host that is gone is still in the last answers.
+A thread, so that an agent that does not answer holds nobody up. It may be behind: a host that is gone is still in the
+last answers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from chaos.checkers.store_outcome import keeps_the_rule
+from chaos.checkers.store_outcome import has_enough_copies
 
 _EVERY = 0.25
 _PATIENCE = 1.0
@@ -110,7 +110,7 @@ class Observer:
         """Segments that lack copies, or hold them in too few racks, given whose agents run."""
         segments = [] if self.layout is None else self.layout["segments"]
         return sum(
-            not keeps_the_rule(
+            not has_enough_copies(
                 [copy["host"] for copy in segment["replicas"] if copy["state"] == "in_sync"], live, copies
             )
             for segment in segments

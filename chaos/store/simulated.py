@@ -1,9 +1,8 @@
 """The store on simulated hosts: every host runs the log's node and a control loop beside its membership core.
 
-What it is: the very objects an agent runs, `LogNode`, `LogAdapter` and `Controller` with the product's solver, over the
-links of the simulation. A host that is down loses what its disk had not made durable; one that is paused stands still
-with all of it.
-What it isn't: the membership, or the passing of time; see `cluster`.
+The very objects an agent runs, `LogNode`, `LogAdapter` and `Controller` with the product's solver, over the links of
+the simulation. A host that is down loses what its disk had not made durable; one that is paused stands still with all
+of it.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from typing import TypeVar
 
 import trio
 
-from chaos.checkers.store_outcome import Roles, keeps_the_rule
+from chaos.checkers.store_outcome import Roles, has_enough_copies
 from chaos.simulation.event_queue import TICKS_PER_SECOND
 from chaos.simulation.network import Network
 from chaos.store.adapter import BridgedAdapter
-from chaos.store.guest_run import Guest
+from chaos.store.guest_run import GuestRun
 from datastore_adapter import (
     EpochDocument,
     LogAdapter,
@@ -71,7 +70,7 @@ class SimulatedStore:
         self.log = SimulatedCluster((), seed=rng.getrandbits(64), settings=settings)
         self.log.link = self._link
         self.loop = self.log.loop
-        self.guest = Guest(lambda: self.loop.now, rng.getrandbits(64))
+        self.guest = GuestRun(lambda: self.loop.now, rng.getrandbits(64))
         self.trouble: list[str] = []
         """What must not happen, in words."""
         self.plans: list[tuple[ControlEvent, int]] = []
@@ -122,7 +121,7 @@ class SimulatedStore:
         if host is not None:
             host.runtime.end()
             host.scope.cancel()
-            self.guest.stirred = True
+            self.guest.has_work = True
             self.log.crash(name)
 
     def fill_disk(self, name: str) -> None:
@@ -151,13 +150,13 @@ class SimulatedStore:
         assert host.views is not None
         host.view_epoch = view.epoch
         host.views.send_nowait(host_view(view.epoch, view.by_seniority()))
-        self.guest.stirred = True
+        self.guest.has_work = True
 
     def _begin(self, name: str, host: StoreHost, founded: bool) -> None:
         address = self.log.hosts[name].address
         adapter = LogAdapter(host.runtime, name, {name: address}, self.log.settings)
         host.controller = Controller(
-            BridgedAdapter(adapter, self.loop, self._stir),
+            BridgedAdapter(adapter, self.loop, self._wake),
             name,
             initial=Intent.initial(SEGMENTS, COPIES, self._expect) if founded else None,
             solver=ThreadSolver(self._solver, _solve_in_virtual_time),
@@ -176,8 +175,8 @@ class SimulatedStore:
         except Exception as error:
             self.trouble.append(f"the control loop of {name} ended: {error!r}")
 
-    def _stir(self) -> None:
-        self.guest.stirred = True
+    def _wake(self) -> None:
+        self.guest.has_work = True
 
     def _note(self, name: str, event: ControlEvent) -> None:
         if event.kind == "plan":
@@ -214,7 +213,7 @@ class SimulatedStore:
             return SEGMENTS
         live = {name: racks[name] for name in self._hosts}
         return sum(
-            not all(keeps_the_rule(extent.chain, live, COPIES) for extent in segment.extents)
+            not all(has_enough_copies(extent.chain, live, COPIES) for extent in segment.extents)
             for segment in document.layout.segments
         )
 

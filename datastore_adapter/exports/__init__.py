@@ -1,7 +1,7 @@
 """A placement in the words of systems that rota does not steer: Kafka, CockroachDB, and TiKV's Placement Driver (PD).
 
-What it is: pure functions from segments, their hosts in order and the hosts' tags to the document that the other
-system's own tool reads.  What it is not: a client of any of them; nothing here does input or output.
+Pure functions from segments, their hosts in order and the hosts' tags to the document that the other system's own
+tool reads.  Nothing here does input or output.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What can go wrong in the replicated log, as seen by the code that asked.
 
-What it is: one hierarchy below `interface.AdapterError`; each error says what happened and what to do.
-What it is not: the refusals that one process sends to another (`log.messages`), which are
-turned into these.
+One hierarchy below `interface.AdapterError`; each error says what happened and what to do. The refusals that one
+process sends to another (`log.messages`) are turned into these.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The settings of the replicated log, one frozen dataclass; presets for kinds of networks.
 
-What it is not: anything the members of a cluster must agree on; every process may differ.
+The members of a cluster need not agree on them; every process may differ.
 """
 
 from __future__ import annotations

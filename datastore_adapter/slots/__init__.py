@@ -4,8 +4,8 @@ A *shard* is a segment of the plane: a set of slots, with a primary and its repl
 knows only node ids, and which of them is the primary changes at every fail-over.  A *server* is one process and holds
 at most one copy of one shard; a host runs one or more of them.
 
-Where to begin reading: `slots_adapter` (what the plane calls), `cluster_state` (what the servers said, put together),
-`shards` (which shard is which), `evidence` (who may be promoted), `lowering` (the steps of a plan), and how they are
-carried out: `membership_steps`, `promotion`, `slot_moves`.  What is agreed (wishes, plans, the fence) is kept by
-another adapter, the *keeper*: these servers have no compare-and-set of their own.
+Where to begin reading: `slots_adapter` (what the plane calls), `state.cluster_state` (what the servers said, put
+together), `state.shards` (which shard is which), `state.evidence` (who may be promoted), `lowering` (the steps of a
+plan), and how they are carried out: `steps`.  What is agreed (intent, plans, the fence) is kept by
+another adapter, the *layout adapter*: these servers have no compare-and-set of their own.
 """

@@ -1,4 +1,4 @@
-"""Looking at all servers of the hosts in the view, at the same time."""
+"""The servers of all hosts in the view, asked at the same time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ INFO: Final = ("INFO", "server", "cluster", "replication", "memory", "stats", "k
 SAMPLE: Final = ("INFO", "server", "replication", "persistence")
 
 
-class Cluster:
+class ClusterClient:
     """The servers of the hosts in the view."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Cluster:
         self.hosts = hosts
         self._last = None
 
-    async def look(self, max_age: float = 0.0) -> ClusterState | NoMajority:
+    async def read_state(self, max_age: float = 0.0) -> ClusterState | NoMajority:
         """What stands now, or stood ``max_age`` seconds ago at most."""
         if max_age and self._last is not None and trio.current_time() - self._last[0] <= max_age:
             return self._last[1]
@@ -65,7 +65,7 @@ class Cluster:
         self._last = (trio.current_time(), state)
         return state
 
-    async def look_at_reports(self) -> list[Report]:
+    async def read_reports(self) -> list[Report]:
         """What each server says that answers, be they of one cluster or not."""
         return (await self._ask_all())[0]
 
@@ -102,7 +102,7 @@ class Cluster:
         """Those that have, or had, a server that was seen."""
         return frozenset(self._names.by_node.values())
 
-    def forget_look(self) -> None:
+    def forget_state(self) -> None:
         """Something is about to be changed."""
         self._last = None
 

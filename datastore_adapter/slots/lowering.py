@@ -5,7 +5,7 @@
 - ``replicate`` (per shard and new copy): a member follows the shard's primary until it has everything.  Where the host
   has no server to spare, that is the one whose copy leaves in the same change: an exchange.
 - ``switch`` (per shard): another copy becomes the primary; before new copies are made where it has everything today.
-- ``migrate`` (per pair of shards): slots change hands, or are given to somebody for the first time.
+- ``migrate`` (per pair of shards): slots change context, or are given to somebody for the first time.
 - ``remove`` (per shard and leaving copy): its server leaves the cluster and is empty again.
 
 As repairs also ``failover`` (a lost primary), ``finish-slot`` (a slot left half way) and ``release`` (a server of ours

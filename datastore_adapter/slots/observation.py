@@ -24,7 +24,7 @@ from datastore_adapter.slots.state.slot_ranges import text_of
 def make_observation(
     kept: Observation, state: ClusterState, live: frozenset[str], sync_lag: int
 ) -> Observation | Unreachable:
-    """``kept``: what the keeper observes; ``live``: hosts of the view."""
+    """``kept``: what the layout adapter observes; ``live``: hosts of the view."""
     record = record_of(kept.intent)
     lost = _lost(state, record, live)
     if lost:
@@ -125,7 +125,7 @@ def _notices(state: ClusterState) -> tuple[str, ...]:
 
 
 def with_placement(version: LayoutVersion) -> LayoutVersion:
-    """What was in force by the plan that the epoch document names: the keeper has no segments of its own."""
+    """What was in force by the plan that the epoch document names: the layout adapter has no segments of its own."""
     record = record_of(version.intent)
     chains = dict(record.chains or {})
     roles = version.placement.roles

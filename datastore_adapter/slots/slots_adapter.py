@@ -1,6 +1,7 @@
 """The adapter for servers that speak Redis Cluster: what the management plane calls.
 
-Shards, copies and slots are the servers'; wishes, plans, layout epoch, roles and the fence are the keeper's.
+Shards, copies and slots are the servers'.  Intent, plans, layout epoch, roles and the fence are those of another
+adapter, the layout adapter.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from datastore_adapter.interface import (
     Unreachable,
 )
 from datastore_adapter.slots import lowering
-from datastore_adapter.slots.cluster_client import Cluster
+from datastore_adapter.slots.cluster_client import ClusterClient
 from datastore_adapter.slots.errors import StepFailedError
 from datastore_adapter.slots.lowering import KINDS
 from datastore_adapter.slots.observation import make_observation, with_placement
@@ -48,7 +49,7 @@ from datastore_adapter.slots.state.shards import Record, record_of, shards_of
 from datastore_adapter.slots.state.slot_ranges import SLOTS, normalized, text_of
 from datastore_adapter.slots.steps import membership as membership_steps
 from datastore_adapter.slots.steps import promotion, slot_moves
-from datastore_adapter.slots.steps.step_context import Hands, Workshop
+from datastore_adapter.slots.steps.step_context import SharedState, StepContext
 
 log = logging.getLogger(__name__)
 
@@ -71,17 +72,17 @@ class SlotsAdapter:
 
     def __init__(
         self,
-        keeper: Adapter,
+        layout_adapter: Adapter,
         servers: Callable[[str], Sequence[str]],
         access: EngineAccess,
         settings: SlotsSettings = DEFAULTS,
     ) -> None:
-        """``keeper``: agrees on the epoch document; ``servers``: ``host:port`` of each server on a host of the view."""
-        self._keeper = keeper
+        """``layout_adapter``: agrees on the epoch document; ``servers``: ``host:port`` of each, by host of the view."""
+        self._layout_adapter = layout_adapter
         self._settings = settings
         self._connections = Servers(access, settings)
-        self._cluster = Cluster(self._connections, servers, settings)
-        self._workshop = Workshop(self._cluster, keeper, access, settings, Record(), set())
+        self._cluster = ClusterClient(self._connections, servers, settings)
+        self._shared = SharedState(self._cluster, layout_adapter, access, settings, Record(), set())
         self._runs: dict[str, _Run] = {}
         self._view_epoch = -1
         self._counters: Counter[str] = Counter()
@@ -116,88 +117,88 @@ class SlotsAdapter:
 
     def set_hosts(self, view_epoch: int, addresses: Mapping[str, str]) -> None:
         """Hosts of the view; an older view than the last one told is ignored."""
-        self._keeper.set_hosts(view_epoch, addresses)
+        self._layout_adapter.set_hosts(view_epoch, addresses)
         if view_epoch >= self._view_epoch:
             self._view_epoch = view_epoch
             self._cluster.set_hosts(frozenset(addresses))
 
     async def observe(self) -> Observation | Unreachable:
-        """What a majority of the servers says, with what the keeper has agreed."""
+        """What a majority of the servers says, with what the layout adapter has agreed."""
         self._counters["observations"] += 1
         answers: dict[str, Any] = {}
 
-        async def ask_keeper() -> None:
-            answers["kept"] = await self._keeper.observe()
+        async def ask_layout_adapter() -> None:
+            answers["kept"] = await self._layout_adapter.observe()
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask_keeper)
-            state = await self._cluster.look()
+            nursery.start_soon(ask_layout_adapter)
+            state = await self._cluster.read_state()
         kept = answers["kept"]
         if isinstance(kept, Unreachable):
             return kept
         if isinstance(state, NoMajority):
             return Unreachable(state.reason)
-        self._workshop.record = record_of(kept.intent)
+        self._shared.record = record_of(kept.intent)
         return make_observation(kept, state, self._cluster.hosts, self._settings.sync_lag)
 
     async def history(self) -> tuple[LayoutVersion, ...] | Unreachable:
         """See `interface.Adapter.history`: shards as the plans agreed wanted them."""
-        versions = await self._keeper.history()
+        versions = await self._layout_adapter.history()
         return versions if isinstance(versions, Unreachable) else tuple(map(with_placement, versions))
 
     # agreeing
 
     async def set_intent(self, expected_epoch: int, intent: Mapping[str, Any], fence: Fence) -> int:
         """See `interface.Adapter.set_intent`."""
-        epoch = await self._keeper.set_intent(expected_epoch, intent, fence)
-        self._workshop.record = record_of(intent)
+        epoch = await self._layout_adapter.set_intent(expected_epoch, intent, fence)
+        self._shared.record = record_of(intent)
         return epoch
 
     async def check(self, fence: Fence) -> None:
         """See `interface.Adapter.check`."""
-        await self._keeper.check(fence)
+        await self._layout_adapter.check(fence)
 
     async def recover(self, fence: Fence, *, only_look: bool = False) -> Recovery:
         """See `interface.Adapter.recover`.  It is about the epoch document; the servers have their own majority."""
-        return await self._keeper.recover(fence, only_look=only_look)
+        return await self._layout_adapter.recover(fence, only_look=only_look)
 
     async def forget(self, hosts: Collection[str], fence: Fence) -> None:
-        """See `interface.Adapter.forget`: by the keeper, and by every server that answers."""
+        """See `interface.Adapter.forget`: by the layout adapter, and by every server that answers."""
         known: AdapterError | None = None
         try:
-            await self._keeper.forget(hosts, fence)
+            await self._layout_adapter.forget(hosts, fence)
         except FencedError:
             raise
         except (
             AdapterError
-        ) as error:  # it may hold nothing of the keeper's, and a copy of a shard all the same
+        ) as error:  # it may hold nothing of the layout adapter's, and a copy of a shard all the same
             known = error
-        state = await self._cluster.look()
+        state = await self._cluster.read_state()
         if isinstance(state, NoMajority):
             raise known or AdapterError(state.reason)
         gone = {host for host in self._cluster.known_hosts if host not in self._cluster.hosts}
         if known is not None and not gone.issuperset(hosts):
             raise known
-        await membership_steps.forget_hosts(self._hands(fence), hosts)
+        await membership_steps.forget_hosts(self._step_context(fence), hosts)
 
     # planning
 
     def lower(self, current: Observation, target: Placement) -> StepGraph:
-        """See `slots.lowering`; the roles, which are the keeper's, come first."""
+        """See `slots.lowering`; the roles, which are the layout adapter's, come first."""
         roles = replace(target.roles, log_units=current.roles.log_units)
         mine = replace(current, segments=(), servers={}, notices=())
-        kept = self._keeper.lower(mine, Placement({}, roles)).steps
+        kept = self._layout_adapter.lower(mine, Placement({}, roles)).steps
         shards = lowering.lower(current, target, first=len(kept))
         before = frozenset(step.number for step in kept)
         return StepGraph((*kept, *(replace(step, after=step.after | before) for step in shards)))
 
     def inverse(self, step: Step) -> Step | None:
-        return lowering.inverse(step) if step.kind in KINDS else self._keeper.inverse(step)
+        return lowering.inverse(step) if step.kind in KINDS else self._layout_adapter.inverse(step)
 
     def precheck(self, step: Step, observation: Observation) -> Refusal | None:
         """Refuse what cannot succeed with the hosts that are there, and with servers that do what they want."""
         if step.kind not in KINDS:
-            return self._keeper.precheck(step, observation)
+            return self._layout_adapter.precheck(step, observation)
         absent = sorted(set(step.arguments["hosts"]) - self._cluster.hosts)
         if absent:
             return Refusal("host_gone", f"{absent[0]} is not in the view; make a new plan")
@@ -210,8 +211,8 @@ class SlotsAdapter:
     async def repair(self, observation: Observation) -> StepGraph:
         """Lost primaries first; then slots left half way, and servers of ours that the others have forgotten."""
         mine = replace(observation, segments=(), servers={}, notices=())
-        steps = list((await self._keeper.repair(mine)).steps)
-        state = await self._cluster.look(SEEN_JUST_NOW)
+        steps = list((await self._layout_adapter.repair(mine)).steps)
+        state = await self._cluster.read_state(SEEN_JUST_NOW)
         if isinstance(state, NoMajority):
             return StepGraph(tuple(steps))
         for segment in observation.segments:
@@ -230,7 +231,7 @@ class SlotsAdapter:
             return ""
         if primary.state is ReplicaState.GONE:
             return f"{primary.host} is gone"
-        shard = shards_of(state, self._workshop.record).get(segment.key)
+        shard = shards_of(state, self._shared.record).get(segment.key)
         if primary.state is not ReplicaState.STALE or shard is None or shard.primary.report is not None:
             return ""
         node_id = shard.primary.node_id
@@ -242,7 +243,7 @@ class SlotsAdapter:
         return f"its server on {primary.host} is dead" if 2 * len(doubts) > len(state.reports) else ""
 
     def _unfinished(self, state: ClusterState, number: int, busy: Collection[str | None]) -> list[Step]:
-        keys = {shard.primary.node_id: key for key, shard in shards_of(state, self._workshop.record).items()}
+        keys = {shard.primary.node_id: key for key, shard in shards_of(state, self._shared.record).items()}
         steps: list[Step] = []
         for node_id, ranges in sorted(slot_moves.open_slots(state).items()):
             key = keys.get(node_id)
@@ -255,10 +256,10 @@ class SlotsAdapter:
     async def start(self, step: Step, fence: Fence) -> None:
         """Begin the step in the background, unless it runs already."""
         if step.kind not in KINDS:
-            await self._keeper.start(step, fence)
+            await self._layout_adapter.start(step, fence)
             return
-        hands = self._hands(fence)
-        await hands.check()
+        context = self._step_context(fence)
+        await context.check()
         key = _identity(step)
         run = self._runs.get(key)
         if run is not None and isinstance(run.status, Running):
@@ -268,18 +269,18 @@ class SlotsAdapter:
         run = self._runs[key] = _Run(Running(0, max(1, step.bytes)), trio.CancelScope())
         self._counters[f"started_{step.kind}"] += 1
         # Not a task of the caller's: the step outlives the call, and may outlive the plan.
-        trio.lowlevel.spawn_system_task(self._run, run, step, hands)
+        trio.lowlevel.spawn_system_task(self._run, run, step, context)
 
     async def poll(self, step: Step) -> StepStatus:
         if step.kind not in KINDS:
-            return await self._keeper.poll(step)
+            return await self._layout_adapter.poll(step)
         run = self._runs.get(_identity(step))
         return Pending() if run is None else run.status
 
     async def cancel(self, step: Step) -> None:
         """Stop it; slots that the source sends by itself are called back."""
         if step.kind not in KINDS:
-            await self._keeper.cancel(step)
+            await self._layout_adapter.cancel(step)
             return
         run = self._runs.get(_identity(step))
         if run is not None and isinstance(run.status, Running):
@@ -288,30 +289,30 @@ class SlotsAdapter:
 
     async def failover(self, segment: str, fence: Fence, prefer: str | None = None) -> None:
         """See `interface.Adapter.failover`."""
-        hands = self._hands(fence)
-        await hands.check()
-        shard = hands.shards(await hands.state()).get(segment)
+        context = self._step_context(fence)
+        await context.check()
+        shard = context.shards(await context.state()).get(segment)
         if shard is None:
             raise AdapterError(f"there is no shard {segment!r}")
         replicas = [member.host for member in shard.replicas if member.report is not None]
         if prefer is not None and prefer not in [shard.primary.host, *replicas]:
             raise AdapterError(f"shard {segment}: {prefer} has no live copy of it")
         if shard.primary.report is None:
-            await promotion.fail_over(hands, segment, prefer, only=prefer is not None)
+            await promotion.fail_over(context, segment, prefer, only=prefer is not None)
         elif prefer != shard.primary.host:
             if not replicas:
                 raise AdapterError(f"shard {segment} has no live copy but its primary")
-            await promotion.switch(hands, segment, prefer or replicas[0])
+            await promotion.switch(context, segment, prefer or replicas[0])
 
-    def _hands(self, fence: Fence) -> Hands:
-        return Hands(self._workshop, fence)
+    def _step_context(self, fence: Fence) -> StepContext:
+        return StepContext(self._shared, fence)
 
-    async def _run(self, run: _Run, step: Step, hands: Hands) -> None:
+    async def _run(self, run: _Run, step: Step, context: StepContext) -> None:
         """A step from begin to end; its status tells what came of it."""
         with run.scope:
             status: StepStatus
             try:
-                await self._execute(run, step, hands)
+                await self._execute(run, step, context)
                 status = Done()
             except FencedError as error:
                 status = Failed("fenced", str(error), retryable=False)
@@ -329,9 +330,9 @@ class SlotsAdapter:
                 run.status = status
                 self._counters[f"{'done' if isinstance(status, Done) else 'failed'}_{step.kind}"] += 1
         if isinstance(run.status, Cancelled) and step.kind == lowering.MIGRATE:
-            await self._call_back(step, hands)
+            await self._call_back(step, context)
 
-    async def _execute(self, run: _Run, step: Step, hands: Hands) -> None:
+    async def _execute(self, run: _Run, step: Step, context: StepContext) -> None:
         began = trio.current_time()
 
         def report(done: int, total: int) -> None:
@@ -341,40 +342,45 @@ class SlotsAdapter:
                 most = max(done, run.status.done)
                 run.status = Running(min(most, whole), whole, "bytes", done / seconds if seconds > 0 else 0.0)
 
-        hands.report = report
+        context.report = report
         given, key = step.arguments, step.segment or ""
         match step.kind:
             case lowering.CREATE:
                 slots = {name: normalized(ranges) for name, ranges in given["slots"].items()}
-                await membership_steps.create(hands, given["chains"], slots)
+                await membership_steps.create(context, given["chains"], slots)
             case lowering.JOIN:
-                await membership_steps.join(hands, [(segment, host) for segment, host in given["copies"]])
+                await membership_steps.join(context, [(segment, host) for segment, host in given["copies"]])
             case lowering.REPLICATE:
                 await membership_steps.replicate(
-                    hands, key, step.destination or "", given["chain"], given["instead"]
+                    context, key, step.destination or "", given["chain"], given["instead"]
                 )
             case lowering.SWITCH:
-                await promotion.switch(hands, key, given["primary"])
+                await promotion.switch(context, key, given["primary"])
             case lowering.FAILOVER:
-                await promotion.fail_over(hands, key)
+                await promotion.fail_over(context, key)
             case lowering.MIGRATE:
                 await slot_moves.migrate(
-                    hands, given["from"], given["to"], normalized(given["ranges"]), given["chain"], step.bytes
+                    context,
+                    given["from"],
+                    given["to"],
+                    normalized(given["ranges"]),
+                    given["chain"],
+                    step.bytes,
                 )
             case lowering.REMOVE:
-                await membership_steps.remove(hands, key, given["host"], given["only"])
+                await membership_steps.remove(context, key, given["host"], given["only"])
             case lowering.FINISH:
-                await slot_moves.finish(hands, key, normalized(given["slots"]))
+                await slot_moves.finish(context, key, normalized(given["slots"]))
             case lowering.RELEASE:
-                await membership_steps.release(hands, given["address"])
+                await membership_steps.release(context, given["address"])
 
-    async def _call_back(self, step: Step, hands: Hands) -> None:
+    async def _call_back(self, step: Step, context: StepContext) -> None:
         if step.arguments["from"] is None:
             return
         ranges = normalized(step.arguments["ranges"])
         try:
             with trio.move_on_after(self._settings.call_timeout):
-                await slot_moves.cancel_whole(hands, step.arguments["from"], ranges)
+                await slot_moves.cancel_whole(context, step.arguments["from"], ranges)
         except AdapterError as error:
             log.info("slots %s go on moving, although they were cancelled: %s", text_of(ranges), error)
 

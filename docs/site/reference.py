@@ -25,7 +25,8 @@ from rota.agent.settings import CONTROL_KEYS, AgentSettings
 from rota.commands.command_line import rota as command_line
 from rota.commands.starting import agent
 from rota.http import metrics
-from rota.http.api import Backend, build_application
+from rota.http.api import build_application
+from rota.http.backend import Backend
 from rota.http.openapi import Operation, document
 
 

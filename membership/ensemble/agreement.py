@@ -1,19 +1,18 @@
-"""Agreement of the electorate on one cut of the cluster: a fast round where it can succeed, else classic rounds.
+"""Agreement of the voters on one cut of the cluster: a fast round where it can succeed, else classic rounds.
 
-What it is: one voter's part in deciding the successor of one configuration: acceptor, tally, coordinator. Voters
-are few, so everybody talks to everybody, and each vote carries its cut.
-What it is not: the quorum arithmetic and the value rule (see the consensus package), nor the choice of the cut.
-Source: Rapid sections 4.3 and 5; Lamport, Fast Paxos.
+One voter's part in deciding the successor of one configuration: acceptor, tally, coordinator. Voters are few, so
+everybody talks to everybody, and each vote carries its cut. The quorums and the value rule are in `consensus`.
+Source: Rapid, sections 4.3 and 5; L. Lamport, *Fast Paxos*.
 
-Why one chain. Every message names the configuration it is about, and a voter keeps one acceptor per configuration,
-saved before anything is sent. The electorate is fixed, so the decisions on one configuration are made by quorums
-of one and the same set, and Fast Paxos lets at most one cut through. A voter goes on to the next configuration
-only with a decided cut, so by induction all voters, and whoever follows them, walk one chain. A voter that was
-away, or restarts with its record, meets the next instance with an acceptor that has either never voted in it or
-remembers how. A voter without its record is not of the electorate any more (see electorate).
+Why there is one chain. Every message names the configuration it is about, and a voter keeps one acceptor per
+configuration, saved before anything is sent. The electorate is fixed, so the decisions on one configuration are made by
+quorums of the same set, and Fast Paxos lets at most one cut through. A voter goes on to the next configuration only
+with a decided cut; by induction all voters, and whoever follows them, walk one chain. A voter that was away, or
+restarts with its state, meets the next instance with an acceptor that has either never voted in it or remembers how. A
+voter without its state is no longer of the electorate (see electorate).
 
-Which round. Three voters need all three for a fast quorum. While one is silent the first in turn therefore starts
-a classic round at once: prepare and accept, two round trips, no waiting.
+Which round. Three voters need all three for a fast quorum. While one is silent, the first in turn therefore starts a
+classic round at once: prepare and accept, two round trips, no waiting.
 """
 
 from consensus import (
@@ -38,7 +37,7 @@ from membership.protocol.view.cut import Cut
 
 _FALLBACK = 2
 """Retransmissions without a decision after which a voter, in its turn, starts a classic round."""
-_ROUND_PATIENCE = 2
+_ROUND_SLOTS = 2
 """Retransmissions a coordinator gives its round, and others give it, before a higher one."""
 
 
@@ -170,7 +169,7 @@ class Agreement:
             self._fallback_at = now + (_FALLBACK + self._turn(now)) * self._slot
 
     def _postpone(self, now: float) -> None:
-        wait = self._slot * (_ROUND_PATIENCE + self._turn(now))
+        wait = self._slot * (_ROUND_SLOTS + self._turn(now))
         self._fallback_at = now + wait * (1 + 0.5 * self._context.rng.random())
 
     def tick(self, now: float) -> None:

@@ -1,27 +1,26 @@
 """The core of a member in the centralised mode: one sans-I/O object per process.
 
-What it is: the dispatcher of a process whose views come from an ensemble. It joins by asking the ensemble,
-probes its subjects on the rings and answers its observers, reports to the ensemble, and installs what that decides.
-What it is not: a voter; it decides nothing and keeps no alerts of others.
-Source: Rapid section 5 (the logically centralised service).
+It joins by asking the ensemble, probes its subjects on the rings and answers its observers, reports failures to the
+ensemble, and installs the views that it decides. It decides nothing itself, and keeps no alerts of others.
+Source: Rapid, section 5 (the logically centralised service).
 """
 
 import random
 from collections.abc import Mapping, Sequence
 
 from membership.address import Address
-from membership.ensemble.id_prefixes import with_whole_names
-from membership.ensemble.session import Line
+from membership.ensemble.id_prefixes import with_whole_ids
+from membership.ensemble.session import EnsembleSession
 from membership.errors import EdgeError, RecoveryError
-from membership.protocol import messages as wire
-from membership.protocol.context.alert_signatures import Authority
+from membership.protocol import messages
+from membership.protocol.context.alert_signatures import Signer
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.effects import Effects, Evicted, JoinRefused, JoinWaiting, Left
 from membership.protocol.context.refusals import Refusal, elsewhere
-from membership.protocol.core.base import MemberReadings
+from membership.protocol.core.base import MemberCoreBase
 from membership.protocol.core.status import Status
 from membership.protocol.core.suspicions import Suspicions, own_suspicions
-from membership.protocol.lifecycle.requests import member_to_evict
+from membership.protocol.lifecycle.change_requests import member_to_evict
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.monitoring.monitor import Monitor
 from membership.protocol.view.configuration import Configuration, ConfigurationError
@@ -33,7 +32,7 @@ from membership.settings import Settings
 _BACK_OFF = 1.5
 
 
-class Client(MemberReadings):
+class Client(MemberCoreBase):
     """One process of a cluster whose membership an ensemble records.
 
     `seeds`: any members of the ensemble, or of the cluster, which then name the ensemble. `cluster_id`: 16 bytes;
@@ -51,13 +50,13 @@ class Client(MemberReadings):
         cluster_id: bytes | None = None,
         cache: ConfigurationCache | None = None,
         detectors: DetectorFactory | None = None,
-        authority: Authority | None = None,
+        signer: Signer | None = None,
     ) -> None:
         check_member(me)
         self.status = Status.JOINING
-        self._context = Context(me, settings, rng, cache or ConfigurationCache(), authority)
+        self._context = Context(me, settings, rng, cache or ConfigurationCache(), signer)
         self._monitor = Monitor(self._context, detectors)
-        self._line = Line(self._context, self._monitor)
+        self._session = EnsembleSession(self._context, self._monitor)
         self._given_cluster_id = cluster_id
         self._seeds: tuple[Address, ...] = ()
         self._join_at = NEVER
@@ -77,7 +76,7 @@ class Client(MemberReadings):
         """Which subjects do not answer this member; None before the first view. For people."""
         if self._context.configuration is None or self.status not in (Status.MEMBER, Status.LEAVING):
             return None
-        return own_suspicions(self._context, self._monitor, quorum=not self._line.lost)
+        return own_suspicions(self._context, self._monitor, quorum=not self._session.lost)
 
     def set_seeds(self, seeds: Sequence[Address]) -> None:
         """Replace the seeds of a joiner."""
@@ -90,7 +89,7 @@ class Client(MemberReadings):
         self._join_at = now
         return self.tick(now)
 
-    def receive(self, source: Address, message: wire.Message, now: float) -> Effects:
+    def receive(self, source: Address, message: messages.Message, now: float) -> Effects:
         """A message arrived from this address."""
         if self.status is Status.JOINING:
             self._handle_as_joiner(source, message, now)
@@ -104,9 +103,9 @@ class Client(MemberReadings):
             if now >= self._join_at:
                 self._ask_to_join(now)
         elif self.status in (Status.MEMBER, Status.LEAVING):
-            if now >= self._monitor.deadline and self._monitor.tick(now, wire.Digest()):
-                self._line.review(now)
-            self._line.tick(now)
+            if now >= self._monitor.deadline and self._monitor.tick(now, messages.Digest()):
+                self._session.review(now)
+            self._session.tick(now)
             if now >= self._leave_ends:
                 self._depart(decided=False)
         return self._effects(now)
@@ -117,8 +116,8 @@ class Client(MemberReadings):
             self._depart(decided=False)
         elif self.status is Status.MEMBER:
             self.status = Status.LEAVING
-            self._line.leave(now)
-            self._line.tick(now)
+            self._session.leave(now)
+            self._session.tick(now)
             self._leave_ends = now + self._context.settings.leave_timeout
             self._leave_if_alone()
         return self._effects(now)
@@ -126,10 +125,10 @@ class Client(MemberReadings):
     def set_metadata(self, metadata: Mapping[str, str], now: float) -> Effects:
         """Have new metadata agreed with the view; tried until a view has them. Raises MemberError.
 
-        Of several wishes the last one counts. A process that is joining asks once it is in.
+        Of several requests the last one counts. A process that is joining asks once it is in.
         """
         record = Member.create(self.me.name, self.me.address, self.me.incarnation, metadata)
-        self._line.set_metadata(record.metadata, now)
+        self._session.set_metadata(record.metadata, now)
         return self.tick(now)
 
     def evict(self, name: str, now: float) -> Effects:
@@ -138,7 +137,7 @@ class Client(MemberReadings):
         Raises EvictionError if there is no such member, or if it is this one.
         """
         member = member_to_evict(self._context, name)
-        self._line.evict(member.incarnation, now)
+        self._session.evict(member.incarnation, now)
         return self.tick(now)
 
     def recover(self, survivors: Sequence[str], now: float, *, force: bool = False) -> Effects:
@@ -152,7 +151,7 @@ class Client(MemberReadings):
         """The application's own check of a subject has an outcome, as in `membership.protocol.core.Core`."""
         if self.status in (Status.MEMBER, Status.LEAVING):
             self._monitor.on_check(subject, healthy, certain, now)
-            self._line.review(now)
+            self._session.review(now)
         return self._effects(now)
 
     def edge_failed(self, subject: Member, now: float) -> Effects:
@@ -160,7 +159,7 @@ class Client(MemberReadings):
         if self.status not in (Status.MEMBER, Status.LEAVING):
             raise EdgeError("this process is no member at present, so it observes nobody")
         self._monitor.report_failed(subject, now)
-        self._line.review(now)
+        self._session.review(now)
         return self._effects(now)
 
     def _effects(self, now: float) -> Effects:
@@ -168,88 +167,88 @@ class Client(MemberReadings):
             return self._context.take_effects(max(now, self._join_at))
         if self.status in (Status.LEFT, Status.EVICTED):
             return self._context.take_effects(NEVER)
-        soonest = min(self._monitor.deadline, self._line.deadline, self._leave_ends)
+        soonest = min(self._monitor.deadline, self._session.deadline, self._leave_ends)
         return self._context.take_effects(max(now, soonest))
 
     # Joining.
 
     def _ask_to_join(self, now: float) -> None:
-        addresses = dict.fromkeys((*self._line.addresses, *self._seeds))
-        self._context.send_all(addresses, wire.EnsembleJoin(self.me))
+        addresses = dict.fromkeys((*self._session.addresses, *self._seeds))
+        self._context.send_all(addresses, messages.EnsembleJoin(self.me))
         self._context.count("join requests")
         self._join_at = now + self._join_pause * (0.75 + 0.5 * self._context.rng.random())
         self._join_pause = min(self._join_pause * _BACK_OFF, self._context.settings.rpc_cap)
 
-    def _handle_as_joiner(self, source: Address, message: wire.Message, now: float) -> None:
+    def _handle_as_joiner(self, source: Address, message: messages.Message, now: float) -> None:
         match message:
-            case wire.EnsembleMembers():
+            case messages.EnsembleMembers():
                 self._on_ensemble(message, now)
-            case wire.FullConfiguration() if self._line.is_voter(message.sender) and self._line.is_voter_at(
-                source
-            ):
+            case messages.FullConfiguration() if self._session.is_voter(
+                message.sender
+            ) and self._session.is_voter_at(source):
                 self._on_configuration(message, now)
-            case wire.JoinDeferred():
+            case messages.JoinDeferred():
                 self._context.publish(JoinWaiting(message.reason))
-            case wire.JoinDenied() if message.joiner == self.me.incarnation:
+            case messages.JoinDenied() if message.joiner == self.me.incarnation:
                 self._context.publish(JoinRefused(message.reason))
                 self._join_pause = self._context.settings.rpc_cap
-            case wire.Probe():
-                answer = wire.NotMember(self.me.incarnation, message.configuration_id, message.sequence)
+            case messages.Probe():
+                answer = messages.NotMember(self.me.incarnation, message.configuration_id, message.sequence)
                 self._context.send(source, answer)
             case _:
                 self._context.count("messages before the first view")
 
-    def _on_ensemble(self, message: wire.EnsembleMembers, now: float) -> None:
+    def _on_ensemble(self, message: messages.EnsembleMembers, now: float) -> None:
         if message.joiner != self.me.incarnation:
             self._context.drop("an answer to another joiner")
         elif self._given_cluster_id not in (None, message.cluster_id):
             self._context.drop("an answer from another cluster")
-        elif not self._line.addresses:
-            self._line.learn(message.electorate, now)
+        elif not self._session.addresses:
+            self._session.learn(message.electorate, now)
             self._given_cluster_id = message.cluster_id
             self._ask_to_join(now)
 
     # A member's messages.
 
-    def _handle(self, source: Address, message: wire.Message, now: float) -> None:
-        if isinstance(message, wire.ShortMessage):
-            message = with_whole_names(message, self._context.view, self._line.voters)
+    def _handle(self, source: Address, message: messages.Message, now: float) -> None:
+        if isinstance(message, messages.ShortMessage):
+            message = with_whole_ids(message, self._context.view, self._session.voters)
         match message:
-            case wire.EvictedNotice():
+            case messages.EvictedNotice():
                 self._on_evicted(source, message)
-            case wire.NotMember():
+            case messages.NotMember():
                 self._on_not_member(source, message, now)
-            case wire.EnsembleJoin():
+            case messages.EnsembleJoin():
                 view = self._context.view
-                voters = self._line.electorate
-                answer = wire.EnsembleMembers(message.joiner.incarnation, view.cluster_id, False, voters)
+                voters = self._session.electorate
+                answer = messages.EnsembleMembers(message.joiner.incarnation, view.cluster_id, False, voters)
                 self._context.send(message.joiner.address, answer)
-            case wire.MemberMessage() if self._line.is_voter(message.sender):
-                if self._line.is_voter_at(source):
-                    self._line.heard(message.sender, now)
+            case messages.MemberMessage() if self._session.is_voter(message.sender):
+                if self._session.is_voter_at(source):
+                    self._session.heard(message.sender, now)
                     self._on_voter(message, now)
                 else:
                     self._context.drop(Refusal.SENDER_ELSEWHERE)
-            case wire.MemberMessage():
-                self._on_fellow(source, message, now)
+            case messages.MemberMessage():
+                self._on_member(source, message, now)
             case _:
                 self._context.count("messages not for a member")
 
-    def _on_voter(self, message: wire.MemberMessage, now: float) -> None:
+    def _on_voter(self, message: messages.MemberMessage, now: float) -> None:
         view = self._context.view
         match message:
-            case wire.DecidedChain():
+            case messages.DecidedChain():
                 self._on_chain(message, now)
-            case wire.FullConfiguration():
+            case messages.FullConfiguration():
                 self._on_configuration(message, now)
-            case wire.EnsembleQuestion() if message.configuration_id == view.id:
-                self._line.on_question(message.subjects, now)
-            case wire.ProbeAcknowledged() if message.epoch > view.epoch:
-                self._line.ask(now)
+            case messages.EnsembleQuestion() if message.configuration_id == view.id:
+                self._session.on_question(message.subjects, now)
+            case messages.ProbeAcknowledged() if message.epoch > view.epoch:
+                self._session.ask(now)
             case _:
                 pass
 
-    def _on_fellow(self, source: Address, message: wire.MemberMessage, now: float) -> None:
+    def _on_member(self, source: Address, message: messages.MemberMessage, now: float) -> None:
         """A message of another member, or of who was or will be one."""
         view = self._context.view
         index = view.index_of_incarnation(message.sender)
@@ -257,42 +256,42 @@ class Client(MemberReadings):
             self._context.drop(Refusal.SENDER_ELSEWHERE, elsewhere(view.members[index], source))
             return
         if message.epoch > view.epoch:
-            self._line.ask(now)
+            self._session.ask(now)
         elif index is None:
             if message.epoch == view.epoch:
                 self._context.drop("a message whose sender is not in the view")
             return
         match message:
-            case wire.Probe():
+            case messages.Probe():
                 address = source if index is None else view.members[index].address
-                answer = wire.ProbeAcknowledged(*self._context.short_header, message.sequence, None)
+                answer = messages.ProbeAcknowledged(*self._context.short_header, message.sequence, None)
                 self._context.send(address, answer)
-            case wire.ProbeAcknowledged():
+            case messages.ProbeAcknowledged():
                 self._monitor.on_acknowledgement(message.sender, message.sequence, now)
             case (
-                wire.IndirectProbe()
-                | wire.IndirectAnswer()
-                | wire.StreamProbe()
-                | wire.StreamProbeAcknowledged()
+                messages.IndirectProbe()
+                | messages.IndirectAnswer()
+                | messages.StreamProbe()
+                | messages.StreamProbeAcknowledged()
             ) if index is not None and message.configuration_id == view.id:
                 self._monitor.indirect.on_message(message, view.members[index], now)
-            case wire.Unanswered() if index is not None and message.configuration_id == view.id:
+            case messages.Unanswered() if index is not None and message.configuration_id == view.id:
                 self._monitor.on_unanswered(message.subject, now)
             case _:
                 self._context.count("messages not for a member")
 
-    def _on_not_member(self, source: Address, message: wire.NotMember, now: float) -> None:
+    def _on_not_member(self, source: Address, message: messages.NotMember, now: float) -> None:
         if self._context.view.is_named(message.configuration_id):
             self._monitor.on_not_member(source, message, now)
-            self._line.review(now)
+            self._session.review(now)
 
-    def _on_evicted(self, source: Address, message: wire.EvictedNotice) -> None:
+    def _on_evicted(self, source: Address, message: messages.EvictedNotice) -> None:
         if (
             not self.me.incarnation.startswith(message.incarnation)
             or message.epoch <= self._context.view.epoch
         ):
             self._context.drop("an eviction notice for somebody else or an old one")
-        elif not self._line.is_voter_at(source):
+        elif not self._session.is_voter_at(source):
             self._context.drop("an eviction notice from a stranger")
         else:
             self._go(message.epoch, by_operator=message.by_operator)
@@ -315,10 +314,10 @@ class Client(MemberReadings):
 
     # Installing views.
 
-    def _on_chain(self, message: wire.DecidedChain, now: float) -> None:
+    def _on_chain(self, message: messages.DecidedChain, now: float) -> None:
         if message.configuration_id != self._context.view.id:
             if message.epoch > self._context.view.epoch:
-                self._line.ask(now)
+                self._session.ask(now)
             return
         for cut in message.cuts:
             view = self._context.view
@@ -335,7 +334,7 @@ class Client(MemberReadings):
                 return
             self._install(configuration, cut, now)
 
-    def _on_configuration(self, message: wire.FullConfiguration, now: float) -> None:
+    def _on_configuration(self, message: messages.FullConfiguration, now: float) -> None:
         view = self._context.configuration
         try:
             configuration = self._context.cache.decode(
@@ -363,5 +362,5 @@ class Client(MemberReadings):
         self._context.publish(self._context.cache.change(previous, configuration, cut))
         self._context.count("views installed")
         self._monitor.on_view_change(now)
-        self._line.on_view_change(now)
+        self._session.on_view_change(now)
         self._leave_if_alone()

@@ -1,9 +1,9 @@
-"""What the cluster's members report to this voter about one configuration, until it amounts to a clean cut.
+"""Cut detection at one voter: what the cluster's members report about one view, until it amounts to a clean cut.
 
-What it is: the alert table and the cut detector of the decentralised mode, fed with first-hand reports, and what
-they need around them: batching of joins, questions to silent observers, forgetting.
-What it is not: agreement on the cut. The other voters see almost the same reports, in almost the same order.
-Source: Rapid sections 4.2 and 5. Beyond it: joiners and leavers speak to the ensemble themselves, which so is
+It is the alert table and the cut detector of the decentralised mode, fed with first-hand reports. Around them: joins
+are batched, silent observers are asked, noise is forgotten. The other voters see almost the same reports in almost the
+same order; where they differ, agreement settles it.
+Source: Rapid, sections 4.2 and 5. Added to the paper: joiners and leavers speak to the ensemble themselves, so it is
 their observer on every ring; and while a whole cluster is silent, the ensemble is everybody's observer.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import msgspec
 
-from membership.protocol.context.alert_signatures import Evidence
+from membership.protocol.context.alert_signatures import AlertSignatures
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.refusals import Refusal
 from membership.protocol.cut_detection.alert_table import AlertTable
@@ -24,7 +24,7 @@ _CHECKS_PER_LIFETIME = 10
 _QUESTIONS_PER_TIMEOUT = 2
 
 
-class Detection:
+class CutDetection:
     """The reports about one configuration."""
 
     def __init__(self, context: Context) -> None:
@@ -32,9 +32,9 @@ class Detection:
         settings = context.settings
         self._table = AlertTable(context.view, settings)
         self._detector = CutDetector(context.view, self._table, settings)
-        self._evidence: Evidence | None = None
-        if context.authority is not None:
-            self._evidence = Evidence(context.view, -1, context.authority, settings.datagram_payload)
+        self._signatures: AlertSignatures | None = None
+        if context.signer is not None:
+            self._signatures = AlertSignatures(context.view, -1, context.signer, settings.datagram_payload)
         self._assessment = Assessment()
         self._changed = False
         self._every_ring = (1 << settings.rings) - 1
@@ -83,11 +83,11 @@ class Detection:
                 self._merge(msgspec.structs.replace(alert, rings=proven), now)
 
     def _take_proofs(self, message: EnsembleReport | EnsembleAlerts) -> None:
-        if self._evidence is not None and not self._evidence.take(message):
+        if self._signatures is not None and not self._signatures.take(message):
             self._context.drop(Refusal.PROOF_FALSE)
 
     def _proven(self, alert: Alert) -> int:
-        return alert.rings if self._evidence is None else self._evidence.proven(alert)
+        return alert.rings if self._signatures is None else self._signatures.proven(alert)
 
     def leave(self, subject: int, now: float) -> None:
         """A member says that it leaves."""
@@ -113,7 +113,7 @@ class Detection:
         self._merge(Alert(AlertKind.REMOVE, subject, self._every_ring), now)
 
     def give_up(self, subject: int, now: float) -> None:
-        """The voters agree that nobody vouches for a member: it goes, whoever its accusers are."""
+        """The voters agree that a member is an orphan: it goes, whoever its accusers are."""
         if subject not in self._given_up:
             self._context.count("members given up")
             self._given_up[subject] = None
@@ -180,7 +180,7 @@ class Detection:
         """All reports, for a voter that lacks some; where members sign, those that it will believe. (What members say
         for themselves they say to every voter.)"""
         alerts = self._table.all_alerts(now)
-        known = (tuple(alerts), ()) if self._evidence is None else self._evidence.provable(alerts)
+        known = (tuple(alerts), ()) if self._signatures is None else self._signatures.provable(alerts)
         return EnsembleAlerts(*self._context.header, *known)
 
     # Time.
@@ -249,8 +249,8 @@ class Detection:
     def alarm_due(self, now: float) -> bool:
         """Whether it is time to tell the members that somebody is suspected. Call it when about to tell them.
 
-        They then join in with less evidence, so that those who fail together go together: also the ones about whom
-        nobody has said anything yet. It is said again after a while, for those whom it did not reach.
+        They then report on less evidence, so that members that fail together go together, also those that nobody has
+        reported yet. The alarm is repeated after a while, for those that it did not reach.
         """
         if now < self._next_alarm:
             return False

@@ -1,7 +1,7 @@
-"""What a voter must not forget: its record, to be saved before it says anything that depends on it.
+"""A voter's durable state, as bytes: saved before the voter says anything that depends on it.
 
-What it is: the electorate, the cluster's present configuration, and this voter's part in deciding the next one.
-What it is not: a file (see storage); the core only hands out and takes bytes.
+The electorate, the cluster's present configuration, and this voter's acceptor for the next one. The file is kept by
+`membership.runtime.voter_storage`.
 Source: L. Lamport, *Paxos Made Simple*, section 2.2 (an acceptor restarts with its memory or not at all).
 """
 
@@ -19,7 +19,7 @@ class RecordError(MembershipError, ValueError):
     """Raised when a saved record cannot be used. The message says what to do."""
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
+class VoterState(msgspec.Struct, frozen=True, array_like=True):
     """A voter's memory. Ballots are (round, member); `accepted` is the cut voted for last."""
 
     me: Member
@@ -35,8 +35,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of_chain(
-        cls, standing: "Record", view: Configuration, state: AcceptorState, accepted: Cut | None
-    ) -> "Record":
+        cls, standing: "VoterState", view: Configuration, state: AcceptorState, accepted: Cut | None
+    ) -> "VoterState":
         """The record of a voter whose electorate has formed (`standing`), at this view."""
         return cls(
             standing.me,
@@ -58,15 +58,15 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Record)
+_decoder = msgspec.msgpack.Decoder(VoterState)
 
 
-def encode_record(record: Record) -> bytes:
+def encode_state(record: VoterState) -> bytes:
     """The record as bytes."""
     return _encoder.encode(record)
 
 
-def decode_record(data: bytes) -> Record:
+def decode_state(data: bytes) -> VoterState:
     """The record in these bytes. Raises RecordError."""
     try:
         return _decoder.decode(data)

@@ -1,15 +1,13 @@
-"""The electorate: the fixed members of an ensemble, how they find each other once, and which of them answer.
+"""The electorate: the fixed voters of an ensemble, how they find each other once, and which of them answer.
 
-What it is: the formation of the ensemble from a list of addresses, and each voter's last sign of life.
-What it is not: the cluster whose membership the ensemble records, nor a vote on anything.
-Source: Rapid section 5 leaves the ensemble's own membership open; here it is fixed.
+Source: Rapid, section 5, leaves the ensemble's own membership open; here it is fixed.
 
-Formation. A process without memory draws an incarnation, saves it, and greets the other addresses. Once it has
+Formation. A process without saved state draws an incarnation, saves it, and greets the other addresses. Once it has
 heard an incarnation from every address it saves that list, for ever, and names it in its greetings. It votes only
 after every process of the list has named the very same list. Of two lists that have a process in common, that
-one has named only one, so only one can come to vote; two lists with nobody in common make two clusters, with
-different ids. Who loses its memory draws another incarnation, is in nobody's list, and does not vote: what it
-forgot cannot be contradicted.
+process has named only one, so only one can come to vote; two lists with nobody in common make two clusters, with
+different ids. A process that loses its state draws another incarnation, is in nobody's list, and does not vote: what
+it forgot cannot be contradicted.
 """
 
 import hashlib
@@ -102,7 +100,7 @@ class Electorate:
         return [index for index in range(self.size) if index == self.index or self._heard[index] >= horizon]
 
     def note_orphans(self, index: int, configuration_id: bytes, orphans: tuple[int, ...]) -> None:
-        """Members of the cluster for whom, as far as this voter sees, nobody vouches any more."""
+        """A voter's orphans: members of the cluster that neither it nor any observer hears any more."""
         self._orphans[index] = (configuration_id, frozenset(orphans))
 
     def agreed_orphans(self, configuration_id: bytes, now: float, interval: float) -> list[int]:

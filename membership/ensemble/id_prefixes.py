@@ -1,7 +1,6 @@
-"""Frequent messages name sender and configuration by the first bytes of their ids: here they get the whole ids.
+"""Prefixes of ids: frequent messages name sender and configuration by their first bytes; here they get the whole ids.
 
-What it is: one function, for members and voters of the centralised mode, who know each other by whole ids.
-What it is not: a check; a name nobody here has stays short, and is then a stranger's.
+An unknown prefix is left as it is: it is a stranger's.
 """
 
 from collections.abc import Iterable
@@ -12,7 +11,7 @@ from membership.protocol.messages import ShortMessage
 from membership.protocol.view.configuration import Configuration
 
 
-def with_whole_names(
+def with_whole_ids(
     message: ShortMessage, view: Configuration | None, voters: Iterable[bytes]
 ) -> ShortMessage:
     """The same message with whole ids, as far as they belong to this view or to these voters (incarnations)."""

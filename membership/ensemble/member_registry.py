@@ -1,19 +1,18 @@
-"""The ensemble towards the processes of the cluster: who wants in, who was heard, who is told what.
+"""The cluster's processes as one voter knows them: who waits to join, who was heard when, and who must be told.
 
-What it is: the joiners that wait, with the guard of names and addresses in use; the last sign of life of each
-member; and the notices of every view.
-What it is not: what members report of each other (see detection).
-Source: Rapid section 5: the ensemble notifies the members, who also ask from time to time.
+It keeps the joiners that wait and guards names and addresses in use, notes each member's last sign of life, and sends
+the members what was decided. What members report about each other is in cut_detection.
+Source: Rapid, section 5: the ensemble notifies the members, which also ask from time to time.
 """
 
 from membership.address import Address
-from membership.ensemble.cut_detection import Detection
+from membership.ensemble.cut_detection import CutDetection
 from membership.ensemble.electorate import Electorate
-from membership.ensemble.session import CALL_INTERVAL
-from membership.ensemble.view_history import History
+from membership.ensemble.session import HEARTBEAT_INTERVAL
+from membership.ensemble.view_history import ViewHistory
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.refusals import taken
-from membership.protocol.lifecycle.readmission import Probation
+from membership.protocol.lifecycle.readmission import Readmission
 from membership.protocol.messages import (
     DecidedChain,
     EnsembleMembers,
@@ -29,14 +28,14 @@ from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.cut import Cut
 from membership.protocol.view.member import Member, MemberError, check_member
 
-_CALLS_MISSED = 5
-"""A member that misses so many calls is silent."""
+_HEARTBEATS_MISSED = 5
+"""A member that misses so many heartbeats is silent."""
 
 _FRESH = 1.5
-"""A call within so many intervals shows that the caller can be heard at present."""
+"""A heartbeat within so many intervals shows that its sender can be heard at present."""
 
 
-class Applicant:
+class PendingJoin:
     """A process that wants in."""
 
     __slots__ = ("asked_at", "first_asked_at", "member")
@@ -46,14 +45,14 @@ class Applicant:
         self.first_asked_at = self.asked_at = now
 
 
-class Reception:
+class MemberRegistry:
     """Joiners and members, as one voter knows them. `expect`: see Voter."""
 
     def __init__(self, context: Context, expect: int) -> None:
         self._context = context
         self._expect = expect
-        self._applicants: dict[bytes, Applicant] = {}
-        self._probation = Probation(context)
+        self._pending: dict[bytes, PendingJoin] = {}
+        self._readmission = Readmission(context)
         self._heard: dict[bytes, float] = {}
         self._gone: dict[bytes, None] = {}
         self._alarms = 0
@@ -65,15 +64,20 @@ class Reception:
     @property
     def waiting(self) -> list[Member]:
         """Who wants in and is not."""
-        return [applicant.member for applicant in self._applicants.values()]
+        return [pending.member for pending in self._pending.values()]
 
     @property
     def holding(self) -> bool:
         """Whether the first view waits for more processes."""
-        return self._context.view.epoch == 0 and len(self._applicants) < self._expect
+        return self._context.view.epoch == 0 and len(self._pending) < self._expect
 
     def on_join(
-        self, joiner: Member, detection: Detection, electorate: Electorate, history: History, now: float
+        self,
+        joiner: Member,
+        detection: CutDetection,
+        electorate: Electorate,
+        history: ViewHistory,
+        now: float,
     ) -> bool:
         """A process wants in; whether it is to be reported."""
         context = self._context
@@ -90,71 +94,69 @@ class Reception:
             if history.may_help(joiner.incarnation, now):
                 history.send_view(joiner.address)
             return False
-        applicant = self._note(joiner, now)
-        if applicant is None or self._is_taken(applicant, detection, now):
+        pending = self._note(joiner, now)
+        if pending is None or self._is_taken(pending, detection, now):
             return False
         if self.holding:
-            reason = (
-                f"the cluster starts with {self._expect} processes, {len(self._applicants)} have met so far"
-            )
+            reason = f"the cluster starts with {self._expect} processes, {len(self._pending)} have met so far"
             context.send(joiner.address, JoinDeferred(reason))
             return False
-        return self._probation.passes(joiner, now)
+        return self._readmission.passes(joiner, now)
 
     @property
     def deadline(self) -> float:
         """When `tick` has something to do."""
-        return self._probation.deadline
+        return self._readmission.deadline
 
     def tick(self, now: float) -> list[Member]:
-        """Probe the joiners on probation; those that have passed, and are to be reported."""
+        """Probe the joiners whose links are tested; those that have passed, and are to be reported."""
         view = self._context.view
         return [
             joiner
-            for joiner in self._probation.tick(now)
-            if joiner.incarnation in self._applicants and not view.conflicts(joiner)
+            for joiner in self._readmission.tick(now)
+            if joiner.incarnation in self._pending and not view.conflicts(joiner)
         ]
 
-    def _note(self, joiner: Member, now: float) -> Applicant | None:
-        known = self._applicants.get(joiner.incarnation)
+    def _note(self, joiner: Member, now: float) -> PendingJoin | None:
+        known = self._pending.get(joiner.incarnation)
         if known is not None:
             known.asked_at = now
             return known
         horizon = now - self._context.settings.join_attempt_timeout
-        if len(self._applicants) >= self._context.settings.joins_kept:
+        if len(self._pending) >= self._context.settings.joins_kept:
             self._forget_silent_applicants(horizon)
-        if len(self._applicants) >= self._context.settings.joins_kept:
+        if len(self._pending) >= self._context.settings.joins_kept:
             self._context.drop("a join beyond the bound of joins kept")
             return None
-        applicant = self._applicants[joiner.incarnation] = Applicant(joiner, now)
-        return applicant
+        pending = self._pending[joiner.incarnation] = PendingJoin(joiner, now)
+        return pending
 
     def _forget_silent_applicants(self, horizon: float) -> None:
-        self._applicants = {
-            incarnation: applicant
-            for incarnation, applicant in self._applicants.items()
-            if applicant.asked_at >= horizon
+        self._pending = {
+            incarnation: pending
+            for incarnation, pending in self._pending.items()
+            if pending.asked_at >= horizon
         }
 
-    def _is_taken(self, applicant: Applicant, detection: Detection, now: float) -> bool:
+    def _is_taken(self, pending: PendingJoin, detection: CutDetection, now: float) -> bool:
         """Whether a member may still hold the name or address. Finding out may take a few requests.
 
         It does if it answers. It does not if another process answers at its address, or if it is silent and
         its observers report it. Otherwise its observers will report it, or it will answer.
         """
-        joiner, view = applicant.member, self._context.view
+        joiner, view = pending.member, self._context.view
         for holder in view.conflicts(joiner):
             if holder.incarnation in self._gone:
                 continue
-            # Of late: a view change counts as a call of all its members, and a holder may die after it was heard.
+            # Of late: a view change counts as a heartbeat of all its members, and a holder may die after it was heard.
             fresh = now - 2 * max(self._context.settings.probe_interval, self._context.settings.rpc_cap)
-            if self._heard.get(holder.incarnation, -NEVER) > max(applicant.first_asked_at, fresh):
+            if self._heard.get(holder.incarnation, -NEVER) > max(pending.first_asked_at, fresh):
                 self._context.send(holder.address, Probe(*self._context.short_header, 0, None))
                 self._context.count("joins refused")
                 self._deny(joiner, taken(joiner, holder))
                 return True
             index = view.index_of_incarnation(holder.incarnation)
-            waited = now - applicant.first_asked_at >= self._context.settings.probe_interval
+            waited = now - pending.first_asked_at >= self._context.settings.probe_interval
             if index is None or not (waited and detection.suspected(index)):
                 self._context.send(holder.address, Probe(*self._context.short_header, 0, None))
                 return True
@@ -162,7 +164,7 @@ class Reception:
 
     def on_not_member(self, source: Address, message: NotMember, now: float) -> list[Member]:
         """A process without a view answers at this address: whoever held it is gone. Who waited for that."""
-        self._probation.on_answer(source, message, now)
+        self._readmission.on_answer(source, message, now)
         view = self._context.view
         index = view.index_of_address(source)
         if index is None or not view.is_named(message.configuration_id):
@@ -186,10 +188,10 @@ class Reception:
         """Another view: who still waits and has asked of late."""
         view = self._context.view
         self._forget_silent_applicants(now - self._context.settings.join_attempt_timeout)
-        self._applicants = {
-            incarnation: applicant
-            for incarnation, applicant in self._applicants.items()
-            if applicant.member not in view
+        self._pending = {
+            incarnation: pending
+            for incarnation, pending in self._pending.items()
+            if pending.member not in view
         }
         self._heard = {
             incarnation: at
@@ -200,11 +202,11 @@ class Reception:
             self._heard.setdefault(member.incarnation, now)
         self._gone = {}
         self._alarms = 0
-        self._probation.on_view_change()
+        self._readmission.on_view_change()
         if self.holding:
             return []
         free = [joiner for joiner in self.waiting if not view.conflicts(joiner)]
-        return [joiner for joiner in free if self._probation.passes(joiner, now)]
+        return [joiner for joiner in free if self._readmission.passes(joiner, now)]
 
     # Members.
 
@@ -218,17 +220,18 @@ class Reception:
             self._attentive_since = now
         self._last_input = now
 
-    def call_the_roll(
-        self, detection: Detection, questions: dict[int, list[int]], now: float
+    def find_orphans(
+        self, detection: CutDetection, questions: dict[int, list[int]], now: float
     ) -> tuple[int, ...]:
-        """The members for whom nobody vouches: they do not call, and each of their observers is silent or accuses
-        them. Observers that do call are asked first: that is added to `questions`.
+        """The orphans: members that send no heartbeats, and whose observers are all silent or accuse them.
 
-        While nobody calls any more, and nobody wants in, this says nothing: more likely the fault is on this side.
+        Observers that do send heartbeats are asked first: that is added to `questions`.
+
+        While nobody sends heartbeats any more, and nobody wants in, this says nothing: more likely the fault is here.
         """
         view = self._context.view
-        interval = CALL_INTERVAL * self._context.settings.probe_interval
-        horizon = now - _CALLS_MISSED * interval
+        interval = HEARTBEAT_INTERVAL * self._context.settings.probe_interval
+        horizon = now - _HEARTBEATS_MISSED * interval
         if self._attentive_since > horizon:
             return ()
         silent = {
@@ -236,7 +239,7 @@ class Reception:
             for index, member in enumerate(view.members)
             if self._heard.get(member.incarnation, horizon) <= horizon
         }
-        if not silent or not (self._applicants or max(self._heard.values()) >= now - _FRESH * interval):
+        if not silent or not (self._pending or max(self._heard.values()) >= now - _FRESH * interval):
             return ()
         orphans = []
         for index in sorted(silent):
@@ -271,7 +274,7 @@ class Reception:
         return answering.index(electorate.index), len(answering)
 
     def tell(
-        self, previous: Configuration, cut: Cut, electorate: Electorate, history: History, now: float
+        self, previous: Configuration, cut: Cut, electorate: Electorate, history: ViewHistory, now: float
     ) -> None:
         """Tell the members, of which each voter that answers takes its share, what was decided."""
         context, view = self._context, self._context.view

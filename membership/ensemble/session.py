@@ -1,10 +1,8 @@
-"""A member's line to its ensemble: calls that show who is within reach, and what it has to say, repeated.
+"""A member's session with its ensemble: heartbeats, reports and requests.
 
-What it is: the electorate as a member knows it, the calls, the reports of subjects that do not answer, wishes (to
-leave, to have other metadata, to have a member evicted), and the verdict whether a majority of the voters is
-within reach.
-What it is not: the monitoring of the subjects (see membership.protocol.monitoring.monitor), nor views.
-Source: Rapid section 5: members report to the ensemble only, and ask it from time to time.
+Reports of silent subjects, and requests (to leave, to change metadata, to evict a member), are repeated until a view
+settles them. Heartbeats to the voters show whether a majority of them is within reach.
+Source: Rapid, section 5: members report to the ensemble only, and ask it from time to time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,15 +28,15 @@ from membership.protocol.monitoring.edge import Edge
 from membership.protocol.monitoring.monitor import Monitor
 from membership.protocol.view.member import Member
 
-CALL_INTERVAL = 3
-"""Probe intervals from one call to the next. So QuorumLost comes as soon as in the decentralised mode."""
+HEARTBEAT_INTERVAL = 3
+"""Probe intervals from one heartbeat to the next. So QuorumLost comes as soon as in the decentralised mode."""
 _BACK_OFF = 1.5
 _ALERTS_PER_DATAGRAM = 64
 _SIGNED_ALERTS_PER_DATAGRAM = 8
 
 
-class Line:
-    """From one member to the voters. Reports and wishes are repeated until a view settles them."""
+class EnsembleSession:
+    """From one member to the voters. Reports and requests are repeated until a view settles them."""
 
     def __init__(self, context: Context, monitor: Monitor) -> None:
         self._context = context
@@ -47,7 +45,7 @@ class Line:
         self._voters: dict[bytes, Address] = {}
         self._heard: dict[bytes, float] = {}
         self._sequence = 0
-        self._call_at = NEVER
+        self._heartbeat_at = NEVER
         self._report_at = NEVER
         self._report_pause = 0.0
         self._reported: dict[int, None] = {}
@@ -57,10 +55,10 @@ class Line:
         self._metadata: tuple[tuple[str, str], ...] | None = None
         self._record: Member | None = None
         self._evictions: dict[bytes, float] = {}
-        self._wish_at = NEVER
-        self._wish_pause = 0.0
+        self._request_at = NEVER
+        self._request_pause = 0.0
         self._asked_at = -NEVER
-        self._called_at: float | None = None
+        self._heartbeat_since: float | None = None
         self._missing_since: float | None = None
         self.lost = False
 
@@ -100,13 +98,15 @@ class Line:
     @property
     def deadline(self) -> float:
         """When `tick` has something to do."""
-        return min(self._call_at, self._report_at, self._wish_at)
+        return min(self._heartbeat_at, self._report_at, self._request_at)
 
     def on_view_change(self, now: float) -> None:
         """A new view: what was reported about the last one is settled, or to be said again."""
         settings = self._context.settings
-        if self._call_at == NEVER:
-            self._call_at = now + CALL_INTERVAL * settings.probe_interval * self._context.rng.random()
+        if self._heartbeat_at == NEVER:
+            self._heartbeat_at = (
+                now + HEARTBEAT_INTERVAL * settings.probe_interval * self._context.rng.random()
+            )
         self._reported.clear()
         self._asked.clear()
         self._joining_in_until = -NEVER
@@ -115,7 +115,7 @@ class Line:
         self._record = None
         if self._metadata == self._context.me.metadata:
             self._metadata = None
-        self._wish(now)
+        self._request(now)
         self.review(now)
 
     def review(self, now: float) -> None:
@@ -127,10 +127,10 @@ class Line:
     def _accused(self, now: float) -> list[Edge]:
         """Subjects found faulty; while a view change is under way also those about to be, to go with it."""
         edges = self._monitor.failed_edges()
-        return edges + self._monitor.leaning_edges() if now < self._joining_in_until else edges
+        return edges + self._monitor.corroborating_edges() if now < self._joining_in_until else edges
 
     def on_question(self, subjects: Sequence[int], now: float) -> None:
-        """The ensemble says that a view change is under way: what is about to be found faulty had better go with it.
+        """The ensemble says that a view change is under way: subjects that are about to be found faulty go with it.
 
         It may ask about subjects that others report: any evidence of one's own counts for these.
         """
@@ -139,7 +139,7 @@ class Line:
         view = self._context.view
         for index in subjects:
             edge = self._monitor.edge_to(view, index) if 0 <= index < len(view) else None
-            if edge is not None and (edge.failed or edge.has_evidence() or edge.leans()):
+            if edge is not None and (edge.failed or edge.has_evidence() or edge.corroborates()):
                 self._context.count("removals reinforced")
                 self._asked[index] = None
                 self._report_at = min(self._report_at, now)
@@ -147,21 +147,21 @@ class Line:
     def leave(self, now: float) -> None:
         """Say that this member leaves, until it has left."""
         self._leaving = True
-        self._wish(now)
+        self._request(now)
 
     def set_metadata(self, metadata: tuple[tuple[str, str], ...], now: float) -> None:
         """Have these agreed as this member's metadata. Later ones take the place of earlier ones."""
         self._metadata = metadata
-        self._wish(now)
+        self._request(now)
 
     def evict(self, incarnation: bytes, now: float) -> None:
         """Have this member removed, if that can be agreed within `Settings.leave_timeout`."""
         self._evictions[incarnation] = now + self._context.settings.leave_timeout
-        self._wish(now)
+        self._request(now)
 
-    def _wish(self, now: float) -> None:
-        self._wish_at = now
-        self._wish_pause = self._context.settings.rpc_retransmit
+    def _request(self, now: float) -> None:
+        self._request_at = now
+        self._request_pause = self._context.settings.rpc_retransmit
 
     def ask(self, now: float) -> None:
         """Ask a voter for later views; at most once in a while."""
@@ -173,14 +173,14 @@ class Line:
 
     def tick(self, now: float) -> None:
         """Say what is due."""
-        if now >= self._call_at:
-            self._call(now)
+        if now >= self._heartbeat_at:
+            self._heartbeat(now)
         if now >= self._report_at:
             self._report(now)
-        if now >= self._wish_at:
-            self._say_wishes(now)
+        if now >= self._request_at:
+            self._send_requests(now)
 
-    def _say_wishes(self, now: float) -> None:
+    def _send_requests(self, now: float) -> None:
         """Ask for what this member wants, again and again until a view grants it or its time is up."""
         context = self._context
         view = context.view
@@ -189,18 +189,18 @@ class Line:
             for incarnation, ends in self._evictions.items()
             if ends > now and view.index_of_incarnation(incarnation) is not None
         }
-        wishes: list[MemberMessage] = [EvictRequest(*context.header, key) for key in self._evictions]
+        requests: list[MemberMessage] = [EvictRequest(*context.header, key) for key in self._evictions]
         if self._leaving:
-            wishes.append(LeaveRequest(*context.header))
+            requests.append(LeaveRequest(*context.header))
         if self._metadata is not None and self._record is None and self._metadata != context.me.metadata:
             # One record per configuration: two values under way at once would split the votes.
             self._record = msgspec.structs.replace(context.me, metadata=self._metadata)
         if self._record is not None:
-            wishes.append(UpdateRequest(*context.header, self._record))
-        for wish in wishes:
-            context.send_all(self.addresses, wish)
-        self._wish_at = now + self._wish_pause if wishes else NEVER
-        self._wish_pause = min(self._wish_pause * _BACK_OFF, context.settings.rpc_cap)
+            requests.append(UpdateRequest(*context.header, self._record))
+        for request in requests:
+            context.send_all(self.addresses, request)
+        self._request_at = now + self._request_pause if requests else NEVER
+        self._request_pause = min(self._request_pause * _BACK_OFF, context.settings.rpc_cap)
 
     def _report(self, now: float) -> None:
         rings: dict[int, int] = {}
@@ -226,11 +226,11 @@ class Line:
         alerts = [Alert(AlertKind.REMOVE, index, mask) for index, mask in rings.items()]
         if alerts:
             self._context.count("reports sent")
-        evidence = self._context.evidence
-        size = _ALERTS_PER_DATAGRAM if evidence is None else _SIGNED_ALERTS_PER_DATAGRAM
+        signatures = self._context.signatures
+        size = _ALERTS_PER_DATAGRAM if signatures is None else _SIGNED_ALERTS_PER_DATAGRAM
         for first in range(0, len(alerts), size):
             batch = tuple(alerts[first : first + size])
-            signed = (batch, ()) if evidence is None else evidence.provable(batch)
+            signed = (batch, ()) if signatures is None else signatures.provable(batch)
             self._context.send_all(self.addresses, EnsembleReport(*self._context.header, *signed))
         if self._reported or self._asked:
             self._report_at = now + self._report_pause
@@ -240,25 +240,25 @@ class Line:
 
     # Is a majority of the voters within reach?
 
-    def _call(self, now: float) -> None:
-        """Call the voters every now and then; while too few of them answer, again and again."""
+    def _heartbeat(self, now: float) -> None:
+        """Send the voters a heartbeat every now and then; while too few of them answer, again and again."""
         settings = self._context.settings
-        if self._called_at is not None:
-            answered = sum(1 for at in self._heard.values() if at >= self._called_at)
+        if self._heartbeat_since is not None:
+            answered = sum(1 for at in self._heard.values() if at >= self._heartbeat_since)
             if answered >= classic_quorum(len(self._voters)):
-                self._missing_since = self._called_at = None
+                self._missing_since = self._heartbeat_since = None
                 self._set_lost(False)
-                pause = (CALL_INTERVAL - 1) * settings.probe_interval
-                self._call_at = now + pause * (0.75 + 0.5 * self._context.rng.random())
+                pause = (HEARTBEAT_INTERVAL - 1) * settings.probe_interval
+                self._heartbeat_at = now + pause * (0.75 + 0.5 * self._context.rng.random())
                 return
             if self._missing_since is None:
                 self._missing_since = now
             self._set_lost(now - self._missing_since >= settings.quorum_timeout)
         else:
-            self._called_at = now  # answers to repetitions count too
+            self._heartbeat_since = now  # answers to repetitions count too
         self._sequence += 1
         self._context.send_all(self.addresses, Probe(*self._context.short_header, self._sequence, None))
-        self._call_at = now + settings.probe_interval
+        self._heartbeat_at = now + settings.probe_interval
 
     def _set_lost(self, lost: bool) -> None:
         if lost != self.lost:

@@ -1,22 +1,17 @@
-"""The chain of the cluster's views as one voter knows it: the present one, and the last steps that led there.
-
-What it is: the answer to whoever is behind, and who was answered when.
-What it is not: agreement; everything in here is decided.
-"""
+"""The views one voter remembers: the present one, and the last cuts that led to it, for whoever is behind."""
 
 from collections import OrderedDict
 
 from membership.address import Address
 from membership.protocol.context.context import NEVER, Context
-from membership.protocol.messages import DecidedChain
-from membership.protocol.messages.sizes import cut_bytes
+from membership.protocol.dissemination.catch_up import send_steps
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.cut import Cut
 
 _PEERS_KEPT = 8192
 
 
-class History:
+class ViewHistory:
     """The last decisions, in order."""
 
     def __init__(self, context: Context) -> None:
@@ -62,21 +57,13 @@ class History:
 
     def send_steps(self, address: Address, epoch: int, configuration_id: bytes) -> None:
         """Send what was decided since this configuration: step by step where that is known and not long."""
-        view = self._context.view
         chain: list[Cut] = []
         for identifier, cut in self._cuts.items():
             if chain or identifier.startswith(configuration_id):
                 if not chain:
                     configuration_id = identifier
                 chain.append(cut)
-        size = sum(cut_bytes(cut) for cut in chain)
-        limit = self._context.settings.datagram_payload
-        # The steps tell who left and who failed, a whole view does not; so it must be much the smaller.
-        if not chain or size > max(limit, len(view.encoded())):
-            self.send_view(address)
-            return
-        answer = DecidedChain(self._context.me.incarnation, epoch, configuration_id, tuple(chain))
-        self._context.send(address, answer, reliable=size > limit)
+        send_steps(self._context, address, epoch, configuration_id, chain)
 
     def send_view(self, address: Address) -> None:
         """Send the whole present view."""

@@ -1,32 +1,32 @@
-"""One configuration at work: from its installation to the decision on its successor.
+"""One view at one voter: from its installation to the decision on its successor.
 
-What it is: a voter's detection and agreement, wired: reports lead to a clean cut, a cut to a proposal in its turn,
-the voters' messages to a decision.
-What it is not: the installation of what is decided, nor anything that outlives a view (see voter).
-Source: Rapid section 5, where the steps of section 4 meet among the voters only.
+Reports lead to a clean cut, the cut to a proposal when this voter's turn comes, and the voters' messages to a decision.
+Source: Rapid, section 5, where the steps of section 4 run among the voters only.
 """
 
 from membership.ensemble.agreement import Agreement
-from membership.ensemble.cut_detection import Detection
-from membership.ensemble.durable_state import Record
+from membership.ensemble.cut_detection import CutDetection
+from membership.ensemble.durable_state import VoterState
 from membership.ensemble.electorate import Electorate
-from membership.protocol import messages as wire
+from membership.protocol import messages
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.refusals import Refusal
 from membership.protocol.view.configuration import ConfigurationError
 from membership.protocol.view.cut import Cut
 
 
-class Stage:
+class ViewInstance:
     """The running view change of one configuration, as one voter knows it."""
 
-    def __init__(self, context: Context, electorate: Electorate, record: Record | None, now: float) -> None:
+    def __init__(
+        self, context: Context, electorate: Electorate, record: VoterState | None, now: float
+    ) -> None:
         self._context = context
         self._electorate = electorate
         self._propose_at = NEVER
         self.orphans: tuple[int, ...] = ()
-        """Members for whom, as far as this voter sees, nobody vouches any more."""
-        self.detection = Detection(context)
+        """This voter's orphans: members that neither it nor any observer hears any more."""
+        self.detection = CutDetection(context)
         if record is None:
             self.agreement = Agreement(context, electorate)
         else:
@@ -73,27 +73,27 @@ class Stage:
             return False
         return True
 
-    def handle(self, message: wire.MemberMessage, voter: int, now: float) -> None:
+    def handle(self, message: messages.MemberMessage, voter: int, now: float) -> None:
         """A message about this configuration, from the voter with this index."""
         match message:
-            case wire.EnsembleAlerts():
+            case messages.EnsembleAlerts():
                 self.detection.merge_shared(message, now)
-            case wire.EnsembleVote() if self.fits(message.cut):
+            case messages.EnsembleVote() if self.fits(message.cut):
                 self.agreement.on_vote(message.cut, voter, now, adopt=not self.detection.held_up)
-            case wire.Prepare() if self._is_own_ballot(message, voter):
+            case messages.Prepare() if self._is_own_ballot(message, voter):
                 self.agreement.on_prepare(message, voter, now)
-            case wire.EnsemblePromise() if message.cut is None or self.fits(message.cut):
+            case messages.EnsemblePromise() if message.cut is None or self.fits(message.cut):
                 self.agreement.on_promise(message, voter, now)
-            case wire.EnsembleAccept() if self._is_own_ballot(message, voter) and self.fits(message.cut):
+            case messages.EnsembleAccept() if self._is_own_ballot(message, voter) and self.fits(message.cut):
                 self.agreement.on_accept(message, voter, now)
-            case wire.Accepted():
+            case messages.Accepted():
                 self.agreement.on_accepted(message, voter)
-            case wire.Rejected():
+            case messages.Rejected():
                 self.agreement.on_rejected(message)
             case _:
                 self._context.count("messages not for an ensemble")
 
-    def _is_own_ballot(self, message: wire.Prepare | wire.EnsembleAccept, voter: int) -> bool:
+    def _is_own_ballot(self, message: messages.Prepare | messages.EnsembleAccept, voter: int) -> bool:
         if message.coordinator == voter and message.round >= 2:
             return True
         self._context.drop("a classic round under a ballot of somebody else")

@@ -1,9 +1,8 @@
-"""An application's own check of other members: what it is, how often it is asked, and how it is run.
+"""An application's own health check of other members, and the task that runs it.
 
-`application_check` is a value that says which function answers "is this member healthy?", and what its answers count
-for. `CheckRunner` is one task that starts a check of each observed member now and then, each in a task or thread of its
-own, and hands the results to the core as local commands. Slow, stuck and failing checks are bounded in number and time.
-Probes go on beside it; what the results mean for the view is the monitor's business.
+`application_check` says which function answers "is this member healthy?", how often it is asked, and how many
+failures count. `CheckRunner` runs each check in a task or thread of its own and hands the results to the core. Slow,
+stuck and failing checks are bounded in number and time. Probes go on beside it.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ MOST_THREADS: Final = 32
 
 
 class Checked(Protocol):
-    """Whose subjects are checked: the shell."""
+    """Whose subjects are checked: the driver."""
 
     def subjects(self) -> tuple[Member, ...]:
         """The members observed at present."""

@@ -1,10 +1,8 @@
-"""Changes: what an application hears of its cluster, merged for those who listen slowly.
+"""The feed of changes: what an application hears of its cluster, merged for subscribers that are slow.
 
-What it is: one value per change, and a subscription per listener that keeps no queue: while a listener is
-busy, whatever happens is merged into the one change it takes next, so that the latest view always wins
-and memory stays bounded by the size of two views. How a listener waits differs between trio, asyncio and
-threads, what it is given does not: subscriptions may be taken from in any thread.
-What it is not: a log of events (see `Cluster.statistics` for counts), nor the views' agreement.
+A subscription keeps no queue. While its subscriber is busy, whatever happens is merged into the one change it takes
+next: the latest view always wins, and memory is bounded by the size of two views. How a subscriber waits differs
+between trio, asyncio and threads; what it is given does not. A subscription may be read in any thread.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ class ClusterStatus(StrEnum):
     LEAVING = "leaving"
     """Leaving, not yet agreed."""
     LEFT = "left"
-    """Out, at its own wish."""
+    """It has left, as it asked to."""
 
 
 class Departure(StrEnum):
@@ -70,7 +68,7 @@ class Change:
     joined: tuple[Member, ...] = ()
     """In the view now, and not before."""
     left: tuple[Member, ...] = ()
-    """Gone at their own wish."""
+    """Members that left, as they asked to."""
     evicted: tuple[Member, ...] = ()
     """Removed by an operator's command."""
     failed: tuple[Member, ...] = ()
@@ -107,7 +105,7 @@ def compare(
 
 
 class ClusterState:
-    """Latest view, status and quorum of this process: written by the shell, read by subscriptions and waiters."""
+    """Latest view, status and quorum of this process: written by the driver, read by subscriptions and waiters."""
 
     def __init__(self) -> None:
         self.view: Configuration | None = None

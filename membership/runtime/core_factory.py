@@ -1,8 +1,7 @@
-"""What a process is in each of its lives: its identity, and one core after another made from it.
+"""Makes the cores of one process: one per incarnation, all with the same identity.
 
-What it is: the maker of cores, each with an incarnation of its own. Those of one event loop share their
-configurations.
-What it is not: the reason for a new life, nor what drives a core (see shell).
+A process that is evicted or restarted joins again with a new incarnation, and so with a new core. Cores in one event
+loop share their configurations. What drives a core is in `driver`.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import trio
 
 from membership.address import Address
 from membership.ensemble.client import Client
-from membership.protocol.context.broadcaster import Broadcaster
 from membership.protocol.core import Core
+from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import INCARNATION_BYTES, Member
-from membership.runtime.binding import new_authority
+from membership.runtime.transport_setup import new_signer
 from membership.settings import Settings
 from membership.transport.transport import Transport
 
@@ -55,7 +54,7 @@ class Identity:
     metadata: tuple[tuple[str, str], ...]
 
 
-class CoreMaker:
+class CoreFactory:
     """Makes the cores of one process. `identity` may be replaced: the next core then has the new one."""
 
     def __init__(
@@ -88,11 +87,11 @@ class CoreMaker:
         is_copy: bool = False,
     ) -> Core | Client:
         """The next core, without seeds; the arguments are those of `Core`."""
-        authority = new_authority(self._transport)
+        signer = new_signer(self._transport)
         me = Member.create(
             self.identity.name,
             self.identity.address,
-            self._rng.randbytes(INCARNATION_BYTES) if authority is None else authority.incarnation,
+            self._rng.randbytes(INCARNATION_BYTES) if signer is None else signer.incarnation,
             self.identity.metadata,
         )
         if self._mode is Mode.CENTRALISED:
@@ -104,7 +103,7 @@ class CoreMaker:
                 cluster_id=cluster_id,
                 cache=_shared_cache(),
                 detectors=self._detectors,
-                authority=authority,
+                signer=signer,
             )
         return Core(
             me,
@@ -119,6 +118,6 @@ class CoreMaker:
             is_copy=is_copy,
             cache=_shared_cache(),
             detectors=self._detectors,
-            authority=authority,
+            signer=signer,
             broadcaster=self._broadcaster,
         )

@@ -1,9 +1,8 @@
-"""The shell: drives one core with a transport, in real time.
+"""The driver: runs one core on a transport, in real time.
 
-What it is: the step (drain, hand to the core, tick, perform the effects), the loop around it, and the life
-around a core: feeding it seeds while it joins, and another core after an eviction (see core_maker).
-What it is not: protocol. Whatever is decided here concerns only when bytes move. Nor the loop of many members
-in one process (see shared_loop), which takes the same steps.
+One step drains the transport, hands the messages to the core, ticks it, and performs the effects. Around the steps,
+the driver resolves the seeds while the core joins, and starts another core after an eviction. It decides nothing
+about the protocol. For many members in one process, `shared_loop` takes the same steps.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import trio
 
 from membership.address import Address
 from membership.errors import EdgeError
-from membership.protocol.context.broadcaster import Broadcaster
 from membership.protocol.context.effects import (
     AcceptedToSave,
     Dropped,
@@ -38,13 +36,14 @@ from membership.protocol.context.effects import (
 from membership.protocol.core import Core
 from membership.protocol.core.status import Status
 from membership.protocol.core.suspicions import Suspicions
+from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.messages import ANONYMOUS_MESSAGES, DecodeError, Message, decode, encode
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member, metadata_pairs
 from membership.protocol.view.view_difference import ViewChanged
 from membership.runtime.change_feed import FINAL_STATUSES, ClusterState, ClusterStatus
-from membership.runtime.core_factory import CoreMaker, Identity, Mode
+from membership.runtime.core_factory import CoreFactory, Identity, Mode
 from membership.runtime.join_diagnosis import JoinDiagnosis, log, unheard
 from membership.runtime.last_view import Remembered
 from membership.settings import Settings
@@ -83,7 +82,17 @@ def read_message(arrival: Arrival, counters: Counter[str]) -> Message | None:
     return message
 
 
-class Shell:
+def transmit(transport: Transport, effects: Effects) -> None:
+    """Hand everything that is to be sent to the transport."""
+    for send in effects.sends:
+        payload = encode(send.message)
+        if send.reliable or len(payload) > DATAGRAM_PAYLOAD_LIMIT:
+            transport.send_frame(payload, send.destinations)
+        else:
+            transport.send_datagram(payload, send.destinations)
+
+
+class Driver:
     """Runs one process's membership: keep `run` running; `state` tells how it goes."""
 
     def __init__(
@@ -114,7 +123,7 @@ class Shell:
         self.recovery: RecoveryFinished | RecoveryFailed | None = None
         self.on_event: Callable[[Event], None] | None = None
         """Told of each event of the core before it is handled; for measurements."""
-        self._maker = CoreMaker(
+        self._factory = CoreFactory(
             transport,
             identity,
             settings=settings,
@@ -144,7 +153,7 @@ class Shell:
         self._clock_offset = 0.0
         self._heard = False
         self._cluster_id: bytes | None = None
-        self.core = self._maker.make(
+        self.core = self._factory.make(
             found=found,
             expect=expect,
             cluster_id=cluster_id,
@@ -155,7 +164,7 @@ class Shell:
 
     @property
     def founded(self) -> bool:
-        """Whether this process founded the cluster, in this life or an earlier one."""
+        """Whether this process founded the cluster, in this incarnation or an earlier one."""
         return self._founded or (self._last_view is None and self._founding)
 
     @property
@@ -171,12 +180,12 @@ class Shell:
     @property
     def wanted_metadata(self) -> tuple[tuple[str, str], ...]:
         """The metadata this process wants to have, agreed or not."""
-        return self._maker.identity.metadata
+        return self._factory.identity.metadata
 
     @property
     def leave_bound(self) -> float:
         """Seconds after which a leave is over in any case; the core's own bound and a little more."""
-        return self._maker.settings.leave_timeout + 1.0
+        return self._factory.settings.leave_timeout + 1.0
 
     async def run(self) -> None:
         """Drive the core, and keep its seeds fresh while it joins; until cancelled."""
@@ -252,12 +261,7 @@ class Shell:
             self._cluster_id = cluster_id
             if cluster_id != self.transport.cluster_id:
                 self.transport.cluster_id = cluster_id
-        for send in effects.sends:
-            payload = encode(send.message)
-            if send.reliable or len(payload) > DATAGRAM_PAYLOAD_LIMIT:
-                self.transport.send_frame(payload, send.destinations)
-            else:
-                self.transport.send_datagram(payload, send.destinations)
+        transmit(self.transport, effects)
         self._wake_at = effects.wake_at
         for event in effects.events:
             if self._on_event is not None:
@@ -348,7 +352,7 @@ class Shell:
     def set_metadata(self, metadata: Mapping[str, str]) -> None:
         """Have new metadata agreed; a later incarnation starts with them. Raises MemberError."""
         effects = self.core.set_metadata(metadata, self._now())
-        self._maker.identity = replace(self._maker.identity, metadata=metadata_pairs(metadata))
+        self._factory.identity = replace(self._factory.identity, metadata=metadata_pairs(metadata))
         self._perform(effects)
         self.transport.wake()
 
@@ -423,7 +427,7 @@ class Shell:
     def _start_again(self, now: float) -> None:
         self._restart_at = None
         self._founded = self.founded
-        self.core = self._maker.make(
+        self.core = self._factory.make(
             found=False,
             expect=1,
             cluster_id=self.core.cluster_id,
@@ -436,7 +440,7 @@ class Shell:
 
     def _view_seeds(self) -> tuple[Address, ...]:
         """Some members of the last view: a founder has no other seeds, and seeds may have gone since."""
-        view, own = self._last_view, self._maker.identity.address
+        view, own = self._last_view, self._factory.identity.address
         others = [] if view is None else [address for address in view.addresses if address != own]
         return tuple(self._rng.sample(others, min(_VIEW_SEEDS, len(others))))
 
@@ -445,7 +449,7 @@ class Shell:
     async def _refresh_seeds(self) -> Resolution:
         """Resolve the seeds again and hand them to the core, without this process's own address."""
         resolution = await resolve_seeds(self._seeds)
-        own = (self._maker.identity.address, self.transport.bound)
+        own = (self._factory.identity.address, self.transport.bound)
         addresses = dict.fromkeys((*resolution.addresses, *self._view_seeds()))
         others = tuple(address for address in addresses if address not in own)
         self.core.set_seeds(others)

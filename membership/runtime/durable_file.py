@@ -1,7 +1,6 @@
-"""Replacing a file as a whole: a reader, also after a power cut, finds the old content or the new one.
+"""Replacing a file as a whole: after a power cut too, a reader finds either the old content or the new one.
 
-What it is: write beside it, sync, rename, sync the directory.
-What it is not: aware of what the file says; nor fit for an event loop: it waits for the disk.
+Write a new file beside it, sync, rename, sync the directory. This waits for the disk: not for an event loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Why joining takes so long, or a quorum is missing: one clear line, and the error for when time is up.
+"""Why does joining take so long, or why is there no quorum? One clear log line, and the error when time is up.
 
-What it is: it asks the seeds over TCP who they are, listens to what the core is told, and puts both into
-words. A line is logged once, not at every try.
-What it is not: part of the protocol; nothing here changes what the core does.
+It asks the seeds over TCP who they are, listens to what the core is told, and puts both into words. A line is logged
+once, not at every try. Nothing here changes what the core does.
 """
 
 from __future__ import annotations
@@ -163,13 +162,13 @@ class JoinDiagnosis:
         unresolved: Sequence[str],
         transport: Transport,
     ) -> None:
-        fellow = next((seed for seed, answer in answers if answer is None), None)
+        peer = next((seed for seed, answer in answers if answer is None), None)
         bad = [answer for _, answer in answers if answer is not None]
-        if fellow is not None:
+        if peer is not None:
             if not self._told_by_core:  # else the core knows better what the matter is
-                advice = _datagram_advice(transport.bound, transport.advertised, fellow)
+                advice = _datagram_advice(transport.bound, transport.advertised, peer)
                 self._set(
-                    SeedsUnreachableError, f"{fellow} is rota, but no datagram of it arrives here; {advice}"
+                    SeedsUnreachableError, f"{peer} is rota, but no datagram of it arrives here; {advice}"
                 )
         elif bad:
             rank, text = min(bad, key=lambda answer: answer[0])
@@ -199,8 +198,8 @@ def unheard(event: QuorumLost) -> str:
     )
 
 
-def _datagram_advice(bound: Address, advertised: Address, fellow: Address) -> str:
-    if is_wildcard(bound.host) or not is_numeric(fellow.host) or (":" in bound.host) == (":" in fellow.host):
+def _datagram_advice(bound: Address, advertised: Address, peer: Address) -> str:
+    if is_wildcard(bound.host) or not is_numeric(peer.host) or (":" in bound.host) == (":" in peer.host):
         return (
             f"it answers to {advertised}, the address this process advertises: does that lead here from there, "
             "and is UDP let through both ways?"
@@ -212,7 +211,7 @@ def _datagram_advice(bound: Address, advertised: Address, fellow: Address) -> st
 
 
 async def _ask(transport: Transport, seed: Address) -> tuple[int, str] | None:
-    """None when the seed is a fellow; otherwise how bad it is (an index into _ERRORS) and what it is."""
+    """None when the seed is a rota process; otherwise how bad it is (an index into _ERRORS) and what it is."""
     try:
         async with await transport.open_service(seed, MEMBERSHIP_SERVICE, timeout=DIAGNOSIS_TIMEOUT):
             return None

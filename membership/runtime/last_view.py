@@ -1,10 +1,9 @@
-"""The file that holds the last view a process was in, so that the next process of its name finds the others again.
+"""The file with the last view a process was in, so that its next incarnation finds the others again.
 
-What it is: one configuration with a checksum, replaced as a whole whenever a view is installed; the latest wins. With
-it stands whether this process, or an earlier one of its name, founded the cluster, and what was proposed since as the
-first view of a cluster founded anew (see founding), which is durable before anybody is told.
-What it is not: awaited by the protocol otherwise. A process that dies in the instant after a view change may remember
-the view before: what follows from that is said in rendezvous.
+It holds one configuration with a checksum, and is replaced as a whole whenever a view is installed. With it stands
+whether this process founded the cluster, and the views proposed since for a refounding (see
+`membership.protocol.lifecycle.refounding`), which are durable before anybody is told. The protocol does not wait for
+an ordinary view to be saved: after a crash the file may hold the view before, which `founder_election` allows for.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Membership for a host that is not trio: what the facades for asyncio and for threads have in common.
+"""A portal into trio, for a host that is an asyncio loop or a thread: what `aio` and `blocking` have in common.
 
-What it is: the trio side of both. `Hosted` is a task that holds a `join` or `serve_ensemble` open until the host lets
-go of it; `Call` is one trio function run on the host's behalf, which the host may wait for or cancel.
-What it is not: a way to wait outside of trio; each facade brings its own.
+`Portal` is a trio task that holds a `join` or `serve_ensemble` open until the host lets go of it. `Call` is one trio
+function run on the host's behalf, which the host may wait for or cancel.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def _raising(error: BaseException) -> Callable[[], NoReturn]:
     return result
 
 
-class Hosted(Generic[S]):
+class Portal(Generic[S]):
     """A `join` or `serve_ensemble` that stays open until `leave` or `vanish`. `run` it in a task of its own."""
 
     def __init__(self, block: Block[S], entered: Callable[[], object]) -> None:

@@ -1,7 +1,6 @@
-"""The block of code for which a process takes part: its tasks, its end, and what comes out of it.
+"""The scope of a membership: the tasks that run beside an application's block, and end with it.
 
-What it is: what `join` and `serve_ensemble` have in common once their parts are built.
-What it is not: the parts, nor what waits for them.
+`join` and `serve_ensemble` both enter `run_scope` once their tasks are made.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from membership.runtime.change_feed import ClusterState
 
 
 @asynccontextmanager
-async def run_block(
+async def run_scope(
     state: ClusterState,
-    parts: Iterable[Callable[[], Awaitable[None]]],
-    farewell: Callable[[], Awaitable[None]] | None = None,
+    tasks: Iterable[Callable[[], Awaitable[None]]],
+    on_exit: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[None]:
-    """Run the parts beside the block; after it, unless it is cancelled, say farewell, and end them.
+    """Run the tasks beside the block; after it, unless it is cancelled, call `on_exit`, and end them.
 
-    An exception of the block comes out as it was. A part that fails ends the block, and `state` tells who waits.
+    An exception of the block comes out as it was. A task that fails ends the block, and `state` tells who waits.
     """
     # A nursery would wrap whatever the block raises into a group; it is kept and raised as it was.
     failure: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
-            for part in parts:
+            for part in tasks:
                 nursery.start_soon(_run, part, state)
             try:
                 yield
@@ -36,8 +35,8 @@ async def run_block(
                 if _has_cancelled(error):
                     raise
                 failure = error
-            if farewell is not None:
-                await farewell()
+            if on_exit is not None:
+                await on_exit()
             nursery.cancel_scope.cancel()
     finally:
         state.end()
@@ -46,7 +45,7 @@ async def run_block(
 
 
 async def _run(part: Callable[[], Awaitable[None]], state: ClusterState) -> None:
-    """Run a part that must never fail; if it does, everybody who asks is told."""
+    """Run a task that must never fail; if it does, everybody who asks is told."""
     try:
         await part()
     except Exception as error:

@@ -1,10 +1,9 @@
-"""Many members in one process, on real sockets: one task, one descriptor to wait for.
+"""Many members in one process on real sockets: one task that steps many drivers.
 
-What it is: a loop over the steps of many shells. All datagram sockets hang on one epoll descriptor, which is the
-only thing the task waits for; each wake drains every ready socket, and all timers come from one heap. A thousand
-members cost little more than their datagrams: a task per member would pay for a switch per datagram.
-What it is not: another shell or transport. A member here is the very `Shell` that an agent runs alone; streams
-(whole configurations) stay with the tasks of its `Transport`. Linux only (epoll).
+All datagram sockets hang on one epoll descriptor, the only thing the task waits for. Each wake-up drains every ready
+socket, and all timers come from one heap. A thousand members cost little more than their datagrams; a task per
+member would pay a task switch per datagram. Streams (whole configurations) stay with the tasks of each `Transport`.
+Linux only.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Final
 
 import trio
 
-from membership.runtime.driver import Shell
+from membership.runtime.driver import Driver
 
 _SOCKETS_PER_TURN: Final = 64
 _TIMERS_PER_TURN: Final = 32
@@ -31,13 +30,13 @@ _TIMERS_UNDER_LOAD: Final = 4
 machine without time to spare would send more and more and read less and less of it."""
 
 
-class _Hosted:
+class _Slot:
     """One member, and for when its next step is queued."""
 
-    __slots__ = ("descriptor", "queued_for", "scope", "shell", "woken")
+    __slots__ = ("descriptor", "driver", "queued_for", "scope", "woken")
 
-    def __init__(self, shell: Shell, descriptor: int) -> None:
-        self.shell = shell
+    def __init__(self, driver: Driver, descriptor: int) -> None:
+        self.driver = driver
         self.descriptor = descriptor
         self.queued_for = math.inf
         self.woken = False
@@ -46,69 +45,69 @@ class _Hosted:
     @property
     def deadline(self) -> float:
         """When its next step is due."""
-        return min(self.shell.deadline, self.shell.transport.deadline)
+        return min(self.driver.deadline, self.driver.transport.deadline)
 
 
 class SharedLoop:
-    """Drives the shells it is given with `start`, until its block ends or `kill`. See `open_shared_loop`."""
+    """Drives the drivers it is given with `start`, until its block ends or `kill`. See `open_shared_loop`."""
 
     def __init__(self, nursery: trio.Nursery, epoll: select.epoll) -> None:
         self._nursery = nursery
         self._epoll = epoll
-        self._hosted: dict[int, _Hosted] = {}
-        self._timers: list[tuple[float, int, _Hosted]] = []
+        self._slots: dict[int, _Slot] = {}
+        self._timers: list[tuple[float, int, _Slot]] = []
         self._count = 0
-        self._woken: list[_Hosted] = []
+        self._woken: list[_Slot] = []
         self._scope: trio.CancelScope | None = None
         self.rounds = 0
         """Wake-ups so far."""
         self.longest_round = 0.0
         """Seconds one wake-up took at most: how late a timer may have been."""
 
-    async def start(self, shell: Shell) -> None:
-        """Let `shell` begin, and drive it from now on. Raises ValueError if its transport has no socket."""
-        descriptor = shell.transport.fileno()
+    async def start(self, driver: Driver) -> None:
+        """Let `driver` begin, and drive it from now on. Raises ValueError if its transport has no socket."""
+        descriptor = driver.transport.fileno()
         if descriptor is None:
             raise ValueError("only members whose transport is on an open socket can share a loop")
-        hosted = _Hosted(shell, descriptor)
-        await shell.begin()
-        shell.transport.on_wake = lambda: self._wake(hosted)
-        self._hosted[descriptor] = hosted
+        slot = _Slot(driver, descriptor)
+        await driver.begin()
+        driver.transport.on_wake = lambda: self._wake(slot)
+        self._slots[descriptor] = slot
         self._epoll.register(descriptor, select.EPOLLIN)
-        self._nursery.start_soon(self._accompany, hosted)
-        self._schedule(hosted)
+        self._nursery.start_soon(self._accompany, slot)
+        self._schedule(slot)
 
-    def kill(self, shell: Shell) -> None:
+    def kill(self, driver: Driver) -> None:
         """Close the member's sockets at once, as the end of its process would: nobody is told. May be repeated."""
-        descriptor = shell.transport.fileno()
-        hosted = None if descriptor is None else self._hosted.pop(descriptor, None)
-        if hosted is not None:
-            self._epoll.unregister(hosted.descriptor)
-            shell.transport.on_wake = None
-            shell.transport.close()
-            hosted.scope.cancel()
+        descriptor = driver.transport.fileno()
+        slot = None if descriptor is None else self._slots.pop(descriptor, None)
+        if slot is not None:
+            self._epoll.unregister(slot.descriptor)
+            driver.transport.on_wake = None
+            driver.transport.close()
+            slot.scope.cancel()
 
-    async def _accompany(self, hosted: _Hosted) -> None:
+    async def _accompany(self, slot: _Slot) -> None:
         """What a member needs beside its steps: its streams, and fresh seeds while it joins."""
-        with hosted.scope:
+        with slot.scope:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(hosted.shell.transport.run)
-                nursery.start_soon(hosted.shell.keep_seeds)
+                nursery.start_soon(slot.driver.transport.run)
+                nursery.start_soon(slot.driver.keep_seeds)
 
-    def _wake(self, hosted: _Hosted) -> None:
-        if not hosted.woken:
-            hosted.woken = True
-            self._woken.append(hosted)
+    def _wake(self, slot: _Slot) -> None:
+        if not slot.woken:
+            slot.woken = True
+            self._woken.append(slot)
             if self._scope is not None:
                 self._scope.cancel()
 
-    def _schedule(self, hosted: _Hosted) -> None:
+    def _schedule(self, slot: _Slot) -> None:
         """Queue the next step, unless an earlier one is queued, which will queue it then."""
-        deadline = hosted.deadline
-        if deadline < hosted.queued_for:
-            hosted.queued_for = deadline
+        deadline = slot.deadline
+        if deadline < slot.queued_for:
+            slot.queued_for = deadline
             self._count += 1
-            heapq.heappush(self._timers, (deadline, self._count, hosted))
+            heapq.heappush(self._timers, (deadline, self._count, slot))
             if self._scope is not None:
                 self._scope.deadline = min(self._scope.deadline, deadline)
 
@@ -134,33 +133,33 @@ class SharedLoop:
         # Level-triggered, and the system's queue of ready sockets is fair: what is left comes up the next time.
         ready = self._epoll.poll(0, _SOCKETS_PER_TURN)
         for descriptor, _ in ready:
-            hosted = self._hosted.get(descriptor)
-            if hosted is not None:
-                self._step(hosted)
+            slot = self._slots.get(descriptor)
+            if slot is not None:
+                self._step(slot)
         return len(ready) < _SOCKETS_PER_TURN
 
     def _serve_woken(self) -> None:
         woken, self._woken = self._woken, []
-        for hosted in woken:
-            hosted.woken = False
-            self._step(hosted)
+        for slot in woken:
+            slot.woken = False
+            self._step(slot)
 
     def _serve_timers(self, most: int) -> None:
         now = trio.current_time()
         while most and self._timers and self._timers[0][0] <= now:
-            deadline, _, hosted = heapq.heappop(self._timers)
-            if hosted.queued_for == deadline:  # else an earlier one took its place
-                hosted.queued_for = math.inf
-                if hosted.deadline <= now:
-                    self._step(hosted)
+            deadline, _, slot = heapq.heappop(self._timers)
+            if slot.queued_for == deadline:  # else an earlier one took its place
+                slot.queued_for = math.inf
+                if slot.deadline <= now:
+                    self._step(slot)
                     most -= 1
                 else:
-                    self._schedule(hosted)  # what has arrived since has put it off
+                    self._schedule(slot)  # what has arrived since has put it off
 
-    def _step(self, hosted: _Hosted) -> None:
-        if self._hosted.get(hosted.descriptor) is hosted:
-            hosted.shell.step(trio.current_time())
-            self._schedule(hosted)
+    def _step(self, slot: _Slot) -> None:
+        if self._slots.get(slot.descriptor) is slot:
+            slot.driver.step(trio.current_time())
+            self._schedule(slot)
 
 
 @asynccontextmanager

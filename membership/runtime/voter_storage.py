@@ -1,7 +1,6 @@
-"""The file that holds a voter's record: replaced as a whole, durable before the voter speaks on.
+"""The directory with a voter's saved state: one file, replaced as a whole, durable before the voter says any more.
 
-What it is: one directory for one voter, locked while it runs.
-What it is not: aware of what the record says (see record).
+The directory is locked while the voter runs. What the bytes mean is in `membership.ensemble.durable_state`.
 """
 
 from __future__ import annotations

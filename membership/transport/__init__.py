@@ -1,4 +1,4 @@
-"""Moving bytes between processes: framed streams for every service over one TCP port, and datagrams."""
+"""Moving bytes between processes: datagrams, and framed streams for every service over one TCP port."""
 
 from membership.transport.errors import (
     BindError,

@@ -1,8 +1,7 @@
 """How many connections the process's file descriptors allow.
 
-What it is: the bound fitted to what the system grants, and, for a process that is its own master, the grant raised.
-What it is not: a count of what is open at a moment. Half of all is left to the rest of the process: its files, its
-own connections to others, HTTP and datagrams.
+The bound is fitted to what the system grants; a program may have the grant raised. Half of all descriptors are left to
+the rest of the process: its files, its own connections to others, HTTP and datagrams.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What is dropped on arrival: counted by reason, and the first of each reason said in one line.
+"""What is dropped on arrival: counted by reason, and the first of each reason logged in one line.
 
-What it is: counters and log lines for refused bytes; nobody can fill a log by sending rubbish.
-What it is not: the decision to drop (`membership.wire.frames`, `membership.wire.sealing`).
+So nobody can fill a log by sending rubbish. The decision to drop is in `membership.wire`.
 """
 
 from __future__ import annotations

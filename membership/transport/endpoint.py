@@ -1,8 +1,6 @@
-"""Endpoints: where datagrams and connections really come from.
+"""Endpoints: the narrow interface below the transport, to sockets or to a network in memory.
 
-What it is: the narrow seam below the transport. One endpoint is on sockets, another in memory, and the
-transport above cannot tell.
-What it is not: the transport (envelopes, services, faults), which exists once, above.
+The transport above cannot tell which it is.
 """
 
 from __future__ import annotations

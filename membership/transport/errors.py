@@ -1,8 +1,6 @@
-"""What can go wrong between two processes, as far as the one that asked can tell.
+"""The errors of streams, and of opening them: what can go wrong between two processes, as the one that asked sees it.
 
-What it is: the errors of streams and of opening them.
-What it is not: the reasons for which incoming traffic is dropped; those are counted, never raised at
-the user (`membership.wire.frames.DropReason`).
+Reasons for which incoming traffic is dropped are only counted (`membership.wire.frames.DropReason`).
 """
 
 from __future__ import annotations

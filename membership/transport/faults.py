@@ -1,9 +1,7 @@
-"""Faults on purpose, inside one process's transport.
+"""Fault injection inside one process's transport: datagrams and streams that are lost, late, or blocked per peer.
 
-What it is: the decision what happens to each datagram and stream of this process while faults are
-injected: lost, late, or blocked per peer. `rota agent --loss 0.2` and the chaos scenarios on real
-processes use it. Seeded, and free of input and output; it can be changed at any time.
-What it is not: the simulated network (chaos), which decides for all processes at once.
+`rota agent --loss 0.2` and the chaos scenarios on real processes use it. Seeded, free of input and output, and
+changeable at any time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""How many bytes of frames one process holds on behalf of its peers, whoever they are.
+"""How many bytes of frames one process holds on behalf of its peers, all together.
 
-What it is: the account of all accepted streams' frames that are being read, or that a handler has been given and has
-not done with (it asks for the next one then). At the bound a frame that makes no progress is given up, and its stream
-with it; if all progress, the largest is. If the bytes are with the handlers, reading waits for them.
-What it is not: a reservation. What a frame's prefix announces costs nothing; only bytes that have come are counted.
+It counts the frames of accepted streams that are being read, or that a handler has not finished with. At the bound, a
+frame that makes no progress is given up and its stream with it; if all progress, the largest is. If the handlers hold
+the bytes, reading waits for them. What a frame's length prefix announces costs nothing; only bytes that came count.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """A network inside one process: endpoints that reach each other without the operating system.
 
-What it is: for tests of applications that embed membership: whole clusters in virtual time
-(`trio.testing.MockClock`), on any addresses, without a port. Bounded like a socket: a receiver that
-does not drain loses datagrams.
-What it is not: the simulator (chaos), which is deterministic and models delays; here loss and delay
-come from each transport's fault injector.
+For tests of applications that embed membership: whole clusters in virtual time (`trio.testing.MockClock`), at any
+addresses, without a port. A receiver that does not drain loses datagrams, as with a socket. Loss and delay come from
+each transport's fault injector. For deterministic runs use the simulator (`chaos`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """One-way frames to many peers, without ever waiting for a slow one.
 
-What it is: the sending half of the `membership` service. Whoever has a frame for a peer leaves it here;
-tasks, bounded in number, connect, deliver and close. A frame that cannot be delivered is dropped and
-counted: the core asks again, as it does for lost datagrams.
-What it is not: a pool of lasting connections; configurations are rare, and 0.5 ms per connection is
-cheap beside them.
+The sending half of the `membership` service. A bounded number of tasks connect, deliver and close. A frame that cannot
+be delivered is dropped and counted: the core asks again, as it does for lost datagrams. Connections are not kept:
+configurations are rare, and 0.5 ms per connection is cheap beside them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Names to addresses: seeds, and the destinations of datagrams.
+"""Names to addresses: seeds, and the destinations of datagrams. Nothing else in this package asks the resolver.
 
-What it is: the only place of this package that asks the resolver. Seeds are resolved again at every
-try, since a name may stand for other hosts tomorrow; destinations are cached, since a datagram cannot
-wait.
-What it is not: address syntax (`membership.address`).
+Seeds are resolved again at every try, since a name may stand for other hosts tomorrow. Destinations are cached, since a
+datagram cannot wait.
 """
 
 from __future__ import annotations

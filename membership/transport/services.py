@@ -1,8 +1,7 @@
 """Services: many protocols behind one TCP port, told apart by the stream's opening.
 
-What it is: the handshake on both sides.  `open_service` is the client's; `Services` accepts, names the
-refusals, bounds connections in number and time, and hands each stream to the handler registered for it.
-What it is not: the listening socket itself (`membership.transport.sockets`).
+The handshake on both sides. `open_service` is the client's. `Services` accepts, names the refusals, bounds connections
+in number and time, and hands each stream to the handler registered for it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The endpoint on real sockets: one UDP socket and one TCP listener on the same port.
 
-What it is: raw, non-blocking datagrams. Draining all that has arrived at each wake-up costs about a
-fifth of waiting for every datagram with a task switch; sending never waits, and what the system cannot
-take now is lost, which the protocol above survives.
-What it is not: reliable, or aware of what the bytes mean.
+Datagrams are non-blocking. Draining all that has arrived at each wake-up costs about a fifth of a task switch per
+datagram. Sending never waits; what the system cannot take now is lost, which the protocol above survives.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A two-way stream of frames over TCP (or anything else that is a trio stream).
+"""A two-way stream of frames over TCP, or over any trio stream.
 
-What it is: framing with bounds in size, time and memory, many senders at a time, one receiver at a time, typed errors.
-What it is not: requests and answers (whoever opens a stream puts request ids into its frames), and not
-reconnection.
+Frames are bounded in size, time and memory. Many tasks may send, one receives. Errors are typed. Matching requests and
+answers, and reconnecting, are up to whoever opens the stream.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The transport: one process's address on the network, for every protocol that lives there.
 
-What it is: datagrams in envelopes, drained in batches; one-way frames to peers; services for framed
-streams; fault injection; counters. It runs on an endpoint: sockets, or a network in memory.
-What it is not: a protocol. It knows clusters and senders, not messages.
+Datagrams in envelopes, drained in batches; one-way frames to peers; services for framed streams; fault injection;
+counters. It knows clusters and senders, but no messages.
 """
 
 from __future__ import annotations

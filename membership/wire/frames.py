@@ -1,10 +1,8 @@
 """What goes around a message on the wire: the envelope of datagrams and the opening of streams.
 
-What it is: the outermost layer of bytes.  It names the protocol, its version, the cluster and the
-sender, and it refuses what cannot be ours before anything inside is decoded.
-What it is not: input or output, no knowledge of the messages inside (`membership.protocol.messages`), and no
-cryptography (`membership.wire.protection` is the seam for that).
-Source: rota's own format; no paper prescribes one.
+The envelope is the outermost layer of bytes. It names the protocol, its version, the cluster and the sender, and what
+cannot be ours is refused before anything inside is decoded.
+Source: rota's own format.
 
 Layout of the envelope, big endian:
 

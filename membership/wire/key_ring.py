@@ -1,11 +1,9 @@
-"""Keys: the secrets that members share, which of them is in use, and the file they are kept in.
+"""The key ring: the secrets that members share, which of them is in use, and the file they are kept in.
 
-What it is: an ordered ring of keys. The first, the primary, seals what this process sends; every key of the ring
-opens what arrives. So a key is changed without a gap: install the new one everywhere, use it everywhere, then
-remove the old one everywhere.
-What it is not: cryptography (see `membership.wire.sealing`), nor the agreement on keys across a cluster: an operator
-runs each step on all members and sees who has done it.
-Source: rota's own; the three steps are those of serf's key ring.
+The first key, the primary, seals what this process sends; every key of the ring opens what arrives. So a key can be
+changed without a gap: install the new one everywhere, use it everywhere, then remove the old one everywhere. Members
+do not agree on keys: an operator runs each step on all members and sees who has done it.
+Source: the three steps are those of serf's key ring.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Protection: the one place where payloads are sealed and opened, for datagrams and stream frames alike.
+"""Protection: the interface between the transport and encryption, for datagrams and stream frames alike.
 
-What it is: the seam between the transport and cryptography, and the protection of a process without keys, which is
-none.
-What it is not: cryptography (`membership.wire.sealing`).
+`Unprotected` is that of a process without keys. The encryption itself is in `membership.wire.sealing`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Replay windows: a datagram that was accepted once is not accepted again.
 
-What it is: one sliding bitmap per sending session (the session's own counter of datagrams, newest at bit 0), and
-a bounded table of them. Datagrams may overtake each other by up to `WINDOW` counters; what is older than that
-cannot be told from a replay and is refused as one.
-What it is not: cryptography. A counter may only be noted after its datagram proved to be authentic, or anybody
-could push the window forward.
+Each sending session has a sliding bitmap of its own datagram counter (the newest is bit 0), in a bounded table.
+Datagrams may overtake each other by up to `WINDOW`; what is older counts as a replay. Note a counter only after its
+datagram proved authentic, or anybody could push the window forward.
 Source: RFC 6479 (the anti-replay window of IPsec without bit shifting); a Python integer shifts fast enough.
 """
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mgmt.compiler.columns import Choice
-from mgmt.compiler.encoder import Encoding
+from mgmt.compiler.encoding.encoder import Encoding
+from mgmt.compiler.encoding.tables import choices_of
 from mgmt.errors import CoreMember, InfeasibleError, Relaxation
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
 from mgmt.language.parsing.trailing_clauses import Tail
@@ -29,7 +29,7 @@ def infeasible(
     """The error for a core of an encoded problem."""
     by_name = {query.name: query for query in queries if isinstance(query, BoundQuery)}
     left = restricted(encoding.problem, rows=frozenset(core.rows))
-    choices = [cell.cell.literals for cell in encoding.cells if isinstance(cell.cell, Choice)]
+    choices = choices_of(encoding.columns)
     members = []
     for name in core.constraints:
         tags = [tag for tag in core.rows if tag.constraint == name]

@@ -16,7 +16,7 @@ import sqlglot
 from sqlglot import exp
 
 from mgmt.compiler.clashes import core_member
-from mgmt.compiler.columnar import ColumnarPart
+from mgmt.compiler.parts.assignment import ColumnarPart
 from mgmt.compiler.shapes.pairs import Lookup
 from mgmt.compiler.shapes.recognise import Shape
 from mgmt.compiler.shapes.slots import RowSlot, ValueSlot

@@ -13,18 +13,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from mgmt.compiler.kept import Kept
-from mgmt.compiler.oracle import Oracle, Question
-from mgmt.compiler.pushed import pushed_sql
-from mgmt.compiler.reads import PRESENT, UNKNOWN
-from mgmt.compiler.roads import Road, Roads, Step, often_asked, roads_of
-from mgmt.compiler.split import SplitQuery, split
+from mgmt.compiler.partition import Road, Roads, Step, often_asked, roads_of
+from mgmt.compiler.relational.dependencies import PRESENT, UNKNOWN
+from mgmt.compiler.relational.memo import Kept
+from mgmt.compiler.relational.pushdown import pushed_sql
+from mgmt.compiler.relational.split import SplitQuery, split
+from mgmt.compiler.verification.oracle import Oracle, Question
 from mgmt.errors import NoConstraintsError, PolicySyntaxError
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
 from mgmt.language.implied_constraints import bind_settings, bind_table_rules
 from mgmt.language.names.catalog import Catalog
 from mgmt.language.names.implied_domains import with_implied_domains
-from mgmt.language.parsing.settings import Settings, parse_settings
+from mgmt.language.parsing.set_statements import Settings, parse_settings
 from mgmt.language.parsing.statements import parse_statements
 from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.language.statement_binder import QueryBinder
@@ -75,7 +75,9 @@ class Compilation:
         self.catalog = catalog
         self.results = results
         self.steps: tuple[Step, ...] = tuple(
-            self._known.splits.of(result, split) if isinstance(result, BoundQuery) else result
+            self._known.splits.of(result, lambda bound: split(bound, catalog, engine))
+            if isinstance(result, BoundQuery)
+            else result
             for result in results
         )
         self.oracle = Oracle(results, catalog, kept=self._known.questions)

@@ -187,7 +187,7 @@ def output_of(query: BoundQuery, alias: str, column: str, names: Sequence[str]) 
             column.lower(),
         ):
             return output.name if output.name in names else None
-    # What tells the rows apart is there even if it was not selected (``mgmt.compiler.split``).
+    # What tells the rows apart is there even if it was not selected (``mgmt.compiler.relational.split``).
     for name in (f"{alias}.{column}", column):
         for known in names:
             if known.lower() == name.lower():

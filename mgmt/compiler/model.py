@@ -18,25 +18,25 @@ from dataclasses import replace
 from datetime import datetime
 
 from mgmt.compiler.clashes import core_member, error_of, infeasible
-from mgmt.compiler.columnar import ColumnarPart
 from mgmt.compiler.columnar_clash import ColumnarClash, columnar_clash, queries_by_name
 from mgmt.compiler.compilation import Compilation, deep_nesting_refused
-from mgmt.compiler.decided import Assignments, Decided, Impossible, no_assignments
+from mgmt.compiler.decisions import Assignments, Decided, Impossible, no_assignments
 from mgmt.compiler.deletion import clashing_constraints
-from mgmt.compiler.encoder import Encoder
-from mgmt.compiler.general import GeneralPart
-from mgmt.compiler.marked import MarkedPart
-from mgmt.compiler.oracle import Verdict
-from mgmt.compiler.phases import phase
-from mgmt.compiler.pushed import pushed_sql
-from mgmt.compiler.rejection import rejection
+from mgmt.compiler.encoding.encoder import Encoder
+from mgmt.compiler.partition import ColumnName, Part, Roads, Step, restricted
+from mgmt.compiler.parts.assignment import ColumnarPart
+from mgmt.compiler.parts.constraint_model import GeneralPart
+from mgmt.compiler.parts.flagged_assignment import MarkedPart
+from mgmt.compiler.parts.relaxation import RelaxedPart, StartedPart
+from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.relaxations import CellClash, Clash, find_relaxations
-from mgmt.compiler.relaxed import RelaxedPart, StartedPart
-from mgmt.compiler.roads import ColumnName, Part, Roads, Step, restricted
+from mgmt.compiler.results.solution import joint_statistics, solution_of, today_instead
+from mgmt.compiler.results.unassigned import emptiest, find_unassigned
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.compiler.solutions import joint_statistics, solution_of, today_instead
-from mgmt.compiler.unassigned import emptiest, find_unassigned
+from mgmt.compiler.time_limits import phase
+from mgmt.compiler.verification.oracle import Verdict
+from mgmt.compiler.verification.rejection import rejection
 from mgmt.errors import (
     InfeasibleError,
     Relaxation,
@@ -44,7 +44,7 @@ from mgmt.errors import (
     UnsupportedConstructError,
 )
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
-from mgmt.language.parsing.settings import Settings
+from mgmt.language.parsing.set_statements import Settings
 from mgmt.language.policy_packs import Policy, texts_of
 from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.language.pushdown.engine_errors import refusals_at

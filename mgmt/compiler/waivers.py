@@ -16,8 +16,7 @@ from mgmt.language.bound_queries.expressions import DatabasePart, Disjunction
 from mgmt.language.bound_queries.queries import BoundQuery, Predicate
 from mgmt.source_text import SourceText
 from mgmt.sql.tokens import parse_tokens, tokenize
-from mgmt.state.row_copies import literal
-from mgmt.state.schema import SqlType
+from mgmt.state.schema import SqlType, literal
 
 _MOST_SINGLY = 20
 """Rows that are told one after the other."""

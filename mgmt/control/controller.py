@@ -43,7 +43,7 @@ from mgmt.control.operator_requests.controller_requests import Requests
 from mgmt.control.operator_requests.forced_recovery import ForcedRecovery
 from mgmt.control.operator_requests.reports import Reports
 from mgmt.control.plan_execution.executor import Executor
-from mgmt.control.plan_execution.plan_runner import PlanRunner, facts
+from mgmt.control.plan_execution.plan_runner import PlanRunner, event_data
 from mgmt.control.plan_execution.repairs import RepairOutcome, Repairs
 from mgmt.control.settings import ControlSettings
 from mgmt.control.status import ControlStatus, Phase
@@ -461,7 +461,7 @@ class Controller:
             return _RoundResult.RETRY
         self._status.counts["plans_done"] += 1
         self._status.counts["moves_done"] += len(plan.moves)
-        self.events.add("plan-done", f"plan {plan.plan_id} is done", **facts(plan))
+        self.events.add("plan-done", f"plan {plan.plan_id} is done", **event_data(plan))
         if repeated:
             # Done, yet asked for again in the very situation it started from: once more would not help.
             text = f"plan {plan.plan_id} is done, and the engine shows no effect; nothing more until something changes"

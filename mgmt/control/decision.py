@@ -1,4 +1,4 @@
-"""What to do in a situation: wait, go on with the plan found, follow the solver, or only keep data available.
+"""Decisions of the control loop: wait, resume a plan, follow the solver, or only keep data available.
 
 Pure functions; the controller (``mgmt.control.controller``) looks, asks here, and acts.
 """

@@ -1,4 +1,4 @@
-"""Whether the engine changed although nobody changed it: told by comparing one look with the next.
+"""Drift: whether the engine changed although nobody changed it, told by comparing one observation with the next.
 
 Between two looks in one view, with no step of ours in between, chains, roles and complete copies stay what they are.
 If they do not, something else has a hand in it (another program, the engine's own fail-over, damage on a disk), and

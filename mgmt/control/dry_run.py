@@ -1,4 +1,4 @@
-"""What the controller would do now, as a value: the answer to ``rota plan``.  Pure."""
+"""A dry run: what the controller would do now, as a value; the answer to ``rota plan``.  Pure."""
 
 from __future__ import annotations
 

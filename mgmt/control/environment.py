@@ -33,8 +33,8 @@ from mgmt.placement.hosts import EMPTY_VIEW, Host, HostView
 from mgmt.placement.intent import Intent, PolicyChoice
 from mgmt.placement.placement_rows import PlacementState
 from mgmt.solving.async_solver import AsyncSolver
+from mgmt.solving.placement_questions import Explanation, Question
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
-from mgmt.solving.questions import Explanation, Question
 
 DEPARTED_KEPT = 1024
 

@@ -1,4 +1,4 @@
-"""What the control loop did and why, as a bounded list of events."""
+"""Events: what the control loop did and why, the latest of them."""
 
 from __future__ import annotations
 

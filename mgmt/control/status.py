@@ -1,4 +1,4 @@
-"""What a controller is at: kept for status displays and event listeners, never for decisions."""
+"""The status of a controller: its phase, plan and trouble, for displays and listeners, never for decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running the steps of one wave: which may start now, what a failure means, and when all is over.
+"""Scheduling of the steps of one wave: which may start now, what a failure means, and when all is over.
 
 A pure state machine over a :class:`StepGraph` with explicit time; ``executor`` beside it starts and polls the
 steps.  A step starts once, unless it failed in a way that is worth another try (with growing back-off) or a
@@ -94,7 +94,7 @@ class Progress:
         }
 
 
-class Execution:
+class StepScheduler:
     """The state of one wave's steps.  Every method is pure but for this object's own state."""
 
     def __init__(self, graph: StepGraph, limits: ExecutionLimits) -> None:
@@ -163,15 +163,6 @@ class Execution:
                 receiving[step.destination] = receiving.get(step.destination, 0) + 1
                 count += 1
         return sending, receiving, count
-
-    def next_start(self, now: float) -> float | None:
-        """The earliest time at which a back-off ends; None when nothing waits for one."""
-        times = [
-            p.not_before
-            for p in self._progress.values()
-            if p.state is StepState.WAITING and p.not_before > now
-        ]
-        return min(times, default=None)
 
     def started(self, number: int, now: float) -> None:
         progress = self._progress[number]

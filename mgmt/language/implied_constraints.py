@@ -1,7 +1,4 @@
-"""What tables and settings demand, bound as constraints of the same language.
-
-What it is not: how a constraint is bound is ``mgmt.language.statement_binder``'s.
-"""
+"""Constraints that tables and settings imply, bound like those of a policy."""
 
 from __future__ import annotations
 
@@ -10,12 +7,13 @@ from dataclasses import replace
 from sqlglot import exp
 
 from mgmt.errors import PolicyError
-from mgmt.language.parsing.settings import MOVE_BUDGET, Settings, move_budget_sql
+from mgmt.language.parsing.set_statements import MOVE_BUDGET, Settings, move_budget_sql
 from mgmt.language.parsing.statements import Statement, parse_statements
 from mgmt.language.parsing.trailing_clauses import Tail, TailKind
 from mgmt.language.statement_binder import QueryBinder
 from mgmt.source_text import SourceText
 from mgmt.sql.tokens import parse_tokens, tokenize
+from mgmt.sql.trees import named_table
 from mgmt.state.schema import Schema
 
 
@@ -26,7 +24,7 @@ def bind_table_rules(binder: QueryBinder, schema: Schema) -> None:
             text = SourceText(rule.position.source, rule.condition)
             check = parse_tokens(tokenize(text), text)
             tail = Tail(TailKind.CHECK, check, rule.position)
-            select = exp.select("*").from_(exp.Table(this=exp.to_identifier(table.name, quoted=True)))
+            select = exp.select("*").from_(named_table(table.name))
             try:
                 binder.bind(Statement(rule.name, select, tail, rule.position, text))
             except PolicyError as error:

@@ -1,4 +1,4 @@
-"""Policies as they are given: texts, and packs of schema and rules in SQL files, found by name.
+"""Policy packs: schema and rules in SQL files, found by name; and policies given as texts.
 
 A pack is a folder of the top-level ``policies`` package: ``schema.sql``, one or more other ``.sql`` files with
 the rules, a README that says what each rule means, and in ``tests`` what the rules are tested with.  Packs are data;

@@ -1,4 +1,4 @@
-"""Bind one SELECT: sources, predicates, groups, outputs and what its tail demands.
+"""Binds one SELECT: sources, predicates, groups, outputs and what its tail demands.
 
 The result is normalised: inner joins have lost their ON to the list of predicates, stars and positions are
 spelled out, GROUP BY a variable has become a join with the variable's domain (so that every value is a
@@ -26,7 +26,8 @@ from mgmt.language.normalization import pinned_rows as pins
 from mgmt.language.normalization.select_normalizer import SelectNormalizer
 from mgmt.language.normalization.soft_constraints import violation
 from mgmt.language.parsing.trailing_clauses import TailKind
-from mgmt.language.pushdown import aggregates as database_aggregates
+from mgmt.language.pushdown.aggregates import is_database_aggregate, unknown_to_the_solver
+from mgmt.sql.trees import conjuncts
 from mgmt.state.schema import TEXTUAL, SqlType
 
 # The clauses that are bound; any other one is the database's, or refused.
@@ -52,7 +53,7 @@ class SelectBinder(SelectNormalizer):
         predicates = self._bind_predicates(binder)
         if self._tail is not None and self._tail.kind is TailKind.PINNED:
             assert self._tail_holder is not None
-            condition = self._bind_conditions(binder, _conjuncts(self._tail_holder.this))
+            condition = self._bind_conditions(binder, conjuncts(self._tail_holder.this))
             predicates = pins.rows_of(self._tail, predicates, condition, self._scope, self._catalog.schema)
         keys = self._bind_keys(binder)
         having = self._bind_having(binder)
@@ -73,7 +74,7 @@ class SelectBinder(SelectNormalizer):
         self._refuse_unencodable_clauses()
         if involved:
             for aggregate in binder.left_to_database:
-                raise database_aggregates.unknown_to_the_solver(aggregate, self._text)
+                raise unknown_to_the_solver(aggregate, self._text)
             self._refuse_what_only_the_database_knows()
         if keys is not None:
             self._check_grouped(keys, outputs, demand, having)
@@ -194,12 +195,12 @@ class SelectBinder(SelectNormalizer):
             if on is None:
                 continue
             if not join.args.get("side"):
-                trees.extend(_conjuncts(on))
+                trees.extend(conjuncts(on))
             else:
                 binder.require_truth(binder.bind(on))  # free of variables: others have become views
         where = self._tree.args.get("where")
         if where is not None:
-            trees.extend(_conjuncts(where.this))
+            trees.extend(conjuncts(where.this))
         return self._bind_conditions(binder, trees)
 
     def _bind_conditions(self, binder: ExpressionBinder, trees: Iterable[exp.Expr]) -> list[Predicate]:
@@ -300,8 +301,8 @@ class SelectBinder(SelectNormalizer):
         """A window is over the rows there are, and which these are is not known where the database computes."""
         for part in [self._tree, *([self._tail_holder] if self._tail_holder is not None else [])]:
             for node in part.walk(prune=lambda node: isinstance(node, exp.Query) and node is not self._tree):
-                if database_aggregates.is_one(node):
-                    raise database_aggregates.unknown_to_the_solver(node, self._text)
+                if is_database_aggregate(node):
+                    raise unknown_to_the_solver(node, self._text)
                 if isinstance(node, exp.Window):
                     raise self._unsupported(
                         node,
@@ -335,13 +336,6 @@ class SelectBinder(SelectNormalizer):
 
 def _is_null(tree: exp.Expr) -> bool:
     return isinstance(tree.unalias(), exp.Null)
-
-
-def _conjuncts(tree: exp.Expr) -> list[exp.Expr]:
-    tree = tree.unnest() if isinstance(tree, exp.Paren) else tree
-    if isinstance(tree, exp.And):
-        return [part for side in (tree.this, tree.expression) for part in _conjuncts(side)]
-    return [tree]
 
 
 def _names_of_columns(query: BoundQuery) -> dict[tuple[str, str], str]:

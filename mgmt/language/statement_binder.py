@@ -1,4 +1,4 @@
-"""Bind statements in order, each seeing the views before it.
+"""Binds statements in order, each seeing the views before it.
 
 What reads no variable is handed to the engine as it was written.  Of anything else WITH and derived tables become views
 of their own, and each SELECT is bound by ``mgmt.language.select_binder``.
@@ -25,22 +25,22 @@ from mgmt.errors import (
     UnknownColumnError,
 )
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView, UnionView
-from mgmt.language.expression_binding.name_resolution import OUR_AGGREGATES
-from mgmt.language.expression_binding.type_rules import go_together
+from mgmt.language.expression_binding.expression_binder import go_together
 from mgmt.language.names.catalog import Catalog, Relation, RelationColumn
 from mgmt.language.normalization.column_aliases import view_under_names
 from mgmt.language.normalization.pinned_rows import pins_of
-from mgmt.language.normalization.select_normalizer import unsupported
 from mgmt.language.normalization.shorthands import write_out
 from mgmt.language.parsing.statements import Statement
 from mgmt.language.parsing.trailing_clauses import Tail
 from mgmt.language.parsing.volatile_functions import refuse_unsteady
+from mgmt.language.pushdown.aggregates import OUR_AGGREGATES, is_ours
 from mgmt.language.pushdown.column_types import EngineTypes, RefusedStatementError
 from mgmt.language.pushdown.engine_errors import error_of
 from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.language.select_binder import SelectBinder
 from mgmt.source_text import Position
 from mgmt.sql.tokens import position_of
+from mgmt.sql.trees import named_table, select_as, unsupported
 from mgmt.state.schema import SqlType
 
 _MOST_TABLES = 1_000
@@ -151,7 +151,7 @@ class QueryBinder:
         names = dict.fromkeys(token.text for token in statement.body if self._catalog.find(token.text))
         select = exp.Select(expressions=[exp.Literal.number(1)])
         for name in names:
-            item = exp.Table(this=exp.to_identifier(name, quoted=True))
+            item = named_table(name)
             if select.args.get("from_") is None:
                 select.set("from_", exp.From(this=item))
             else:
@@ -227,7 +227,7 @@ class QueryBinder:
             holder = exp.Paren(this=tail.expression.copy())
             view = self.define_anonymous("distinct", tree, statement)
             _speak_of_outputs(holder, outputs)
-            return exp.select("*").from_(_table(view)), replace(tail, expression=holder.this)
+            return exp.select("*").from_(named_table(view)), replace(tail, expression=holder.this)
         grouped = tree.args.get("group")
         if grouped is not None:
             chosen = {output.unalias().sql().lower() for output in tree.expressions}
@@ -237,7 +237,7 @@ class QueryBinder:
         if grouped is not None or any(output.find(exp.AggFunc) for output in tree.expressions):
             tree.set("distinct", None)
             view = self.define_anonymous("grouped", tree, statement)
-            tree = exp.select("*").distinct().from_(_table(view))
+            tree = exp.select("*").distinct().from_(named_table(view))
         return tree, None
 
     def _prepare_nested(self, tree: exp.Select, tail: Tail, statement: Statement) -> tuple[exp.Select, Tail]:
@@ -258,7 +258,7 @@ class QueryBinder:
                 outputs.append(_as_output(column, f"column_{len(outputs)}"))
         tree.set("expressions", outputs)
         view = self.define_anonymous("groups", tree, statement)
-        return exp.select("*").from_(_table(view)), replace(tail, expression=holder.this)
+        return exp.select("*").from_(named_table(view)), replace(tail, expression=holder.this)
 
     def _spell_out_aggregates(self, holder: exp.Expr, tree: exp.Select) -> None:
         """Put what a SELECT names where an aggregate of the tail does: ``max(total)`` of ``sum(x) AS total``."""
@@ -311,7 +311,7 @@ class QueryBinder:
         if self.reads_variables(part.this):
             raise unsupported(part, statement.source, "a recursion over variables", "decide nothing in it")
         name = self._reserved_name(part.alias, statement)
-        select = exp.select("*").from_(_table(part.alias))
+        select = exp.select("*").from_(named_table(part.alias))
         select.set("with_", exp.With(expressions=[part.copy()], recursive=True))
         self.results.append(self.push(name, select, statement))
         return name
@@ -325,7 +325,7 @@ class QueryBinder:
             inner = f"{name}__all_{self._anonymous}"
             self._catalog.reserve(inner, statement.position)
             self._define_union(inner, relations, tree, statement)
-            self._bind_query(name, exp.select("*").distinct().from_(_table(inner)), None, statement)
+            self._bind_query(name, exp.select("*").distinct().from_(named_table(inner)), None, statement)
         else:
             self._define_union(name, relations, tree, statement)
 
@@ -418,15 +418,10 @@ def _united(name: str, same: Sequence[RelationColumn], types: set[SqlType]) -> R
 
 def _union_of(parts: Sequence[Relation], relation: Relation) -> exp.Expr:
     """SELECT ... FROM part UNION ALL ..., as plain SQL."""
+    names = [column.name for column in relation.columns]
     tree: exp.Expr | None = None
     for part in parts:
-        select = exp.Select(
-            expressions=[
-                exp.alias_(exp.column(exp.to_identifier(column.name, quoted=True)), target.name, quoted=True)
-                for column, target in zip(part.columns, relation.columns, strict=True)
-            ],
-            from_=exp.From(this=exp.Table(this=exp.to_identifier(part.name, quoted=True))),
-        )
+        select = select_as(part.name, zip((column.name for column in part.columns), names, strict=True))
         tree = select if tree is None else exp.Union(this=tree, distinct=False, expression=select)
     assert tree is not None
     return tree
@@ -452,7 +447,7 @@ def _speak_of_outputs(holder: exp.Expr, outputs: Sequence[exp.Expr]) -> None:
 def _aggregates(holder: exp.Expr) -> Iterator[exp.Expr]:
     """The aggregates below a tree, SQL's and the language's own, with their FILTER; none in subqueries."""
     for node in holder.find_all(*_AGGREGATES):
-        ours = not isinstance(node, exp.Anonymous) or str(node.this).lower() in OUR_AGGREGATES
+        ours = not isinstance(node, exp.Anonymous) or is_ours(node)
         if ours and not node.find_ancestor(exp.Query):
             yield node.parent if isinstance(node.parent, exp.Filter) else node
 
@@ -460,8 +455,7 @@ def _aggregates(holder: exp.Expr) -> Iterator[exp.Expr]:
 def _aggregates_around(node: exp.Expr) -> Iterator[exp.Expr]:
     parent = node.parent
     while parent is not None:
-        ours = isinstance(parent, exp.Anonymous) and str(parent.this).lower() in OUR_AGGREGATES
-        if ours or isinstance(parent, (exp.AggFunc, exp.Filter)):
+        if is_ours(parent) or isinstance(parent, (exp.AggFunc, exp.Filter)):
             yield parent
         parent = parent.parent
 
@@ -489,10 +483,6 @@ def _rename_tables(tree: exp.Expr, names: dict[str, str]) -> None:
             if not table.alias:
                 table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
             table.set("this", exp.to_identifier(renamed))
-
-
-def _table(name: str) -> exp.Table:
-    return exp.Table(this=exp.to_identifier(name, quoted=True))
 
 
 def _refers_to(tree: exp.Expr, name: str) -> bool:

@@ -13,8 +13,8 @@ Where ``-1`` stands in an index array, there is none: a row that is in no group,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,16 @@ from numpy.typing import NDArray
 Indices: TypeAlias = NDArray[np.int32]
 Amounts: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
+Integers: TypeAlias = NDArray[np.integer[Any]]
+"""Whole numbers of any width, where the width does not matter."""
 
 CostFunction: TypeAlias = Callable[[tuple[Amounts, ...]], Amounts]
 
 NONE = -1
 UNLIMITED = np.int64(2**62)
 """No limit, with room to add to it."""
+UNKNOWN = -(2**62)
+"""In place of a bound that nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +62,9 @@ class Load:
         return total.reshape(self.groups, self.buckets)
 
 
+LoadChange: TypeAlias = Callable[[Load], Load]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Limit:
     """A constraint: ``lower <= load <= upper`` in every group and bucket."""
@@ -68,6 +75,15 @@ class Limit:
     """Broadcastable to (groups, buckets)."""
     upper: Amounts
     """Broadcastable to (groups, buckets)."""
+
+    @property
+    def bounds(self) -> tuple[Amounts, Amounts]:
+        """Lower and upper, as (groups, buckets)."""
+        shape = (self.load.groups, self.load.buckets)
+        return np.broadcast_to(self.lower, shape), np.broadcast_to(self.upper, shape)
+
+    def mapped(self, change: LoadChange) -> Limit:
+        return replace(self, load=change(self.load))
 
     def broken(self, choice: Indices) -> Mask:
         """(groups, buckets): where it does not hold."""
@@ -81,6 +97,13 @@ class Either:
 
     name: str
     limits: tuple[Limit, ...]
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        return tuple(limit.load for limit in self.limits)
+
+    def mapped(self, change: LoadChange) -> Either:
+        return replace(self, limits=tuple(limit.mapped(change) for limit in self.limits))
 
     def holds(self, choice: Indices, current: Indices) -> bool:
         del current
@@ -98,6 +121,13 @@ class Occupancy:
     upper: Amounts
     """(groups,)"""
 
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        return (self.load,)
+
+    def mapped(self, change: LoadChange) -> Occupancy:
+        return replace(self, load=change(self.load))
+
     def holds(self, choice: Indices, current: Indices) -> bool:
         del current
         used = (self.load.of(choice) > 0).sum(axis=1)
@@ -113,6 +143,14 @@ class MoveLimit:
     """(R,) the group of each row, or NONE."""
     upper: Amounts
     """(groups,)"""
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        return ()
+
+    def mapped(self, change: LoadChange) -> MoveLimit:
+        del change
+        return self
 
     def holds(self, choice: Indices, current: Indices) -> bool:
         moved = (self.group >= 0) & (current != NONE) & (choice != current)
@@ -137,6 +175,13 @@ class Skew:
     excused: Amounts
     """(buckets,) -1 where nothing is."""
 
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        return (self.load,)
+
+    def mapped(self, change: LoadChange) -> Skew:
+        return replace(self, load=change(self.load))
+
     def holds(self, choice: Indices, current: Indices) -> bool:
         del current
         (load,) = self.load.of(choice)
@@ -151,6 +196,14 @@ class Following:
     name: str
     leader: Indices
     """(R,) the row that each follows, or NONE."""
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        return ()
+
+    def mapped(self, change: LoadChange) -> Following:
+        del change
+        return self
 
     def holds(self, choice: Indices, current: Indices) -> bool:
         del current
@@ -177,6 +230,14 @@ class RowCost:
     moved: Amounts
     """(R,) what a row pays on top when its value is not today's (or it has one today and none then)."""
 
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        return ()
+
+    def mapped(self, change: LoadChange) -> RowCost:
+        del change
+        return self
+
     def of(self, choice: Indices, current: Indices) -> int:
         placed = choice >= 0
         paid = self.unplaced[self.row_class]
@@ -198,6 +259,9 @@ class LoadCost:
     Exact for every load a choice can bring about; whether it grows, or is convex, is for an engine to find out.
     """
     peak: bool
+
+    def mapped(self, change: LoadChange) -> LoadCost:
+        return replace(self, loads=tuple(map(change, self.loads)))
 
     def of(self, choice: Indices) -> int:
         costs = self.cost(tuple(load.of(choice) for load in self.loads))
@@ -240,6 +304,25 @@ class Assignment:
     @property
     def rows(self) -> int:
         return len(self.row_class)
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """Every load there is, each once."""
+        spoken_of = [limit.load for limit in self.limits]
+        spoken_of += [load for condition in self.conditions for load in condition.loads]
+        spoken_of += [load for tier in self.tiers for cost in tier.costs for load in cost.loads]
+        return tuple(dict.fromkeys(spoken_of))
+
+    def mapped(self, change: LoadChange) -> Assignment:
+        """The same with other loads in place of these."""
+        return replace(
+            self,
+            limits=tuple(limit.mapped(change) for limit in self.limits),
+            conditions=tuple(condition.mapped(change) for condition in self.conditions),
+            tiers=tuple(
+                replace(tier, costs=tuple(cost.mapped(change) for cost in tier.costs)) for tier in self.tiers
+            ),
+        )
 
     def broken(self, choice: Indices) -> Iterator[str]:
         """In words, what a choice breaks."""

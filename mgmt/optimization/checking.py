@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
-from mgmt.optimization.problem import Linear
+from mgmt.optimization.columns import Integers, Linear, Mask
 
-Values = Sequence[int] | Mapping[int, int]
+Values: TypeAlias = Sequence[int] | Mapping[int, int] | Integers
 
 
-def holds(literal: int, values: Values) -> bool:
-    """Whether a literal holds."""
-    return (values[literal // 2] == 1) != bool(literal & 1)
+def hold(literals: Integers, values: Integers) -> Mask:
+    """Which of the literals hold."""
+    found: Mask = (values[literals >> 1] == 1) != (literals & 1 == 1)
+    return found
 
 
 def value_of(linear: Linear, values: Values) -> int:
     """A linear expression under an assignment."""
     return linear.constant + sum(
-        coefficient * values[variable]
+        coefficient * int(values[variable])
         for variable, coefficient in zip(linear.variables, linear.coefficients, strict=True)
     )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import UNLIMITED
 from mgmt.optimization.demands import Demand, Demands, Give
-from mgmt.optimization.engines.ranks import firsts, joint_ranks
+from mgmt.optimization.engines.model.distinct import firsts, joint_ranks
 
 MOST_CELLS = 2_000_000
 """Kinds times values; beyond that the model is not built."""

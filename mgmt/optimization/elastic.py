@@ -8,12 +8,15 @@ What it is not: it does not know what a demand means (see ``mgmt.compiler.relaxa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
+
 from mgmt.optimization.backends import Answer, AnswerStatus, Backend
-from mgmt.optimization.problem import FALSE, LIMIT, Linear, Problem, Tag, add
+from mgmt.optimization.columns import LIMIT, Integers, Linear, Linears, Lists, filled, sum_of
+from mgmt.optimization.problem import LiteralRows, Problem, Relation, Rows, Source, Tag
 from mgmt.solution import PrimaryKey, Value
 
 Placement: TypeAlias = Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
@@ -48,38 +51,35 @@ def by_amount(
     found in time.
     """
     loose = _copy(problem)
-    above: dict[Tag, list[int]] = {}
-    below: dict[Tag, list[int]] = {}
-    if any(part.tag is not None and part.tag.constraint in constraints for part in problem.cardinalities):
-        return None
-    for clause in problem.clauses:
-        if clause.tag is not None and clause.tag.constraint in constraints and len(clause.literals) != 0:
-            return None
-    for number, row in enumerate(problem.rows):
-        if row.tag is None or row.tag.constraint not in constraints:
+    slacks: list[tuple[Source, Integers, bool]] = []
+    """Per block the variables by which its rows may be exceeded (True) or missed."""
+    for number, block in enumerate(problem.rows):
+        if block.source is None or block.source.constraint not in constraints:
             continue
-        low, high = problem.range_of(row.linear)
-        linear = row.linear
-        if row.upper is not None and high > row.upper:
-            slack = loose.new_variable(0, high - row.upper)
-            above.setdefault(row.tag, []).append(slack)
-            linear = add(linear, Linear(0, (slack,), (-1,)))
-        if row.lower is not None and low < row.lower:
-            slack = loose.new_variable(0, row.lower - low)
-            below.setdefault(row.tag, []).append(slack)
-            linear = add(linear, Linear(0, (slack,), (1,)))
-        loose.rows[number] = replace(row, linear=linear)
-    paid = [variable for slacks in (above, below) for some in slacks.values() for variable in some]
+        if isinstance(block, LiteralRows):
+            if block.relation is not Relation.AT_LEAST_ONE or block.literals.lengths.any():
+                return None
+            continue
+        low, high = problem.ranges(block.linears)
+        linears = block.linears
+        for is_above, most in ((True, high - block.upper), (False, block.lower - low)):
+            rows = np.flatnonzero(most > 0)
+            variables = loose.new_variables(filled(len(rows), 0), most[rows])
+            slack = Linears.single(variables).scaled(-1 if is_above else 1)
+            linears = sum_of(linears, slack.summed(rows, len(linears)))
+            slacks.append((block.source.take(rows), variables, is_above))
+        loose.rows[number] = replace(block, linears=linears)
+    paid = np.concatenate([filled(0, 0), *(variables for _, variables, _ in slacks)])
     answer = _cheapest(loose, paid, backend, seconds, seed)
     if answer is None or answer.values is None:
         return None
-    tags = dict.fromkeys((*above, *below))
-    gives = (
-        Give(tag, _most(answer.values, above.get(tag)), _most(answer.values, below.get(tag))) for tag in tags
-    )
-    return Slack(
-        tuple(give for give in gives if give.above or give.below), answer.status is AnswerStatus.OPTIMAL
-    )
+    found: dict[Tag, tuple[int, int]] = {}
+    for source, variables, is_above in slacks:
+        for row, amount in zip(source.rows.tolist(), answer.values[variables].tolist(), strict=True):
+            above, below = found.get(tag := Tag(source.constraint, row), (0, 0))
+            found[tag] = (max(above, amount), below) if is_above else (above, max(below, amount))
+    gives = (Give(tag, *amounts) for tag, amounts in found.items() if any(amounts))
+    return Slack(tuple(gives), answer.status is AnswerStatus.OPTIMAL)
 
 
 def by_rows(
@@ -87,64 +87,63 @@ def by_rows(
 ) -> Slack | None:
     """The fewest rows of these constraints that must be waived.  None as in :func:`by_amount`."""
     loose = _copy(problem)
-    waived: dict[Tag, int] = {}
+    names = sorted(constraints)
+    sources = [
+        (names.index(block.source.constraint), block.source.rows)
+        for block in problem.rows
+        if block.source is not None and block.source.constraint in constraints
+    ]
+    tags = [(number, row) for number, rows in sources for row in rows.tolist()]
+    literals = dict(zip(dict.fromkeys(tags), loose.new_literals(len(set(tags))).tolist(), strict=True))
 
-    def waive(tag: Tag | None) -> int:
-        if tag is None or tag.constraint not in constraints:
-            return FALSE
-        if tag not in waived:
-            waived[tag] = loose.new_literal()
-        return waived[tag]
+    def waived(block: Rows) -> Integers | None:
+        if block.source is None or block.source.constraint not in constraints:
+            return None
+        number = names.index(block.source.constraint)
+        return np.array([literals[number, row] for row in block.source.rows.tolist()], np.int64)
 
-    for number, clause in enumerate(problem.clauses):
-        literal = waive(clause.tag)
-        if literal != FALSE:
-            loose.clauses[number] = replace(clause, literals=(*clause.literals, literal))
-    for number, part in enumerate(problem.cardinalities):
-        literal = waive(part.tag)
-        if literal != FALSE:
-            enforcement = loose.conjunction((part.enforcement, literal ^ 1))
-            loose.cardinalities[number] = replace(part, enforcement=enforcement)
-    for number, row in enumerate(problem.rows):
-        literal = waive(row.tag)
-        if literal != FALSE:
-            enforcement = loose.conjunction((row.enforcement, literal ^ 1))
-            loose.rows[number] = replace(row, enforcement=enforcement)
-    answer = _cheapest(loose, [literal // 2 for literal in waived.values()], backend, seconds, seed)
+    for number, block in enumerate(problem.rows):
+        found = waived(block)
+        if found is None:
+            continue
+        if isinstance(block, LiteralRows) and block.relation is Relation.AT_LEAST_ONE:
+            owners = np.concatenate((block.literals.owners, np.arange(len(block.literals))))
+            items = np.concatenate((block.literals.items, found))
+            loose.rows[number] = replace(block, literals=Lists.grouped(owners, items, len(block.literals)))
+        else:
+            loose.rows[number] = replace(block, enforcement=loose.conjunction(block.enforcement, found ^ 1))
+    paid = np.array(list(literals.values()), np.int64) >> 1
+    answer = _cheapest(loose, paid, backend, seconds, seed)
     if answer is None or answer.values is None:
         return None
-    gives = tuple(Give(tag, waived=True) for tag, literal in waived.items() if answer.values[literal // 2])
-    return Slack(gives, answer.status is AnswerStatus.OPTIMAL)
+    values = answer.values
+    gives = (
+        Give(Tag(names[number], row), waived=True)
+        for (number, row), literal in literals.items()
+        if values[literal >> 1]
+    )
+    return Slack(tuple(gives), answer.status is AnswerStatus.OPTIMAL)
 
 
 def _copy(problem: Problem) -> Problem:
-    """A copy that can be added to.  What is defined already is found again, redundant rows are not needed."""
+    """A copy that can be added to.  Redundant rows are not needed."""
     return replace(
         problem,
-        lower=list(problem.lower),
-        upper=list(problem.upper),
-        clauses=list(problem.clauses),
-        cardinalities=list(problem.cardinalities),
         rows=list(problem.rows),
         redundant=[],
         operations=list(problem.operations),
+        conjunctions=list(problem.conjunctions),
+        gates=[],
         objectives=[],
-        conjunctions=dict(problem.conjunctions),
+        _lower=[problem.lower],
+        _upper=[problem.upper],
     )
 
 
-def _cheapest(
-    problem: Problem, paid: Sequence[int], backend: Backend, seconds: float, seed: int
-) -> Answer | None:
-    if not paid or seconds <= 0:
+def _cheapest(problem: Problem, paid: Integers, backend: Backend, seconds: float, seed: int) -> Answer | None:
+    if not len(paid) or seconds <= 0 or sum(problem.upper[paid].tolist()) > LIMIT:
         return None
-    total = Linear(0, tuple(sorted(paid)), tuple(1 for _ in paid))
-    if sum(problem.upper[variable] for variable in paid) > LIMIT:
-        return None
-    hint: Mapping[int, int] = {}
-    answer = backend.load(problem).minimize(total, hint, seconds, seed, 1)
+    variables = tuple(sorted(paid.tolist()))
+    total = Linear(0, variables, (1,) * len(variables))
+    answer = backend.load(problem).minimize(total, {}, seconds, seed, 1)
     return answer if answer.values is not None else None
-
-
-def _most(values: Sequence[int], slacks: Sequence[int] | None) -> int:
-    return max((values[variable] for variable in slacks or ()), default=0)

@@ -10,12 +10,15 @@ What it is not: it does not say what would help (see ``mgmt.optimization.elastic
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from mgmt.optimization.backends import AnswerStatus, Backend
-from mgmt.optimization.problem import TRUE, Problem, Row, Tag, scale
+from mgmt.optimization.columns import TRUE, Integers, Linears, Lists, Mask, filled, integers
+from mgmt.optimization.problem import NO_BOUND, LinearRows, LiteralRows, Problem, Source, Tag
 
 MOST_ROWS_TO_MINIMIZE = 50
 """Each row costs a solve; more rows than this are read as a group anyway."""
@@ -62,18 +65,16 @@ def restricted(
 ) -> Problem:
     """The problem with the demands of these constraints, or of these rows, alone.  Definitions stay."""
 
-    def stays(tag: Tag | None) -> bool:
-        if tag is None:
+    def keep(source: Source) -> Mask | bool:
+        if constraints is not None and source.constraint not in constraints:
+            return False
+        if rows is None:
             return True
-        return (constraints is None or tag.constraint in constraints) and (rows is None or tag in rows)
+        wanted = [tag.row for tag in rows if tag.constraint == source.constraint]
+        found: Mask = np.isin(source.rows, integers(wanted))
+        return found
 
-    return replace(
-        problem,
-        clauses=[part for part in problem.clauses if stays(part.tag)],
-        cardinalities=[part for part in problem.cardinalities if stays(part.tag)],
-        rows=[part for part in problem.rows if stays(part.tag)],
-        redundant=[],
-    )
+    return problem.restricted(keep)
 
 
 class _Deletion:
@@ -101,39 +102,40 @@ class _Deletion:
         return kept, minimal
 
 
-def shortfall(
-    problem: Problem, rows: Collection[Tag], choices: Sequence[Sequence[int]]
-) -> tuple[int, int] | None:
+def shortfall(problem: Problem, rows: Collection[Tag], choices: Lists) -> tuple[int, int] | None:
     """What these linear rows must take at least, and what they allow, when the one exceeds the other.
 
     Of every choice one literal holds, so that it brings the least that any of its literals brings.  None where that
     bound alone is no proof, or where a row is not of the form "a sum is at most so much".
     """
-    wanted = [_as_capacity(row) for row in problem.rows if row.tag in rows]
-    brings: dict[int, int] = {}
+    brings = filled(problem.variables, 0)
     allowed = 0
-    for row in wanted:
-        if row is None or row.upper is None:
+    for block in restricted(problem, rows=rows).rows:
+        if isinstance(block, LiteralRows) or block.source is None:
+            continue
+        capacities = _as_capacities(block)
+        if capacities is None:
             return None
-        allowed += row.upper - row.linear.constant
-        for variable, factor in zip(row.linear.variables, row.linear.coefficients, strict=True):
-            brings[variable] = brings.get(variable, 0) + factor
-    settled = problem.fixed()
-    needed = sum(
-        min(
-            (brings.get(literal // 2, 0) for literal in literals if settled.get(literal // 2, 1) == 1),
-            default=0,
-        )
-        for literals in choices
-        if not any(literal & 1 for literal in literals)
-    )
+        linears, room = capacities
+        allowed += sum(room.tolist())
+        np.add.at(brings, linears.terms.items, linears.coefficients)
+    _, upper = problem.fixed()
+    variables = choices.items >> 1
+    never = 2**62
+    least = filled(len(choices), never)
+    open_ = upper[variables] == 1
+    np.minimum.at(least, choices.owners[open_], brings[variables[open_]])
+    needed = sum(least[least < never].tolist())
     return (needed, allowed) if needed > allowed else None
 
 
-def _as_capacity(row: Row) -> Row | None:
-    """The row as "a sum of what is not negative is at most so much", if it can be read so."""
-    if row.lower is not None and row.upper is None:
-        row = replace(row, linear=scale(row.linear, -1), lower=None, upper=-row.lower)
-    if row.enforcement != TRUE or row.lower is not None or min(row.linear.coefficients, default=0) < 0:
+def _as_capacities(block: LinearRows) -> tuple[Linears, Integers] | None:
+    """The rows as "a sum of what is not negative is at most so much", if they can be read so."""
+    sign = np.where((block.lower > -NO_BOUND) & (block.upper == NO_BOUND), -1, 1)
+    linears = block.linears.scaled(sign)
+    upper = np.where(sign < 0, -block.lower, block.upper)
+    lower = np.where(sign < 0, -block.upper, block.lower)
+    readable = (block.enforcement == TRUE) & (lower == -NO_BOUND) & (upper < NO_BOUND)
+    if not readable.all() or (linears.coefficients < 0).any():
         return None
-    return row
+    return linears, upper - linears.constants

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from mgmt.optimization.columns import TRUE, Linear
 from mgmt.optimization.optimize import tier_objectives
-from mgmt.optimization.problem import TRUE, Linear, Operation, OperationKind, Problem, Tag
+from mgmt.optimization.problem import NO_BOUND, LiteralRows, OperationKind, Problem, Relation, Rows, Tag
 
 
 def minizinc(problem: Problem, *, tier: int | None = None, reached: Mapping[int, int] | None = None) -> str:
@@ -18,7 +19,9 @@ def minizinc(problem: Problem, *, tier: int | None = None, reached: Mapping[int,
     tiers = tier_objectives(problem)
     lines = [
         f"var {lower}..{upper}: x{variable};"
-        for variable, (lower, upper) in enumerate(zip(problem.lower, problem.upper, strict=True))
+        for variable, (lower, upper) in enumerate(
+            zip(problem.lower.tolist(), problem.upper.tolist(), strict=True)
+        )
         if variable
     ]
     lines += _demands(problem)
@@ -30,23 +33,36 @@ def minizinc(problem: Problem, *, tier: int | None = None, reached: Mapping[int,
 
 
 def _demands(problem: Problem) -> Iterator[str]:
-    for clause in problem.clauses:
-        yield _constraint(f"{_sum_of(clause.literals)} >= 1", TRUE, clause.tag)
-    for cardinality in problem.cardinalities:
-        relation = "=" if cardinality.exactly else "<="
-        text = f"{_sum_of(cardinality.literals)} {relation} 1"
-        yield _constraint(text, cardinality.enforcement, cardinality.tag)
-    for row in problem.rows:
-        linear = _linear(row.linear)
-        if row.lower is not None and row.lower == row.upper:
-            yield _constraint(f"{linear} = {row.lower}", row.enforcement, row.tag)
-            continue
-        if row.lower is not None:
-            yield _constraint(f"{linear} >= {row.lower}", row.enforcement, row.tag)
-        if row.upper is not None:
-            yield _constraint(f"{linear} <= {row.upper}", row.enforcement, row.tag)
-    for operation in problem.operations:
-        yield _constraint(f"x{operation.target} = {_operation(operation)}", TRUE, None)
+    for definition in problem.conjunctions:
+        for row, target in enumerate(definition.targets.tolist()):
+            literals = [_literal(literal) for literal in definition.literals.row(row).tolist()]
+            yield _constraint(f"{_literal(target)} = min([{', '.join(literals)}])", TRUE, None)
+    for block in problem.rows:
+        for row, condition in enumerate(block.enforcement.tolist()):
+            tag = None if block.source is None else Tag(block.source.constraint, int(block.source.rows[row]))
+            for text in _texts(block, row):
+                yield _constraint(text, condition, tag)
+    for operations in problem.operations:
+        bounds = operations.starts.tolist()
+        for target, first, last in zip(operations.targets.tolist(), bounds[:-1], bounds[1:], strict=True):
+            operands = [_linear(operations.operands.row(place)) for place in range(first, last)]
+            yield _constraint(f"x{target} = {_operation(operations.kind, operands)}", TRUE, None)
+
+
+def _texts(block: Rows, row: int) -> Iterator[str]:
+    """What a row of a block demands."""
+    if isinstance(block, LiteralRows):
+        relation = {Relation.AT_LEAST_ONE: ">=", Relation.AT_MOST_ONE: "<=", Relation.EXACTLY_ONE: "="}
+        yield f"{_sum_of(block.literals.row(row).tolist())} {relation[block.relation]} 1"
+        return
+    linear, lower, upper = _linear(block.linears.row(row)), int(block.lower[row]), int(block.upper[row])
+    if lower == upper:
+        yield f"{linear} = {lower}"
+        return
+    if lower > -NO_BOUND:
+        yield f"{linear} >= {lower}"
+    if upper < NO_BOUND:
+        yield f"{linear} <= {upper}"
 
 
 def _constraint(text: str, condition: int, tag: Tag | None) -> str:
@@ -55,13 +71,12 @@ def _constraint(text: str, condition: int, tag: Tag | None) -> str:
     return f"constraint {guard}{text};{note}"
 
 
-def _operation(operation: Operation) -> str:
-    operands = [_linear(operand) for operand in operation.operands]
-    if operation.kind is OperationKind.MAXIMUM:
+def _operation(kind: OperationKind, operands: list[str]) -> str:
+    if kind is OperationKind.MAXIMUM:
         return f"max([{', '.join(operands)}])"
     # MiniZinc's div truncates and its mod has the sign of the first operand, as ours.
     sign = {OperationKind.PRODUCT: "*", OperationKind.QUOTIENT: "div", OperationKind.REMAINDER: "mod"}
-    return f"({operands[0]}) {sign[operation.kind]} ({operands[1]})"
+    return f"({operands[0]}) {sign[kind]} ({operands[1]})"
 
 
 def _literal(literal: int) -> str:
@@ -71,7 +86,7 @@ def _literal(literal: int) -> str:
     return f"(1 - x{variable})" if negated else f"x{variable}"
 
 
-def _sum_of(literals: tuple[int, ...]) -> str:
+def _sum_of(literals: list[int]) -> str:
     return " + ".join(map(_literal, literals)) or "0"
 
 

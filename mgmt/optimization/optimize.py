@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from mgmt.errors import SolveTimeout
 from mgmt.optimization.backends import Answer, AnswerStatus, Backend
-from mgmt.optimization.checking import value_of
-from mgmt.optimization.problem import Linear, Problem, add, scale
+from mgmt.optimization.checking import hold, value_of
+from mgmt.optimization.columns import Integers, Linear, Lists, filled
+from mgmt.optimization.problem import Problem, add, least, scale
 
 _LEAST_SECONDS = 0.05
 _SECONDS_PER_CELL = 3e-6
@@ -47,11 +48,11 @@ class TierResult:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Optimum:
     """The best solution found.  ``values`` is None when the problem is infeasible."""
 
-    values: Sequence[int] | None
+    values: Integers | None
     tiers: tuple[TierResult, ...]
     solver_calls: int
 
@@ -70,7 +71,7 @@ def optimize(
     backend: Backend,
     hint: Mapping[int, int],
     *,
-    choices: Sequence[Sequence[int]] = (),
+    choices: Lists | None = None,
     budget: float,
     seed: int,
     workers: int,
@@ -102,7 +103,7 @@ class _Search:
         problem: Problem,
         backend: Backend,
         hint: dict[int, int],
-        choices: Sequence[Sequence[int]],
+        choices: Lists | None,
         seed: int,
         workers: int,
     ) -> None:
@@ -114,7 +115,7 @@ class _Search:
         self._settled = problem.fixed()
         self._seed = seed
         self._workers = workers
-        self._values: Sequence[int] | None = None
+        self._values: Integers | None = None
         self._strong = False
         self.results: list[TierResult] = []
         self.calls = 0
@@ -128,7 +129,7 @@ class _Search:
         remaining = deadline - time.monotonic()
         if not staying or remaining < _LEAST_SECONDS:
             return
-        nearby = _Search(self._problem, self._backend, self._hint, (), self._seed, self._workers)
+        nearby = _Search(self._problem, self._backend, self._hint, None, self._seed, self._workers)
         nearby._session.require_all(staying)
         try:
             found = nearby.run(tiers, time.monotonic() + remaining * _NEARBY_SHARE)
@@ -137,12 +138,12 @@ class _Search:
         self.calls += nearby.calls
         if found is not None:
             self._values = found
-            self._hint = dict(enumerate(found))
+            self._hint = dict(enumerate(found.tolist()))
 
-    def run(self, tiers: Mapping[int, Linear], deadline: float) -> Sequence[int] | None:
+    def run(self, tiers: Mapping[int, Linear], deadline: float) -> Integers | None:
         """The values found; None when there are none.  SolveTimeout when time ran out before any."""
         for number, (tier, objective) in enumerate(tiers.items()):
-            floor = self._problem.lower_bound(objective, self._settled)
+            floor = least(objective, self._settled)
             if number and self._values is not None and value_of(objective, self._values) > floor:
                 self._improve_nearby(list(tiers.values())[: number + 1], deadline)
             if self._values is not None and value_of(objective, self._values) == floor:
@@ -156,15 +157,16 @@ class _Search:
                 return None
         return self._values
 
-    def _chosen(self, values: Mapping[int, int]) -> list[int]:
-        """The literals of the choices that hold under these values and can hold at all."""
-        return [
-            literal
-            for literals in self._choices
-            for literal in literals
-            if (values.get(literal // 2) == 1) != bool(literal & 1)
-            and self._settled.get(literal // 2, 1) == 1
-        ]
+    def _chosen(self, hint: Mapping[int, int]) -> list[int]:
+        """The literals of the choices that hold under a hint and can hold at all."""
+        if self._choices is None:
+            return []
+        values = filled(self._problem.variables, -1)
+        values[list(hint)] = list(hint.values())
+        literals = self._choices.items
+        literals = literals[hold(literals, values) & (values[literals >> 1] >= 0)]
+        found: list[int] = literals[hold(literals, self._settled[1]) | (literals & 1 == 1)].tolist()
+        return found
 
     def _improve_nearby(self, objectives: Sequence[Linear], deadline: float) -> None:
         """Minimise the last of these while all choices stay as they are and the earlier ones get no worse."""
@@ -220,7 +222,7 @@ class _Search:
             self._values is None or value_of(objective, answer.values) < value_of(objective, self._values)
         ):
             self._values = answer.values
-            self._hint = dict(enumerate(answer.values))
+            self._hint = dict(enumerate(answer.values.tolist()))
 
     def _ask(self, objective: Linear | None, seconds: float) -> Answer:
         self.calls += 1

@@ -26,9 +26,8 @@ from mgmt.optimization.assignment import (
     Tier,
 )
 from mgmt.optimization.engines import UnsuitableError, solve
-from mgmt.optimization.engines.cells import bounds_of
-from mgmt.optimization.engines.greedy import complete
-from mgmt.optimization.engines.kinds import kinds_of
+from mgmt.optimization.engines.construction import complete
+from mgmt.optimization.engines.model.equivalence import equivalence_classes
 
 _LEAST_SECONDS = 0.02
 
@@ -51,14 +50,14 @@ def overflow(assignment: Assignment, constraints: Collection[str], *, seconds: f
     if placed is None:
         return None
     rest = _with_costs_above(assignment, loose)
-    kinds, rows = kinds_of(rest), np.flatnonzero(placed != NONE)
-    choice = complete(kinds, kinds.of_row[rows], placed[rows], np.ones(len(rows), np.int64))
+    classes, rows = equivalence_classes(rest), np.flatnonzero(placed != NONE)
+    choice = complete(classes, classes.of_row[rows], placed[rows], np.ones(len(rows), np.int64))
     if choice is None or any(rest.broken(choice)):
         return None
     above = []
     for place in loose:
         limit = assignment.limits[place]
-        load, (_, upper) = limit.load.of(choice), bounds_of(limit)
+        load, (_, upper) = limit.load.of(choice), limit.bounds
         for group, bucket in np.argwhere(load > upper).tolist():
             above.append((place, group, bucket, int(load[group, bucket] - upper[group, bucket])))
     return Overflow(choice, tuple(above))
@@ -92,7 +91,7 @@ def _with_costs_above(assignment: Assignment, loose: list[int]) -> Assignment:
     tiers = []
     for number, places_alone in enumerate((True, False), 1):
         costs = [
-            LoadCost(limit.name, 1, (limit.load,), _Above(bounds_of(limit)[1], places_alone), False)
+            LoadCost(limit.name, 1, (limit.load,), _Above(limit.bounds[1], places_alone), False)
             for limit in limits
         ]
         tiers.append(Tier(number, tuple(costs)))

@@ -1,24 +1,45 @@
-"""The solver-neutral model: integer variables, clauses, cardinalities, linear rows, and tiers of objectives.
+"""The solver-neutral model: integer variables, rows of demands in columns, and tiers of objectives.
 
-A *literal* is a number: ``2 * variable`` is the variable (of domain 0..1), ``2 * variable + 1`` its negation.
-Variable 0 is the constant 1, so TRUE and FALSE are literals too.  Whatever a policy demands is tagged with its
-constraint and row; definitions of auxiliary variables carry no tag and stay when a constraint is dropped.
+Demands come in blocks of rows of one kind: literals of which at least, at most or exactly one holds, and linear
+expressions within bounds.  A block that a policy demands says which constraint it is of, and of which of its rows each
+of its own is; definitions of auxiliary variables say nothing and stay when a constraint is dropped.
 
-What it is not: it knows neither SQL nor a solver (see ``mgmt.compiler.encoder`` and ``mgmt.optimization.backends``).
+What it is not: it knows neither SQL nor a solver (see ``mgmt.compiler.encoding`` and ``mgmt.optimization.backends``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
+from mgmt.optimization.columns import (
+    FALSE,
+    LIMIT,
+    TRUE,
+    Integers,
+    Linear,
+    Linears,
+    Lists,
+    Mask,
+    difference,
+    filled,
+    group_numbers,
+    integers,
+    joined,
+    stacked,
+    sum_of,
+    too_large,
+    truncated,
+)
 
-TRUE = 0
-FALSE = 1
-# Half of the 64-bit range, so that the difference of two values still fits.
-LIMIT = 2**62
+NO_BOUND = 2**63 - 1
+"""As an upper bound; its negation as a lower one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,42 +50,54 @@ class Tag:
     row: int
 
 
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """``constant`` plus the sum of coefficient times variable."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """What demands a block: a constraint, and for each row of the block the row of it."""
 
-    constant: int
-    variables: tuple[int, ...] = ()
-    coefficients: tuple[int, ...] = ()
+    constraint: str
+    rows: Integers
 
-
-@dataclass(frozen=True, slots=True)
-class Clause:
-    """At least one of the literals holds."""
-
-    literals: tuple[int, ...]
-    tag: Tag | None
+    def take(self, rows: Integers | Mask) -> Source:
+        return Source(self.constraint, self.rows[rows])
 
 
-@dataclass(frozen=True, slots=True)
-class Cardinality:
-    """At most one (or exactly one) of the literals holds, if ``enforcement`` does."""
-
-    literals: tuple[int, ...]
-    exactly: bool
-    enforcement: int
-    tag: Tag | None
+class Relation(StrEnum):
+    AT_LEAST_ONE = "at least one"
+    AT_MOST_ONE = "at most one"
+    EXACTLY_ONE = "exactly one"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """``lower <= linear <= upper`` if ``enforcement`` holds.  None is no bound."""
+@dataclass(frozen=True, slots=True, eq=False)
+class LiteralRows:
+    """In each row so many of the literals hold as the relation says, if the row's enforcement literal does."""
 
-    linear: Linear
-    lower: int | None
-    upper: int | None
-    enforcement: int
-    tag: Tag | None
+    relation: Relation
+    literals: Lists
+    enforcement: Integers
+    source: Source | None
+
+    def take(self, rows: Integers) -> LiteralRows:
+        source = None if self.source is None else self.source.take(rows)
+        return LiteralRows(self.relation, self.literals.take(rows), self.enforcement[rows], source)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearRows:
+    """``lower <= linear <= upper`` in each row, if its enforcement literal holds."""
+
+    linears: Linears
+    lower: Integers
+    upper: Integers
+    enforcement: Integers
+    source: Source | None
+
+    def take(self, rows: Integers) -> LinearRows:
+        source = None if self.source is None else self.source.take(rows)
+        linears = self.linears.take(rows)
+        return LinearRows(linears, self.lower[rows], self.upper[rows], self.enforcement[rows], source)
+
+
+Rows: TypeAlias = LiteralRows | LinearRows
 
 
 class OperationKind(StrEnum):
@@ -74,13 +107,32 @@ class OperationKind(StrEnum):
     REMAINDER = "remainder"  # has the sign of the first operand
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """``target`` equals the operation over the operands."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Operations:
+    """In each row ``target`` equals the operation over the operands ``starts[row]:starts[row + 1]``."""
 
     kind: OperationKind
-    target: int
-    operands: tuple[Linear, ...]
+    targets: Integers
+    starts: Integers
+    operands: Linears
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conjunctions:
+    """Each target literal holds exactly when all of its literals do."""
+
+    targets: Integers
+    literals: Lists
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gated:
+    """Each variable is the expression where its literal holds, else 0.  Expressions of one number are the same."""
+
+    variables: Integers
+    literals: Integers
+    numbers: Integers
+    linears: Linears
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,286 +146,468 @@ class Objective:
     weight: int
 
 
-_WATCHED = 4096
-"""Conjunctions that are asked for, or cells, between two looks of whoever watches."""
-
-
 @dataclass(slots=True)
 class Problem:
     """Everything a backend needs.  Built by appending; nothing is removed."""
 
-    lower: list[int] = field(default_factory=lambda: [1])
-    upper: list[int] = field(default_factory=lambda: [1])
-    clauses: list[Clause] = field(default_factory=list)
-    cardinalities: list[Cardinality] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
-    redundant: list[Row] = field(default_factory=list)  # implied by all the others; help linear relaxations
-    operations: list[Operation] = field(default_factory=list)
+    rows: list[Rows] = field(default_factory=list)
+    redundant: list[LinearRows] = field(default_factory=list)
+    """Implied by all the others; they help linear relaxations."""
+    operations: list[Operations] = field(default_factory=list)
+    conjunctions: list[Conjunctions] = field(default_factory=list)
+    gates: list[Gated] = field(default_factory=list)
     objectives: list[Objective] = field(default_factory=list)
-    conjunctions: dict[tuple[int, ...], int] = field(default_factory=dict)
-    gates: dict[tuple[Linear, int], int] = field(default_factory=dict)
-    """Per expression and literal the variable that is the one where the other holds, else 0."""
-    watch: Callable[[], None] | None = None
-    """Called now and then while it grows, to stop that by an error."""
+    watch: Callable[[int], None] | None = None
+    """Told before it grows of the cells it will have, to stop that by an error."""
     cells: int = 0
     """Variables, and what the demands and definitions say of each: what the memory that it takes goes by."""
-    _thresholds: dict[tuple[object, ...], int] = field(default_factory=dict)
-    _asked: int = 0
-    _looked: int = 0
+    _lower: list[Integers] = field(default_factory=lambda: [integers([1])])
+    _upper: list[Integers] = field(default_factory=lambda: [integers([1])])
+    _count: int = 1
+    _pairs: tuple[Integers, Integers] = field(default_factory=lambda: (integers([]), integers([])))
+    """The conjunctions of two literals: sorted keys, and the literals that hold exactly when both do."""
 
     # ---- variables ----------------------------------------------------------------------------------
 
-    def new_variable(self, lower: int, upper: int) -> int:
-        """A new integer variable of the given range."""
-        if max(abs(lower), abs(upper)) > LIMIT:
-            raise OverflowError(
-                f"a value may reach {max(abs(lower), abs(upper))}, beyond exact 64-bit integers",
-                hint="use a larger unit",
-            )
-        self.lower.append(lower)
-        self.upper.append(upper)
-        self._grow(1)
-        return len(self.lower) - 1
+    @property
+    def lower(self) -> Integers:
+        """Of each variable."""
+        if len(self._lower) > 1:
+            self._lower = [np.concatenate(self._lower)]
+        return self._lower[0]
 
-    def new_booleans(self, count: int) -> int:
-        """``count`` new variables of range 0..1; returns the first."""
-        first = len(self.lower)
-        self.lower.extend([0] * count)
-        self.upper.extend([1] * count)
-        self._grow(count)
-        return first
+    @property
+    def upper(self) -> Integers:
+        if len(self._upper) > 1:
+            self._upper = [np.concatenate(self._upper)]
+        return self._upper[0]
 
-    def new_literal(self) -> int:
-        return 2 * self.new_booleans(1)
+    @property
+    def variables(self) -> int:
+        """How many there are, with the constant."""
+        return self._count
 
-    def _grow(self, cells: int) -> None:
-        self.cells += cells
-        if self.watch is not None and self.cells - self._looked >= _WATCHED:
-            self._looked = self.cells
-            self.watch()
+    def new_variables(self, lower: ArrayLike, upper: ArrayLike) -> Integers:
+        """New integer variables of these ranges."""
+        low, high = integers(lower), integers(upper)
+        for limits in (low, high):
+            if len(limits) and max(int(limits.max()), -int(limits.min())) > LIMIT:
+                raise OverflowError(
+                    f"a value may reach {max(int(limits.max()), -int(limits.min()))}, beyond exact 64-bit integers",
+                    hint="use a larger unit",
+                )
+        self.grow(len(low))
+        self._lower.append(low)
+        self._upper.append(high)
+        self._count += len(low)
+        return np.arange(self._count - len(low), self._count)
+
+    def new_literals(self, count: int) -> Integers:
+        return 2 * self.new_variables(np.zeros(count, np.int64), np.ones(count, np.int64))
+
+    def grow(self, cells: int) -> None:
+        """Count what is about to be made."""
+        self.cells += int(cells)
+        if self.watch is not None:
+            self.watch(self.cells)
 
     # ---- demands ------------------------------------------------------------------------------------
 
-    def require_any(self, literals: Iterable[int], tag: Tag | None = None) -> None:
-        """At least one literal holds."""
-        kept = sorted({literal for literal in literals if literal != FALSE})
-        if TRUE in kept or any(literal ^ 1 in kept for literal in kept):
-            return
-        self.clauses.append(Clause(tuple(kept), tag))
-        self._grow(len(kept))
+    def _append(self, block: Rows) -> None:
+        if len(block.enforcement):
+            terms = block.literals if isinstance(block, LiteralRows) else block.linears.terms
+            self.grow(len(terms.items))
+            self.rows.append(block)
 
-    def require_at_most_one(
-        self, literals: Sequence[int], tag: Tag | None = None, *, exactly: bool = False, when: int = TRUE
+    def require_any(self, literals: Lists, source: Source | None = None) -> None:
+        """In each row at least one literal holds."""
+        literals = literals.keep(literals.items != FALSE).distinct()
+        settled = literals.any(literals.items == TRUE) | _contradictory(literals)
+        rows = np.flatnonzero(~settled)
+        source = None if source is None else source.take(rows)
+        self._append(LiteralRows(Relation.AT_LEAST_ONE, literals.take(rows), filled(len(rows), TRUE), source))
+
+    def require_one(
+        self,
+        literals: Lists,
+        source: Source | None = None,
+        *,
+        exactly: bool = False,
+        when: Integers | None = None,
     ) -> None:
-        """At most (or exactly) one literal holds, if ``when`` does."""
-        kept = tuple(literal for literal in literals if literal != FALSE)
-        if when != FALSE and (exactly or len(kept) > 1):
-            self.cardinalities.append(Cardinality(kept, exactly, when, tag))
-            self._grow(len(kept))
+        """In each row at most (or exactly) one literal holds, if ``when`` does."""
+        enforcement = filled(len(literals), TRUE) if when is None else when
+        literals = literals.keep(literals.items != FALSE)
+        rows = np.flatnonzero((enforcement != FALSE) & (exactly | (literals.lengths > 1)))
+        relation = Relation.EXACTLY_ONE if exactly else Relation.AT_MOST_ONE
+        self._append(LiteralRows(relation, literals, enforcement, source).take(rows))
 
     def require_range(
         self,
-        linear: Linear,
-        lower: int | None,
-        upper: int | None,
-        tag: Tag | None = None,
+        linears: Linears,
+        lower: Integers | int | None,
+        upper: Integers | int | None,
+        source: Source | None = None,
         *,
-        when: int = TRUE,
+        when: Integers | None = None,
     ) -> None:
-        """``lower <= linear <= upper`` if ``when`` holds."""
-        low, high = self.range_of(linear)
-        if when == FALSE or ((lower is None or low >= lower) and (upper is None or high <= upper)):
-            return
-        empty = lower is not None and upper is not None and lower > upper
-        if empty or (lower is not None and high < lower) or (upper is not None and low > upper):
-            self.require_any((when ^ 1,), tag)
-            return
-        self.rows.append(Row(linear, lower, upper, when, tag))
-        self._grow(len(linear.variables))
+        """``lower <= linear <= upper`` in each row, if ``when`` holds."""
+        count = len(linears)
+        least = np.broadcast_to(integers(-NO_BOUND if lower is None else lower), (count,))
+        most = np.broadcast_to(integers(NO_BOUND if upper is None else upper), (count,))
+        enforcement = filled(count, TRUE) if when is None else when
+        low, high = self.ranges(linears)
+        idle = (enforcement == FALSE) | ((low >= least) & (high <= most))
+        broken = ~idle & ((least > most) | (high < least) | (low > most))
+        rows = np.flatnonzero(broken)
+        if len(rows):
+            told = None if source is None else source.take(rows)
+            self.require_any(Lists.side_by_side(enforcement[rows] ^ 1), told)
+        block = LinearRows(linears, least, most, enforcement, source)
+        self._append(block.take(np.flatnonzero(~idle & ~broken)))
 
-    def imply(self, row: Row) -> None:
-        """Keep a row that follows from the others, for linear relaxations."""
-        self.redundant.append(row)
-        self._grow(len(row.linear.variables))
+    def imply(self, linears: Linears, lower: int | None, upper: int | None) -> None:
+        """Keep rows that follow from the others, for linear relaxations."""
+        count = len(linears)
+        least = filled(count, -NO_BOUND if lower is None else lower)
+        most = filled(count, NO_BOUND if upper is None else upper)
+        if count:
+            self.grow(len(linears.terms.items))
+            self.redundant.append(LinearRows(linears, least, most, filled(count, TRUE), None))
 
     # ---- defined values -----------------------------------------------------------------------------
 
+    def ranges(self, linears: Linears) -> tuple[Integers, Integers]:
+        """Bounds from the ranges of the variables alone; OverflowError beyond 64 bits."""
+        factors = linears.coefficients
+        low, high = self.lower[linears.terms.items], self.upper[linears.terms.items]
+        rising = factors > 0
+        ends = [np.where(rising, low, high), np.where(rising, high, low)]
+        size = np.abs(factors.astype(np.float64)) * np.maximum(np.abs(ends[0]), np.abs(ends[1]))
+        reach = _per_row(linears.terms, size) + np.abs(linears.constants.astype(np.float64))
+        if len(reach) and float(reach.max()) > LIMIT:
+            self._refuse_overflow(linears, ends)
+        found = [_per_row(linears.terms, factors * end) + linears.constants for end in ends]
+        return found[0], found[1]
+
+    def _refuse_overflow(self, linears: Linears, ends: list[Integers]) -> None:
+        for row in range(len(linears)):
+            one = linears.row(row)
+            places = slice(int(linears.terms.starts[row]), int(linears.terms.starts[row + 1]))
+            reached = [
+                one.constant + sum(f * v for f, v in zip(one.coefficients, end[places].tolist(), strict=True))
+                for end in ends
+            ]
+            if reached[0] < -LIMIT or reached[1] > LIMIT:
+                raise too_large(max(-reached[0], reached[1]))
+
     def range_of(self, linear: Linear) -> tuple[int, int]:
-        """Bounds from the ranges of the variables alone; exact arithmetic, OverflowError beyond 64 bits."""
-        low = high = linear.constant
-        lower, upper = self.lower, self.upper
-        for variable, coefficient in zip(linear.variables, linear.coefficients, strict=True):
-            if coefficient > 0:
-                low += coefficient * lower[variable]
-                high += coefficient * upper[variable]
-            else:
-                low += coefficient * upper[variable]
-                high += coefficient * lower[variable]
+        """The same of one."""
+        low, high = (sign * least(scale(linear, sign), (self.lower, self.upper)) for sign in (1, -1))
         if low < -LIMIT or high > LIMIT:
-            raise OverflowError(
-                f"a sum may reach {max(-low, high)}, beyond exact 64-bit integers", hint="use a larger unit"
-            )
+            raise too_large(max(-low, high))
         return low, high
 
-    def literal_value(self, literal: int) -> Linear:
-        """A literal as the number 0 or 1."""
-        variable, negated = divmod(literal, 2)
-        if variable == 0:
-            return Linear(0 if negated else 1)
-        return Linear(1, (variable,), (-1,)) if negated else Linear(0, (variable,), (1,))
+    def conjunction(self, *columns: Integers) -> Integers:
+        """In each row a literal that holds exactly when those of all columns do."""
+        return self.conjunction_of(Lists.side_by_side(*columns))
 
-    def conjunction(self, literals: Iterable[int]) -> int:
-        """A literal that holds exactly when all of these do."""
-        self._asked += 1
-        if self.watch is not None and not self._asked % _WATCHED:
-            self.watch()
-        kept = tuple(sorted({literal for literal in literals if literal != TRUE}))
-        if FALSE in kept or any(literal ^ 1 in kept for literal in kept if not literal & 1):
-            return FALSE
-        if not kept:
-            return TRUE
-        if len(kept) == 1:
-            return kept[0]
-        known = self.conjunctions.get(kept)
-        if known is None:
-            known = self.conjunctions[kept] = self.new_literal()
-            for literal in kept:
-                self.clauses.append(Clause((known ^ 1, literal), None))
-            self.clauses.append(Clause((known, *(literal ^ 1 for literal in kept)), None))
-            self._grow(3 * len(kept) + 1)
-        return known
+    def disjunction(self, *columns: Integers) -> Integers:
+        """In each row a literal that holds exactly when one of these does."""
+        return self.disjunction_of(Lists.side_by_side(*columns))
 
-    def disjunction(self, literals: Iterable[int]) -> int:
-        """A literal that holds exactly when one of these does."""
-        return self.conjunction(literal ^ 1 for literal in literals) ^ 1
+    def disjunction_of(self, literals: Lists) -> Integers:
+        return self.conjunction_of(Lists(literals.starts, literals.items ^ 1)) ^ 1
 
-    def at_most(self, linear: Linear, bound: int) -> int:
-        """A literal that holds exactly when ``linear <= bound``."""
-        low, high = self.range_of(linear)
-        if high <= bound:
-            return TRUE
-        if low > bound:
-            return FALSE
-        if len(linear.variables) == 1 and low + abs(linear.coefficients[0]) == high:
-            # One boolean: it is the literal itself or its negation.
-            variable = linear.variables[0]
-            if self.lower[variable] == 0 and self.upper[variable] == 1:
-                return 2 * variable + (1 if linear.coefficients[0] > 0 else 0)
-        key = (linear.variables, linear.coefficients, bound - linear.constant)
-        known = self._thresholds.get(key)
-        if known is None:
-            known = self._thresholds[key] = self.new_literal()
-            self.rows.append(Row(linear, None, bound, known, None))
-            self.rows.append(Row(linear, bound + 1, None, known ^ 1, None))
-            self._grow(2 * len(linear.variables))
-        return known
+    def conjunction_of(self, literals: Lists) -> Integers:
+        """In each row a literal that holds exactly when all of the row's do."""
+        literals = literals.keep(literals.items != TRUE).distinct()
+        found = filled(len(literals), TRUE)
+        never = literals.any(literals.items == FALSE) | _contradictory(literals)
+        found[never] = FALSE
+        lengths = literals.lengths
+        rows = np.flatnonzero(~never & (lengths == 1))
+        found[rows] = literals.items[literals.starts[rows]]
+        rows = np.flatnonzero(~never & (lengths == 2))
+        if len(rows):
+            first = literals.starts[rows]
+            found[rows] = self._conjunction_of_two(literals.items[first], literals.items[first + 1])
+        rows = np.flatnonzero(~never & (lengths > 2))
+        if len(rows):
+            some = literals.take(rows)
+            first, number = some.alike()
+            found[rows] = self._define(some.take(first))[number]
+        return found
 
-    def gated(self, linear: Linear, literal: int) -> Linear:
-        """``linear`` where the literal holds, else 0."""
-        if literal == TRUE:
-            return linear
-        if literal == FALSE:
-            return Linear(0)
-        if not linear.variables:
-            return scale(self.literal_value(literal), linear.constant)
-        low, high = self.range_of(linear)
-        if low == 0 and high == 1 and len(linear.variables) == 1:
-            return self.literal_value(self.conjunction((self.at_most(linear, 0) ^ 1, literal)))
-        key = linear, literal
-        variable = self.gates.get(key)
-        if variable is None:
-            variable = self.gates[key] = self.new_variable(min(low, 0), max(high, 0))
-            difference = add(linear, Linear(0, (variable,), (-1,)))
-            self.rows.append(Row(difference, 0, 0, literal, None))
-            self.rows.append(Row(Linear(0, (variable,), (1,)), 0, 0, literal ^ 1, None))
-            self._grow(len(difference.variables) + 1)
-        return Linear(0, (variable,), (1,))
+    def _conjunction_of_two(self, one: Integers, other: Integers) -> Integers:
+        keys, number = np.unique((one << 32) | other, return_inverse=True)
+        known, literals = self._pairs
+        places = np.searchsorted(known, keys)
+        is_known = np.zeros(len(keys), np.bool_)
+        if len(known):
+            is_known = known[np.minimum(places, len(known) - 1)] == keys
+        new = keys[~is_known]
+        if len(new):
+            made = self._define(Lists.side_by_side(new >> 32, new & (2**32 - 1)))
+            known, literals = np.concatenate((known, new)), np.concatenate((literals, made))
+            order = np.argsort(known, kind="stable")
+            self._pairs = known, literals = known[order], literals[order]
+        found: Integers = literals[np.searchsorted(known, keys)]
+        return found[number]
 
-    def maximum(self, operands: Sequence[Linear]) -> Linear:
-        """The greatest of the operands."""
-        ranges = [self.range_of(operand) for operand in operands]
-        floor = max(low for low, _ in ranges)
-        kept = [operand for operand, (_, high) in zip(operands, ranges, strict=True) if high >= floor]
-        kept = list(dict.fromkeys(kept))
-        constants = [operand.constant for operand in kept if not operand.variables]
-        kept = [operand for operand in kept if operand.variables]
-        if constants:
-            kept.append(Linear(max(constants)))
-        if len(kept) == 1:
-            return kept[0]
-        ceiling = max(high for _, high in ranges)
-        return self._operation(OperationKind.MAXIMUM, tuple(kept), floor, ceiling)
+    def _define(self, literals: Lists) -> Integers:
+        targets = self.new_literals(len(literals))
+        self.grow(3 * len(literals.items) + len(targets))
+        self.conjunctions.append(Conjunctions(targets, literals))
+        return targets
 
-    def product(self, left: Linear, right: Linear) -> Linear:
-        """The product of two values."""
-        if not left.variables:
-            return scale(right, left.constant)
-        if not right.variables:
-            return scale(left, right.constant)
-        corners = [a * b for a in self.range_of(left) for b in self.range_of(right)]
-        return self._operation(OperationKind.PRODUCT, (left, right), min(corners), max(corners))
+    def one_of(self, literals: Lists) -> Integers:
+        """In each row a literal that holds exactly when one of these does, of which never more than one holds."""
+        literals = literals.keep(literals.items != FALSE)
+        lengths = literals.lengths
+        found = filled(len(literals), FALSE)
+        certain = literals.any(literals.items == TRUE)
+        rows = np.flatnonzero(lengths == 1)
+        found[rows] = literals.items[literals.starts[rows]]
+        found[certain] = TRUE
+        rows = np.flatnonzero((lengths > 1) & ~certain)
+        if len(rows):
+            first, number = literals.take(rows).alike()
+            some = literals.take(rows[first])
+            made = self.new_literals(len(first))
+            self.require_one(_with(some, made ^ 1), exactly=True)
+            found[rows] = made[number]
+        return found
 
-    def quotient(self, dividend: Linear, divisor: int) -> Linear:
-        """``dividend / divisor``, truncated toward zero."""
-        if not dividend.variables:
-            return Linear(truncate(dividend.constant, divisor))
-        corners = [truncate(bound, divisor) for bound in self.range_of(dividend)]
-        operands = (dividend, Linear(divisor))
-        return self._operation(OperationKind.QUOTIENT, operands, min(corners), max(corners))
+    def at_most(self, linears: Linears, bounds: Integers | int) -> Integers:
+        """In each row a literal that holds exactly when the expression is at most the bound."""
+        bounds = np.broadcast_to(integers(bounds), linears.constants.shape)
+        low, high = self.ranges(linears)
+        found = filled(len(linears), FALSE)
+        found[high <= bounds] = TRUE
+        open_ = np.flatnonzero((high > bounds) & (low <= bounds))
+        if not len(open_):
+            return found
+        some = linears.take(open_)
+        is_boolean = self._are_booleans(some)
+        rows = np.flatnonzero(is_boolean)
+        first = some.terms.starts[rows]  # it is the literal itself or its negation
+        found[open_[rows]] = 2 * some.terms.items[first] + (some.coefficients[first] > 0)
+        rows = np.flatnonzero(~is_boolean)
+        if len(rows):
+            found[open_[rows]] = self._thresholds(some.take(rows), bounds[open_[rows]])
+        return found
 
-    def remainder(self, dividend: Linear, divisor: int) -> Linear:
-        """``dividend % divisor``, with the sign of the dividend."""
-        if not dividend.variables:
-            return Linear(dividend.constant - divisor * truncate(dividend.constant, divisor))
-        low, high = self.range_of(dividend)
-        size = abs(divisor) - 1
-        operands = (dividend, Linear(abs(divisor)))
-        return self._operation(
-            OperationKind.REMAINDER, operands, max(min(low, 0), -size), min(max(high, 0), size)
-        )
+    def _thresholds(self, linears: Linears, bounds: Integers) -> Integers:
+        limits = Linears(linears.constants - bounds, linears.terms, linears.coefficients)
+        keys = Lists.side_by_side(limits.terms.items, limits.coefficients)
+        rows = joined([Lists(2 * limits.terms.starts, keys.items)])
+        first, number = _with(rows, limits.constants).alike()
+        some = limits.take(first)
+        literals = self.new_literals(len(first))
+        self.require_range(some, None, 0, when=literals)
+        self.require_range(some, 1, None, when=literals ^ 1)
+        return literals[number]
 
-    def _operation(self, kind: OperationKind, operands: tuple[Linear, ...], lower: int, upper: int) -> Linear:
-        key = (kind, operands)
-        variable = self._thresholds.get(key)
-        if variable is None:
-            variable = self._thresholds[key] = self.new_variable(lower, upper)
-            self.operations.append(Operation(kind, variable, operands))
-        return Linear(0, (variable,), (1,))
+    def _are_booleans(self, linears: Linears) -> Mask:
+        """Which rows have one variable of 0 and 1 and nothing else."""
+        found: Mask = linears.terms.lengths == 1
+        variables = linears.terms.items[linears.terms.starts[:-1][found]]
+        found[found] = (self.lower[variables] == 0) & (self.upper[variables] == 1)
+        return found
+
+    def gated(self, linears: Linears, literals: Integers) -> Linears:
+        """Each expression where its literal holds, else 0."""
+        literals = np.broadcast_to(literals, linears.constants.shape)
+        constant = linears.is_constant
+        if constant.all():
+            return Linears.literals(literals, linears.constants)
+        found = [Linears.literals(np.where(constant, literals, FALSE), linears.constants)]
+        kept = np.flatnonzero(~constant & (literals == TRUE))
+        found.append(_at(kept, linears.take(kept), len(linears)))
+        rows = np.flatnonzero(~constant & (literals > FALSE))
+        some, when = linears.take(rows), literals[rows]
+        low, high = self.ranges(some)
+        is_boolean = self._are_booleans(some) & (low == 0) & (high == 1)
+        booleans = np.flatnonzero(is_boolean)
+        if len(booleans):
+            both = self.conjunction(self.at_most(some.take(booleans), 0) ^ 1, when[booleans])
+            found.append(_at(rows[booleans], Linears.literals(both), len(linears)))
+        others = np.flatnonzero(~is_boolean)
+        if len(others):
+            variables = self._gate(some.take(others), when[others], low[others], high[others])
+            found.append(_at(rows[others], Linears.single(variables), len(linears)))
+        return sum_of(*found)
+
+    def _gate(self, linears: Linears, literals: Integers, low: Integers, high: Integers) -> Integers:
+        _, number = _signatures(linears).alike()
+        first, places = group_numbers(number, literals)
+        some, when = linears.take(first), literals[first]
+        variables = self.new_variables(np.minimum(low[first], 0), np.maximum(high[first], 0))
+        single = Linears.single(variables)
+        self.require_range(difference(some, single), 0, 0, when=when)
+        self.require_range(single, 0, 0, when=when ^ 1)
+        self.gates.append(Gated(variables, when, number[first], some))
+        return variables[places]
+
+    def maximum(self, operands: Linears, owners: Integers, count: int) -> Linears:
+        """``count`` rows, each the greatest of the operands whose owner it is; each has one."""
+        low, high = self.ranges(operands)
+        floor, ceiling = filled(count, -NO_BOUND), filled(count, -NO_BOUND)
+        np.maximum.at(floor, owners, low)
+        np.maximum.at(ceiling, owners, high)
+        wanted = high >= floor[owners]
+        constant = operands.is_constant
+        settled = filled(count, -NO_BOUND)
+        np.maximum.at(settled, owners[constant & wanted], operands.constants[constant & wanted])
+        kept = np.flatnonzero(wanted & ~constant)
+        order = kept[np.argsort(owners[kept], kind="stable")]
+        first, _ = group_numbers(owners[order], _signatures(operands.take(order)).alike()[1])
+        order = order[np.sort(first)]
+        with_constant = np.flatnonzero(settled > -NO_BOUND)
+        everything = stacked([operands.take(order), Linears.constant(settled[with_constant])])
+        whose = np.concatenate((owners[order], with_constant))
+        order = np.argsort(whose, kind="stable")
+        lengths = np.bincount(whose, minlength=count)
+        alone = lengths[whose[order]] == 1
+        single = _at(whose[order][alone], everything.take(order[alone]), count)
+        order = order[~alone]
+        several = np.flatnonzero(lengths > 1)
+        if not len(several):
+            return single
+        targets = self.new_variables(floor[several], ceiling[several])
+        starts = np.concatenate(([0], np.cumsum(lengths[several])))
+        self._operate(OperationKind.MAXIMUM, targets, starts, everything.take(order))
+        return sum_of(single, _at(several, Linears.single(targets), count))
+
+    def _operate(self, kind: OperationKind, targets: Integers, starts: Integers, operands: Linears) -> None:
+        self.grow(len(operands.terms.items) + len(operands))
+        self.operations.append(Operations(kind, targets, starts, operands))
+
+    def product(self, left: Linears, right: Linears) -> Linears:
+        """The product in each row."""
+        count = len(left)
+        parts: list[Linears] = []
+        rows = np.arange(count)
+        for one, other in ((left, right), (right, left)):
+            some = rows[one.is_constant[rows]]
+            parts.append(_at(some, other.take(some).scaled(one.constants[some]), count))
+            rows = rows[~one.is_constant[rows]]
+        for one, other in ((left, right), (right, left)):
+            chosen = one.take(rows)
+            low, high = self.ranges(chosen)
+            mask = self._are_booleans(chosen) & (low == 0) & (high == 1)
+            some = rows[mask]
+            if len(some):
+                when = self.at_most(one.take(some), 0) ^ 1
+                parts.append(_at(some, self.gated(other.take(some), when), count))
+                rows = rows[~mask]
+        if len(rows):
+            parts.append(_at(rows, self._multiply(left.take(rows), right.take(rows)), count))
+        return sum_of(*parts)
+
+    def _multiply(self, left: Linears, right: Linears) -> Linears:
+        signatures = [_signatures(side).alike()[1] for side in (left, right)]
+        first, number = group_numbers(*signatures)
+        left, right = left.take(first), right.take(first)
+        ends = [(a, b) for a in self.ranges(left) for b in self.ranges(right)]
+        reach = max((float(np.abs(a.astype(np.float64) * b).max()) for a, b in ends), default=0)
+        if reach > LIMIT:
+            raise OverflowError(
+                f"a value may reach {int(reach)}, beyond exact 64-bit integers", hint="use a larger unit"
+            )
+        corners = [a * b for a, b in ends]
+        targets = self.new_variables(np.minimum.reduce(corners), np.maximum.reduce(corners))
+        self._operate_on_two(OperationKind.PRODUCT, targets, left, right)
+        return Linears.single(targets[number])
+
+    def _operate_on_two(self, kind: OperationKind, targets: Integers, left: Linears, right: Linears) -> None:
+        count = len(left)
+        order = np.arange(2 * count).reshape(2, count).T.ravel()
+        operands = stacked([left, right]).take(order)
+        self._operate(kind, targets, np.arange(0, 2 * count + 1, 2), operands)
+
+    def quotient(self, dividends: Linears, divisors: Integers) -> Linears:
+        """``dividend / divisor`` in each row, truncated toward zero; no divisor is 0."""
+        return self._divided(OperationKind.QUOTIENT, dividends, divisors)
+
+    def remainder(self, dividends: Linears, divisors: Integers) -> Linears:
+        """``dividend % divisor`` in each row, with the sign of the dividend."""
+        return self._divided(OperationKind.REMAINDER, dividends, divisors)
+
+    def _divided(self, kind: OperationKind, dividends: Linears, divisors: Integers) -> Linears:
+        whole = kind is OperationKind.QUOTIENT
+        constant = dividends.is_constant
+        known = truncated(dividends.constants, divisors)
+        if not whole:
+            known = dividends.constants - divisors * known
+        single = Linears.constant(np.where(constant, known, 0))
+        rows = np.flatnonzero(~constant)
+        if not len(rows):
+            return single
+        some, by = dividends.take(rows), divisors[rows]
+        low, high = self.ranges(some)
+        if whole:
+            ends = truncated(low, by), truncated(high, by)
+            lower, upper = np.minimum(*ends), np.maximum(*ends)
+        else:
+            by = np.abs(by)
+            lower, upper = np.maximum(np.minimum(low, 0), 1 - by), np.minimum(np.maximum(high, 0), by - 1)
+        targets = self.new_variables(lower, upper)
+        self._operate_on_two(kind, targets, some, Linears.constant(by))
+        return sum_of(single, _at(rows, Linears.single(targets), len(dividends)))
+
+    def named(self, linears: Linears) -> Linears:
+        """The same values, none of more than one term."""
+        long = np.flatnonzero(linears.terms.lengths > 1)
+        if not len(long):
+            return linears
+        some = linears.take(long)
+        low, high = self.ranges(some)
+        single = Linears.single(self.new_variables(low, high))
+        self.require_range(difference(some, single), 0, 0)
+        short = np.flatnonzero(linears.terms.lengths <= 1)
+        return sum_of(_at(short, linears.take(short), len(linears)), _at(long, single, len(linears)))
 
     # ---- views of the whole -------------------------------------------------------------------------
 
     @property
     def constraint_names(self) -> tuple[str, ...]:
         """Names of the constraints that demand anything, in order of first appearance."""
-        tags = [part.tag for part in self.clauses]
-        tags += [part.tag for part in self.cardinalities]
-        tags += [part.tag for part in self.rows]
-        return tuple(dict.fromkeys(tag.constraint for tag in tags if tag is not None))
+        return tuple(
+            dict.fromkeys(block.source.constraint for block in self.rows if block.source is not None)
+        )
 
-    def fixed(self) -> dict[int, int]:
-        """Variables whose value a demand of one literal settles, with that value."""
-        settled: dict[int, int] = {}
-        for clause in self.clauses:
-            if len(clause.literals) == 1:
-                variable, negated = divmod(clause.literals[0], 2)
-                settled[variable] = 1 - negated
-        return settled
+    def fixed(self) -> tuple[Integers, Integers]:
+        """Bounds of all variables, those that a demand of one literal settles being the same."""
+        lower, upper = self.lower.copy(), self.upper.copy()
+        for block in self.rows:
+            if isinstance(block, LiteralRows) and block.relation is Relation.AT_LEAST_ONE:
+                single = (block.literals.lengths == 1) & (block.enforcement == TRUE)
+                literals = block.literals.items[block.literals.starts[:-1][single]]
+                lower[literals >> 1] = upper[literals >> 1] = 1 - (literals & 1)
+        return lower, upper
 
-    def lower_bound(self, linear: Linear, settled: Mapping[int, int]) -> int:
-        """A bound no solution can go below, from ranges and settled variables (``fixed``) alone."""
-        low = linear.constant
-        for variable, coefficient in zip(linear.variables, linear.coefficients, strict=True):
-            if variable in settled:
-                low += coefficient * settled[variable]
-            else:
-                low += coefficient * (self.lower[variable] if coefficient > 0 else self.upper[variable])
-        return low
+    def restricted(self, keep: Callable[[Source], Mask | bool]) -> Problem:
+        """The same without the demands that are not kept.  Definitions stay."""
+        rows: list[Rows] = []
+        for block in self.rows:
+            kept = True if block.source is None else keep(block.source)
+            if kept is True or (not isinstance(kept, bool) and bool(kept.all())):
+                rows.append(block)
+            elif not isinstance(kept, bool) and kept.any():
+                rows.append(block.take(np.flatnonzero(kept)))
+        return replace(self, rows=rows, redundant=[])
 
 
-def truncate(dividend: int, divisor: int) -> int:
-    """Integer division toward zero, as SQL does it."""
-    quotient = abs(dividend) // abs(divisor)
-    return quotient if (dividend < 0) == (divisor < 0) else -quotient
+def least(linear: Linear, bounds: tuple[Integers, Integers]) -> int:
+    """The least value within bounds of the variables."""
+    variables = integers(linear.variables)
+    pairs = zip(
+        linear.coefficients, bounds[0][variables].tolist(), bounds[1][variables].tolist(), strict=True
+    )
+    terms: list[int] = [factor * (low if factor > 0 else high) for factor, low, high in pairs]
+    return linear.constant + sum(terms)
 
 
 def scale(linear: Linear, factor: int) -> Linear:
@@ -396,3 +630,37 @@ def add(*parts: Linear) -> Linear:
             terms[variable] = terms.get(variable, 0) + coefficient
     kept = sorted((variable, coefficient) for variable, coefficient in terms.items() if coefficient)
     return Linear(constant, tuple(v for v, _ in kept), tuple(c for _, c in kept))
+
+
+def _contradictory(literals: Lists) -> Mask:
+    """Which rows, sorted and distinct, hold a literal and its negation."""
+    marked = np.zeros(len(literals.items), np.bool_)
+    owners, items = literals.owners, literals.items
+    marked[1:] = (items[1:] == items[:-1] ^ 1) & (owners[1:] == owners[:-1]) & (items[1:] & 1 == 1)
+    return literals.any(marked)
+
+
+def _per_row(lists: Lists, values: Integers) -> Integers:
+    """The sum of the values of each row's items."""
+    found = np.zeros(len(lists), values.dtype)
+    filled_rows = np.flatnonzero(lists.lengths)
+    if len(filled_rows):
+        found[filled_rows] = np.add.reduceat(values, lists.starts[:-1][filled_rows])
+    return found
+
+
+def _with(lists: Lists, items: Integers) -> Lists:
+    """Each list with an item more, at its end."""
+    owners = np.concatenate((lists.owners, np.arange(len(lists))))
+    return Lists.grouped(owners, np.concatenate((lists.items, items)), len(lists))
+
+
+def _at(rows: Integers, linears: Linears, count: int) -> Linears:
+    """``count`` rows, of which these are the ones given, and the others 0."""
+    return linears.summed(rows, count)
+
+
+def _signatures(linears: Linears) -> Lists:
+    """Lists that are the same where the expressions are."""
+    pairs = Lists.side_by_side(linears.terms.items, linears.coefficients)
+    return _with(Lists(2 * linears.terms.starts, pairs.items), linears.constants)

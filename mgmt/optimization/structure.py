@@ -6,13 +6,26 @@ for numbers that count with one of them, and for capacities of what is open or u
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 
-from mgmt.optimization.problem import TRUE, Linear, Problem, Row, add, scale
+import numpy as np
+
+from mgmt.optimization.columns import (
+    TRUE,
+    Integers,
+    Linears,
+    Lists,
+    difference,
+    filled,
+    group_numbers,
+    integers,
+    joined,
+    sum_of,
+)
+from mgmt.optimization.problem import NO_BOUND, LinearRows, LiteralRows, Problem, Relation
 
 
-def tighten(problem: Problem, choices: Iterable[tuple[int, ...]]) -> int:
+def tighten(problem: Problem, choices: Lists) -> int:
     """Add what follows from exactly-one groups; returns how many rows were added.
 
     Of the literals of a choice exactly one holds, so of the conjunctions of each of them with one and the same
@@ -20,74 +33,139 @@ def tighten(problem: Problem, choices: Iterable[tuple[int, ...]]) -> int:
     a literal or with its negation.  A number that counts with one value of a choice is what it is with all of them
     together.  A capacity is nothing where what it is the capacity of is not used.  A linear relaxation sees none of it.
     """
-    choices = list(choices)
-    owner = {literal: number for number, choice in enumerate(choices) for literal in choice}
-    groups: dict[tuple[int, int], list[int]] = {}
-    before = len(problem.redundant)
-    for parts, literal in problem.conjunctions.items():
-        if len(parts) != 2:
-            continue
-        for part, condition in (parts, parts[::-1]):
-            number = owner.get(part)
-            if number is not None and owner.get(condition) != number:
-                groups.setdefault((number, condition), []).append(literal)
-            opposite = problem.conjunctions.get(tuple(sorted((part ^ 1, condition))))
-            if opposite is not None and not part & 1:
-                _add_row(problem, (literal, opposite), condition, equal=True)
-    for (_, condition), literals in groups.items():
-        if len(literals) > 1:
-            _add_row(problem, literals, condition, equal=False)
-    for row in (*_shares_of_choices(problem, choices, owner), *_capacities_of_what_is_used(problem)):
-        problem.imply(row)
-    return len(problem.redundant) - before
+    before = sum(map(_count, problem.redundant))
+    owner = filled(2 * problem.variables, -1)
+    owner[choices.items] = choices.owners
+    made = (
+        *_conjunctions_with_choices(problem, owner),
+        *_shares_of_choices(problem, choices, owner),
+        *_capacities_of_what_is_used(problem),
+    )
+    for linears, lower in made:
+        problem.imply(linears, lower, 0)
+    return sum(map(_count, problem.redundant)) - before
 
 
-def _add_row(problem: Problem, literals: Iterable[int], condition: int, *, equal: bool) -> None:
-    """The sum of the literals is at most (or exactly) the condition, taken as 0 or 1."""
-    parts = [problem.literal_value(literal) for literal in literals]
-    linear = add(*parts, scale(problem.literal_value(condition), -1))
-    problem.imply(Row(linear, 0 if equal else None, 0, TRUE, None))
+_Implied = tuple[Linears, int | None]
+"""Rows that are 0 at most, and their lower bound."""
 
 
-def _shares_of_choices(
-    problem: Problem, choices: Sequence[tuple[int, ...]], owner: Mapping[int, int]
-) -> Iterator[Row]:
+def _count(block: LinearRows) -> int:
+    return len(block.lower)
+
+
+def _conjunctions_with_choices(problem: Problem, owner: Integers) -> Iterator[_Implied]:
+    pairs = [block for block in problem.conjunctions if len(block.targets)]
+    if not pairs:
+        return
+    targets = np.concatenate([block.targets for block in pairs])
+    literals = joined([block.literals for block in pairs])
+    of_two = np.flatnonzero(literals.lengths == 2)
+    targets = np.tile(targets[of_two], 2)
+    both = literals.take(of_two).items.reshape(-1, 2)
+    parts, conditions = np.concatenate((both, both[:, ::-1])).T
+    wanted = np.flatnonzero((owner[parts] >= 0) & (owner[parts] != owner[conditions]))
+    yield _at_most_the_condition(owner[parts[wanted]], conditions[wanted], targets[wanted])
+    keys = (parts << 32) | conditions
+    order = np.argsort(keys, kind="stable")
+    opposite = ((parts ^ 1) << 32) | conditions
+    places = np.minimum(np.searchsorted(keys[order], opposite), len(keys) - 1)
+    found = np.flatnonzero((keys[order][places] == opposite) & (parts & 1 == 0))
+    total = sum_of(
+        Linears.literals(targets[found]),
+        Linears.literals(targets[order][places[found]]),
+        Linears.literals(conditions[found], -1),
+    )
+    yield total, 0
+
+
+def _at_most_the_condition(choices: Integers, conditions: Integers, targets: Integers) -> _Implied:
+    """The sum of the conjunctions of one choice and condition is at most the condition, taken as 0 or 1."""
+    first, number = group_numbers(choices, conditions)
+    several = np.flatnonzero(np.bincount(number, minlength=len(first)) > 1)
+    total = Linears.literals(targets).summed(number, len(first))
+    return difference(total.take(several), Linears.literals(conditions[first[several]])), None
+
+
+def _shares_of_choices(problem: Problem, choices: Lists, owner: Integers) -> Iterator[_Implied]:
     """A number that counts with one value of a choice: what it is with each of them adds up to it."""
-    shares: dict[tuple[Linear, int], list[int]] = {}
-    for (linear, literal), variable in problem.gates.items():
-        if literal in owner:
-            shares.setdefault((linear, owner[literal]), []).append(variable)
-    for (linear, number), variables in shares.items():
-        low, high = problem.range_of(linear)
-        rest = add(*(Linear(0, (variable,), (1,)) for variable in variables), scale(linear, -1))
-        complete = len(variables) == len(choices[number])
-        lower, upper = 0 if complete or high <= 0 else None, 0 if complete or low >= 0 else None
-        if len(variables) > 1 and (lower, upper) != (None, None):
-            yield Row(rest, lower, upper, TRUE, None)
+    for block in problem.gates:
+        wanted = np.flatnonzero(owner[block.literals] >= 0)
+        chosen = owner[block.literals[wanted]]
+        first, number = group_numbers(block.numbers[wanted], chosen)
+        count = np.bincount(number, minlength=len(first))
+        linears = block.linears.take(wanted[first])
+        total = Linears.single(block.variables[wanted]).summed(number, len(first))
+        rest = difference(total, linears)
+        low, high = problem.ranges(linears)
+        complete = count == choices.lengths[chosen[first]]
+        below, above = complete | (high <= 0), complete | (low >= 0)
+        exact, less, more = (
+            np.flatnonzero((count > 1) & mask) for mask in (below & above, above & ~below, below & ~above)
+        )
+        yield rest.take(exact), 0
+        yield rest.take(less), None
+        yield rest.take(more).scaled(-1), None
 
 
-def _capacities_of_what_is_used(problem: Problem) -> Iterator[Row]:
+def _capacities_of_what_is_used(problem: Problem) -> Iterator[_Implied]:
     """Where each literal of a row ``sum <= capacity`` implies one and the same other: ``sum <= capacity * other``."""
-    capacities = [row for row in problem.rows if _is_capacity(problem, row)]
-    literals = {2 * variable for row in capacities for variable in row.linear.variables}
-    implied: dict[int, set[int]] = {}
-    for clause in problem.clauses:
-        if len(clause.literals) == 2:
-            for negated, other in (clause.literals, clause.literals[::-1]):
-                if negated ^ 1 in literals:
-                    implied.setdefault(negated ^ 1, set()).add(other)
-    for row in capacities:
-        assert row.upper is not None
-        for literal in sorted(set.intersection(*(implied.get(2 * v, set()) for v in row.linear.variables))):
-            capacity = scale(problem.literal_value(literal), row.linear.constant - row.upper)
-            yield Row(add(replace(row.linear, constant=0), capacity), None, 0, TRUE, None)
+    capacities = [rows for block in _linear(problem) if (rows := _capacities(problem, block)) is not None]
+    if not capacities:
+        return
+    holds, implied = _implications(problem)
+    order = np.argsort(holds, kind="stable")
+    holds, implied = holds[order], implied[order]
+    for linears, room in capacities:
+        literals = 2 * linears.terms.items
+        first = np.searchsorted(holds, literals)
+        lengths = np.searchsorted(holds, literals, side="right") - first
+        problem.grow(int(lengths.sum()))
+        starts = np.concatenate(([0], np.cumsum(lengths)))
+        places = np.repeat(first - starts[:-1], lengths) + np.arange(starts[-1])
+        owners = np.repeat(linears.terms.owners, lengths)
+        one, number = group_numbers(owners, implied[places])
+        every = np.bincount(number, minlength=len(one)) == linears.terms.lengths[owners[one]]
+        one = one[every]
+        used = Linears.literals(implied[places[one]], room[owners[one]])
+        yield difference(linears.take(owners[one]), used), None
 
 
-def _is_capacity(problem: Problem, row: Row) -> bool:
-    """Whether it is ``sum <= capacity`` of literals that do not all fit."""
-    linear = row.linear
-    if row.enforcement != TRUE or row.lower is not None or row.upper is None or len(linear.variables) < 2:
-        return False
-    booleans = all(problem.lower[each] == 0 and problem.upper[each] == 1 for each in linear.variables)
-    capacity = row.upper - linear.constant
-    return booleans and min(linear.coefficients) > 0 and 0 <= capacity < sum(linear.coefficients)
+def _linear(problem: Problem) -> list[LinearRows]:
+    return [block for block in problem.rows if isinstance(block, LinearRows)]
+
+
+def _implications(problem: Problem) -> tuple[Integers, Integers]:
+    """Pairs of literals of which the one implies the other, each once."""
+    pairs = [np.zeros((0, 2), np.int64)]
+    for block in problem.rows:
+        if isinstance(block, LiteralRows) and block.relation is Relation.AT_LEAST_ONE:
+            rows = np.flatnonzero((block.literals.lengths == 2) & (block.enforcement == TRUE))
+            both = block.literals.take(rows).items.reshape(-1, 2)
+            pairs += [both ^ integers([1, 0]), both[:, ::-1] ^ integers([1, 0])]
+    for definition in problem.conjunctions:
+        whole = definition.targets[definition.literals.owners]
+        pairs += [np.stack((whole, definition.literals.items), 1)]
+        pairs += [np.stack((definition.literals.items ^ 1, whole ^ 1), 1)]
+    found = np.concatenate(pairs)
+    first, _ = group_numbers(found[:, 0], found[:, 1])
+    return found[first, 0], found[first, 1]
+
+
+def _capacities(problem: Problem, block: LinearRows) -> tuple[Linears, Integers] | None:
+    """The rows ``sum <= capacity`` of literals that do not all fit, without constants, and the capacities."""
+    terms, factors = block.linears.terms, block.linears.coefficients
+    plain = (problem.lower[terms.items] == 0) & (problem.upper[terms.items] == 1) & (factors > 0)
+    room = block.upper - block.linears.constants
+    most = problem.ranges(block.linears)[1] - block.linears.constants
+    rows = np.flatnonzero(
+        (block.enforcement == TRUE)
+        & (block.lower == -NO_BOUND)
+        & (block.upper < NO_BOUND)
+        & (terms.lengths > 1)
+        & ~terms.any(~plain)
+        & (room >= 0)
+        & (room < most)
+    )
+    some = block.linears.take(rows)
+    return (some.plus(-some.constants), room[rows]) if len(rows) else None

@@ -1,4 +1,4 @@
-"""Taking an engine over that somebody else has set up: its shards are the wishes, as they are found.  Pure."""
+"""Adoption of an engine that somebody else has set up: its shards become the wishes, as they are found.  Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would be lost for good if hosts never came back: pure."""
+"""Data loss: which records are gone for good if hosts never come back.  Pure."""
 
 from __future__ import annotations
 

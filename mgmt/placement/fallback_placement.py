@@ -1,4 +1,4 @@
-"""The least that must be done when hosts are gone and no full placement exists (or none was found in time).
+"""The fallback placement: the least that must be done when hosts are gone and no full placement exists (yet).
 
 Writes must go on although, say, two racks cannot hold three rack-distinct copies: dead hosts leave their
 chains, and the service roles leave dead hosts.  No new copy is made (one that is under way is finished, or undone

@@ -1,4 +1,4 @@
-"""Hosts that went and came back receive no new copies for a while, and for longer each time it happens again.
+"""Flap damping: a host that went and came back is frozen for a while, and for longer each time it happens again.
 
 Pure values, part of the agreed wishes, so that they outlive the controller that saw the host return.  Times are Unix
 seconds by the clock of whoever is the controller; where clocks differ a freeze is that much shorter or longer.

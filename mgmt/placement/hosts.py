@@ -1,4 +1,4 @@
-"""The live hosts as the management plane sees them: plain values, built from the agreed view.
+"""The live hosts as the management plane sees them, built from the agreed view; and which of them is the controller.
 
 This is not membership: nothing here detects or agrees anything.  The rule that makes one manager the
 controller is a pure function of the view, so it needs no election messages.

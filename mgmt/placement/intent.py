@@ -1,4 +1,4 @@
-"""What the operators want: the part of the epoch document that the management plane owns.
+"""The intent, in messages the wishes: what operators want, the part of the epoch document that is the plane's.
 
 It is agreed with the layout by compare-and-set, so a request that was acknowledged survives every
 controller.  The last plan agreed stands in it too, so that a new controller can go on with it or put

@@ -1,4 +1,4 @@
-"""How the layout came about: what differs between two versions of it, in numbers and in words.
+"""The history of the layout: what differs between two versions of it, in numbers and in words.
 
 A read model of what the engine kept, pure; decisions are never made from it.
 """
@@ -19,7 +19,7 @@ NAMES_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class NamesDifference:
     """Of a set of names: a role's hosts, or wishes of one sort."""
 
     what: str
@@ -58,8 +58,8 @@ class SegmentDifference:
 @dataclass(frozen=True, slots=True)
 class LayoutDifference:
     segments: tuple[SegmentDifference, ...]
-    roles: tuple[Difference, ...]
-    wishes: tuple[Difference, ...]
+    roles: tuple[NamesDifference, ...]
+    wishes: tuple[NamesDifference, ...]
     slots: tuple[SlotMove, ...]
     views: tuple[int, int]
     """The latest view on whose behalf anything was changed, before and after."""
@@ -190,12 +190,12 @@ def _named(name: str, text: str) -> str:
 
 def _differences(
     before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]]
-) -> tuple[Difference, ...]:
+) -> tuple[NamesDifference, ...]:
     found = []
     for what in {**before, **after}:
         old, new = before.get(what, ()), after.get(what, ())
         added = tuple(name for name in new if name not in old)
         removed = tuple(name for name in old if name not in new)
         if added or removed:
-            found.append(Difference(what, added, removed))
+            found.append(NamesDifference(what, added, removed))
     return tuple(found)

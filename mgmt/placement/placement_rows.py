@@ -1,10 +1,8 @@
-"""What a placement is decided from: view, observation and wishes, as rows of the datastore schema.
+"""The rows that a placement is decided from: view, observation and wishes in the datastore schema.
 
 Pure: the same inputs give the same rows.  A row of ``replica`` is one *wanted* copy; which of the copies
 found today fill the rows is decided here (a half-made copy of a plan in flight fills its row, so that the
 next plan goes on with it), which copies there shall be is decided by the policies.
-
-Not here: the database (``mgmt.state.database``) and the rules (``policies/``).
 """
 
 from __future__ import annotations

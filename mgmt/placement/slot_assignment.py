@@ -1,4 +1,4 @@
-"""Which segment holds which slots of an engine that divides its keys into such, and how to change that with few moves.
+"""Slot assignment: which segment holds which slots, and how to change that with few moves.
 
 Pure arithmetic on ranges.  Slots are moved as whole ranges, from the end of what a segment holds, so that ranges stay
 few.  Where a segment's copies are is none of its business.

@@ -1,4 +1,4 @@
-"""Copies that change places, where no host has a server to spare for a new copy beside the old ones.
+"""Cyclic exchanges: copies that change places, where no host has a server for a new copy beside the old ones.
 
 In a cluster in which every server holds a copy, no copy can be made before another one leaves.  What is left then is
 a closed set of moves, each of which goes where the next one leaves: while it lasts, each of its segments has one
@@ -14,7 +14,16 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from mgmt.plans.safety import Chains, Danger, Grounds, Held, Stand, Standing, dangers, exchange_dangers
+from mgmt.plans.safety import (
+    Chains,
+    Danger,
+    Occupancy,
+    SafetyContext,
+    SegmentState,
+    SegmentStates,
+    dangers,
+    exchange_dangers,
+)
 
 MOST_PATHS = 20_000
 """Sets of moves looked at before none is said to be found; that many take some tens of milliseconds."""
@@ -38,31 +47,33 @@ class _Hop:
     destination: str
 
 
-def find_exchange(stand: Stand, wanted: Chains, grounds: Grounds) -> Exchange | None:
+def find_exchange(stand: SegmentStates, wanted: Chains, context: SafetyContext) -> Exchange | None:
     """The smallest set of moves, out of those that lead to ``wanted``, that needs no server more than there are."""
-    if not grounds.servers:
+    if not context.servers:
         return None
-    held = Held(stand)
-    for hops in _closed_sets(stand, wanted, grounds, held):
+    held = Occupancy(stand)
+    for hops in _closed_sets(stand, wanted, context, held):
         leads = {hop.segment: _lead(stand[hop.segment], wanted[hop.segment], hop) for hop in hops}
         if None in leads.values():
             continue
         handed = {key: _led_by(stand[key], lead) for key, lead in leads.items() if lead is not None}
         then = {**stand, **{key: replace(stand[key], chain=chain) for key, chain in handed.items()}}
         chains = {hop.segment: _moved(handed[hop.segment], hop) for hop in hops}
-        found = dangers(then, chains, grounds) and exchange_dangers(then, chains, grounds, held)
+        found = dangers(then, chains, context) and exchange_dangers(then, chains, context, held)
         if all(danger.rule == "copies" for danger in found):
-            return _primaries_first(stand, handed, grounds) or Exchange(chains, tuple(found))
+            return _primaries_first(stand, handed, context) or Exchange(chains, tuple(found))
     return None
 
 
-def _closed_sets(stand: Stand, wanted: Chains, grounds: Grounds, held: Held) -> Iterator[tuple[_Hop, ...]]:
+def _closed_sets(
+    stand: SegmentStates, wanted: Chains, context: SafetyContext, held: Occupancy
+) -> Iterator[tuple[_Hop, ...]]:
     """Shortest first: moves that each go where the next leaves, the last where the first left, or to a free server."""
     leaving: dict[str, list[_Hop]] = {}
     for key in sorted(wanted):
         for hop in _hops(key, stand[key], wanted[key]):
             leaving.setdefault(hop.source, []).append(hop)
-    free = {host: count - held.copies[host] for host, count in grounds.servers.items()}
+    free = {host: count - held.copies[host] for host, count in context.servers.items()}
     queue: deque[tuple[_Hop, ...]] = deque((hop,) for hops in leaving.values() for hop in hops)
     for _ in range(MOST_PATHS):
         if not queue:
@@ -80,7 +91,7 @@ def _closed_sets(stand: Stand, wanted: Chains, grounds: Grounds, held: Held) -> 
                 queue.append((*path, hop))
 
 
-def _hops(key: str, before: Standing, chain: tuple[str, ...]) -> Iterator[_Hop]:
+def _hops(key: str, before: SegmentState, chain: tuple[str, ...]) -> Iterator[_Hop]:
     if not before.chain:
         return
     coming = [host for host in chain if host not in before.held]
@@ -89,7 +100,7 @@ def _hops(key: str, before: Standing, chain: tuple[str, ...]) -> Iterator[_Hop]:
             yield _Hop(key, source, destination)
 
 
-def _lead(before: Standing, wanted: Sequence[str], hop: _Hop) -> str | None:
+def _lead(before: SegmentState, wanted: Sequence[str], hop: _Hop) -> str | None:
     """Who leads the segment while its copy moves: the present primary, or a complete copy, a wanted one if it can be.
 
     None where no complete copy would be left.
@@ -101,7 +112,7 @@ def _lead(before: Standing, wanted: Sequence[str], hop: _Hop) -> str | None:
     return next(iter((*by_wish, *complete)), None)
 
 
-def _led_by(before: Standing, lead: str) -> tuple[str, ...]:
+def _led_by(before: SegmentState, lead: str) -> tuple[str, ...]:
     return (lead, *(host for host in before.chain if host != lead))
 
 
@@ -109,10 +120,10 @@ def _moved(chain: tuple[str, ...], hop: _Hop) -> tuple[str, ...]:
     return (*(host for host in chain if host != hop.source), hop.destination)
 
 
-def _primaries_first(stand: Stand, handed: Chains, grounds: Grounds) -> Exchange | None:
+def _primaries_first(stand: SegmentStates, handed: Chains, context: SafetyContext) -> Exchange | None:
     """Primaries that are to move are handed on before, as many at a time as may change; None where none is."""
     chains: dict[str, tuple[str, ...]] = {}
     for key, chain in handed.items():
-        if chain != stand[key].chain and not dangers(stand, {**chains, key: chain}, grounds):
+        if chain != stand[key].chain and not dangers(stand, {**chains, key: chain}, context):
             chains[key] = chain
     return Exchange(chains, ()) if chains else None

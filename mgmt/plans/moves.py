@@ -1,4 +1,4 @@
-"""How one segment's copies differ from those wanted: which leave, which come, why, and whether a rule requires it.
+"""Moves: how one segment's copies differ from those wanted, which leave and come, why, and whether a rule requires it.
 
 Pure.  A plan (``mgmt.plans.plan``) is made of these.
 """
@@ -42,7 +42,7 @@ class PrimaryChange:
     required: bool
 
 
-class Reasons:
+class MoveReasons:
     """Why a copy must leave its host."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Reasons:
         return None
 
 
-def moves_of(segment: SegmentObservation, wanted: Sequence[str], reasons: Reasons) -> list[Move]:
+def moves_of(segment: SegmentObservation, wanted: Sequence[str], reasons: MoveReasons) -> list[Move]:
     """Pair copies that leave with copies that come, those that must leave first."""
     standing = sorted(segment.replicas, key=lambda copy: copy.position)
     leaving = [(copy, reasons.reason_to_leave(copy, segment)) for copy in standing if copy.host not in wanted]
@@ -155,7 +155,7 @@ def joined(moves: Sequence[Move]) -> list[Move]:
 
 
 def _paired(
-    leaving: Sequence[tuple[Replica, str | None]], coming: Sequence[str], reasons: Reasons
+    leaving: Sequence[tuple[Replica, str | None]], coming: Sequence[str], reasons: MoveReasons
 ) -> list[tuple[Replica | None, str | None, str | None]]:
     """Who replaces whom: within a rack where possible, else in order.  What is left over stands alone."""
     free = list(coming)
@@ -180,7 +180,7 @@ def _move(
     destination: str | None,
     required: bool,
     why: str,
-    reasons: Reasons,
+    reasons: MoveReasons,
 ) -> Move:
     source = None if copy is None else copy.host
     return Move(
@@ -196,7 +196,7 @@ def _move(
 
 
 def primary_change_of(
-    segment: SegmentObservation, wanted: Sequence[str], reasons: Reasons
+    segment: SegmentObservation, wanted: Sequence[str], reasons: MoveReasons
 ) -> list[PrimaryChange]:
     standing = standing_chain(segment)
     if not wanted or not standing or standing[0] == wanted[0]:

@@ -4,8 +4,6 @@ Pure values.  Required moves (a host is gone or drained, a copy is missing, a ru
 waves; optional ones (balance) wait for later ones, so that repairs never queue behind tidying up
 (``mgmt.plans.wave_planning``).  The steps of a wave are the engine's business (``Adapter.lower``), their execution
 ``mgmt.control.step_scheduling``'s.
-
-Not here: solving, and any input or output.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ from mgmt.placement.placement_rows import standing_chain
 from mgmt.placement.slot_assignment import SlotMove, slot_moves
 from mgmt.plans.moves import (
     Move,
+    MoveReasons,
     PrimaryChange,
-    Reasons,
     joined,
     moves_of,
     primary_change_of,
@@ -143,7 +141,7 @@ def make_plan(
         standing = {s.key: standing_chain(s) for s in observation.segments if s.key in left_alone}
         target = replace(target, segments={**target.segments, **standing}, slots=None)
     known = {**(departed or {}), **view.by_name}
-    reasons = Reasons(view, observation, intent, known, must_leave)
+    reasons = MoveReasons(view, observation, intent, known, must_leave)
     observed = {segment.key: segment for segment in observation.segments}
     moves: list[Move] = []
     primaries: list[PrimaryChange] = []
@@ -199,7 +197,7 @@ def slots_on_the_move(observation: Observation, target: Placement) -> tuple[Slot
     return slot_moves(before, target.slots, {segment.key: segment.bytes for segment in observation.segments})
 
 
-def _given_up(observation: Observation, target: Placement, reasons: Reasons) -> list[Move]:
+def _given_up(observation: Observation, target: Placement, reasons: MoveReasons) -> list[Move]:
     """Copies of segments that hold nothing any more, and are wanted nowhere."""
     return [
         replace(move, required=True, why="it holds no slots any more")

@@ -1,11 +1,11 @@
-"""What may not happen on the way from one placement to the next: checked for every intermediate state of a wave.
+"""Safety: what may not happen on the way from one placement to the next, in any intermediate state of a wave.
 
 A wave changes the chains of some segments.  The engine keeps every complete copy until the new ones are complete
 (``Adapter.lower``), segment by segment in any order; so between the two placements each segment passes through: old
 chain; old and new copies side by side, the new ones becoming complete one by one; new chain.  :func:`dangers` tells
 what is broken in the worst of all these states without going through them (the tests do).
 
-Pure.  Not here: in which waves to go (``mgmt.plans.wave_planning``), and the rules of the policies.
+Pure.  The rules of policies are the solver's business.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class WaveLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
-    """What does not change under way."""
+class SafetyContext:
+    """What safety depends on and a wave does not change: hosts, capacities, limits."""
 
     racks: Mapping[str, str]
     """Of the live hosts; who is not in it is gone."""
@@ -55,7 +55,7 @@ class Grounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SegmentState:
     """One segment before a wave."""
 
     chain: tuple[str, ...]
@@ -71,10 +71,10 @@ class Standing:
         """Nothing is stored yet, so nothing can be lost or has to be copied."""
         return not self.chain and not self.held
 
-    def then(self, chain: tuple[str, ...], live: Container[str]) -> Standing:
+    def then(self, chain: tuple[str, ...], live: Container[str]) -> SegmentState:
         """After a wave that made ``chain`` of it."""
         hosts = frozenset(host for host in chain if host in live)
-        return Standing(chain, hosts, hosts, self.bytes)
+        return SegmentState(chain, hosts, hosts, self.bytes)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -102,20 +102,22 @@ _WORDS = {
     "moves": "{by} copies too many at once on {subject}",
 }
 Chains = Mapping[str, tuple[str, ...]]
-Stand = Mapping[str, Standing]
+SegmentStates = Mapping[str, SegmentState]
 
 
-def dangers(stand: Stand, wave: Chains, grounds: Grounds) -> list[Danger]:
+def dangers(stand: SegmentStates, wave: Chains, context: SafetyContext) -> list[Danger]:
     """What is broken in some state between ``stand`` and ``wave``, sorted; empty: it is safe.  What is broken before
     already counts only as far as it gets worse."""
-    found = [danger for key in wave for danger in of_segment(key, stand[key], wave[key], grounds)]
-    load = Load(stand, grounds)
+    found = [danger for key in wave for danger in of_segment(key, stand[key], wave[key], context)]
+    load = WaveLoad(stand, context)
     for key, chain in wave.items():
         load.add(stand[key], chain)
     return sorted([*found, *load.dangers()])
 
 
-def exchange_dangers(stand: Stand, wave: Chains, grounds: Grounds, held: Held | None = None) -> list[Danger]:
+def exchange_dangers(
+    stand: SegmentStates, wave: Chains, context: SafetyContext, held: Occupancy | None = None
+) -> list[Danger]:
     """As :func:`dangers`, for a wave in which copies leave before those in their places are made.
 
     Then complete copies are fewer under way than before and after; while they are, so may be their racks.
@@ -123,25 +125,27 @@ def exchange_dangers(stand: Stand, wave: Chains, grounds: Grounds, held: Held | 
     found = []
     for key, chain in wave.items():
         before = stand[key]
-        found += [danger for danger in of_segment(key, before, chain, grounds) if danger.rule == "racks"]
-        lacking = min(grounds.wanted, len(before.complete)) - len(before.complete.intersection(chain))
+        found += [danger for danger in of_segment(key, before, chain, context) if danger.rule == "racks"]
+        lacking = min(context.wanted, len(before.complete)) - len(before.complete.intersection(chain))
         if lacking > 0:
             found.append(Danger("copies", key, lacking))
-    load = Load(stand, grounds, held, leaving_first=True)
+    load = WaveLoad(stand, context, held, leaving_first=True)
     for key, chain in wave.items():
         load.add(stand[key], chain)
     return sorted([*found, *load.dangers()])
 
 
-def of_segment(key: str, before: Standing, chain: tuple[str, ...], grounds: Grounds) -> list[Danger]:
+def of_segment(
+    key: str, before: SegmentState, chain: tuple[str, ...], context: SafetyContext
+) -> list[Danger]:
     """What a segment's own change breaks."""
     if before.is_new or chain == before.chain:
         return []
     # The fewest complete copies are those of now, or those of the end: in between there are only more.
-    live = [host for host in chain if host in grounds.racks]
-    least = min(grounds.wanted, len(before.complete))
-    now, then = (len({grounds.racks[host] for host in hosts}) for hosts in (before.complete, live))
-    now = min(now, grounds.wanted, grounds.wanted_racks.get(key, now))
+    live = [host for host in chain if host in context.racks]
+    least = min(context.wanted, len(before.complete))
+    now, then = (len({context.racks[host] for host in hosts}) for hosts in (before.complete, live))
+    now = min(now, context.wanted, context.wanted_racks.get(key, now))
     found = []
     if len(live) < least:
         found.append(Danger("copies", key, least - len(live)))
@@ -150,10 +154,10 @@ def of_segment(key: str, before: Standing, chain: tuple[str, ...], grounds: Grou
     return found
 
 
-class Held:
+class Occupancy:
     """What each live host holds before a wave."""
 
-    def __init__(self, stand: Stand) -> None:
+    def __init__(self, stand: SegmentStates) -> None:
         self.bytes: Counter[str] = Counter()
         self.copies: Counter[str] = Counter()
         for before in stand.values():
@@ -162,18 +166,23 @@ class Held:
                 self.copies[host] += 1
 
 
-class Load:
+class WaveLoad:
     """What segments changed in one wave load on hosts, racks and the cluster together."""
 
     def __init__(
-        self, stand: Stand, grounds: Grounds, held: Held | None = None, *, leaving_first: bool = False
+        self,
+        stand: SegmentStates,
+        context: SafetyContext,
+        held: Occupancy | None = None,
+        *,
+        leaving_first: bool = False,
     ) -> None:
         """``held``: what is on each host before the wave, if somebody has counted it already; ``leaving_first``: what
         is to leave does so before anything comes."""
-        self._grounds = grounds
+        self._context = context
         self._leaving_first = leaving_first
         self._segments = sum(not before.is_new for before in stand.values())
-        self._held = Held(stand) if held is None else held
+        self._held = Occupancy(stand) if held is None else held
         self._coming: Counter[str] = Counter()  # bytes, by host
         self._servers: Counter[str] = Counter()  # copies, by host, those of new segments too
         self._new: Counter[str] = Counter()  # copies, by host
@@ -185,17 +194,17 @@ class Load:
     @property
     def is_full(self) -> bool:
         """Whether no further copy may be made in this wave."""
-        return self._moves >= self._grounds.limits.moves_per_cluster
+        return self._moves >= self._context.limits.moves_per_cluster
 
-    def add(self, before: Standing, chain: tuple[str, ...]) -> None:
+    def add(self, before: SegmentState, chain: tuple[str, ...]) -> None:
         self._count(before, chain, 1)
 
-    def remove(self, before: Standing, chain: tuple[str, ...]) -> None:
+    def remove(self, before: SegmentState, chain: tuple[str, ...]) -> None:
         """Take back what :meth:`add` did."""
         self._count(before, chain, -1)
 
-    def _count(self, before: Standing, chain: tuple[str, ...], by: int) -> None:
-        racks = self._grounds.racks
+    def _count(self, before: SegmentState, chain: tuple[str, ...], by: int) -> None:
+        racks = self._context.racks
         coming = [host for host in chain if host in racks and host not in before.held]
         for host in coming:
             self._coming[host] += by * before.bytes
@@ -212,27 +221,27 @@ class Load:
             self._by_host[host] += by
             self._by_rack[racks[host]] += by
         self._moves += by * len(coming)
-        if _is_optional_primary_change(before, chain, self._grounds):
+        if _is_optional_primary_change(before, chain, self._context):
             self._primaries += by
 
     def dangers(self, hosts: Iterable[str] | None = None) -> list[Danger]:
         """What is broken, on any host or only as far as these are concerned."""
-        grounds, limits = self._grounds, self._grounds.limits
+        context, limits = self._context, self._context.limits
         touched = self._by_host.keys() | self._coming.keys() if hosts is None else set(hosts)
-        touched &= grounds.racks.keys()
+        touched &= context.racks.keys()
         found = []
         for host in touched:
-            over = self._held.bytes[host] + self._coming[host] - grounds.capacity[host]
+            over = self._held.bytes[host] + self._coming[host] - context.capacity[host]
             if self._coming[host] > 0 and over > 0:
                 found.append(Danger("capacity", host, over))
-            lacking = self._held.copies[host] + self._servers[host] - grounds.servers.get(host, 0)
-            if grounds.servers and self._servers[host] > 0 and lacking > 0:
+            lacking = self._held.copies[host] + self._servers[host] - context.servers.get(host, 0)
+            if context.servers and self._servers[host] > 0 and lacking > 0:
                 found.append(Danger("servers", host, lacking))
-            if host in grounds.frozen and self._new[host] > 0:
+            if host in context.frozen and self._new[host] > 0:
                 found.append(Danger("frozen", host, self._new[host]))
         found += _beyond(self._by_host, touched, limits.moves_per_host)
         found += _beyond(
-            self._by_rack, {grounds.racks[host] for host in touched}, limits.moves_per_rack, "rack "
+            self._by_rack, {context.racks[host] for host in touched}, limits.moves_per_rack, "rack "
         )
         if self._moves > limits.moves_per_cluster:
             found.append(Danger("moves", "the cluster", self._moves - limits.moves_per_cluster))
@@ -247,9 +256,9 @@ def most_primaries(segments: int) -> int:
     return max(1, (segments - 1) // 2)
 
 
-def _is_optional_primary_change(before: Standing, chain: tuple[str, ...], grounds: Grounds) -> bool:
+def _is_optional_primary_change(before: SegmentState, chain: tuple[str, ...], context: SafetyContext) -> bool:
     old = before.chain[0] if before.chain else None
-    return bool(chain) and old != chain[0] and old in grounds.racks and old not in grounds.leaving
+    return bool(chain) and old != chain[0] and old in context.racks and old not in context.leaving
 
 
 def _beyond(counts: Counter[str], names: Iterable[str], limit: int, what: str = "") -> list[Danger]:

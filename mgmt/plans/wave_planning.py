@@ -23,7 +23,17 @@ from mgmt.placement.intent import Intent
 from mgmt.placement.placement_rows import standing_chain
 from mgmt.plans.cyclic_exchanges import Exchange, find_exchange
 from mgmt.plans.moves import Move, PrimaryChange
-from mgmt.plans.safety import Chains, Danger, Grounds, Held, Load, Standing, WaveLimits, dangers, of_segment
+from mgmt.plans.safety import (
+    Chains,
+    Danger,
+    Occupancy,
+    SafetyContext,
+    SegmentState,
+    WaveLimits,
+    WaveLoad,
+    dangers,
+    of_segment,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +82,7 @@ def plan_waves(
     }
     changes = _changes(stand, target.segments, moves, primaries, view)
     hosts = view.by_name
-    grounds = Grounds(
+    context = SafetyContext(
         racks={name: host.failure_domain for name, host in hosts.items()},
         capacity={name: host.capacity_bytes for name, host in hosts.items()},
         wanted=intent.replication_factor,
@@ -86,7 +96,7 @@ def plan_waves(
         limits=limits,
     )
     lost = any(copy.host not in view.names for segment in observation.segments for copy in segment.replicas)
-    found = split_into_waves(stand, changes, grounds, taken_out=lost)
+    found = split_into_waves(stand, changes, context, taken_out=lost)
     left = {(change.segment, change.required): dangers for change, dangers in found.left_out}
     last = len(found.waves) - 1
     return WavePlan(
@@ -111,7 +121,7 @@ def _moves_left(moves: Sequence[Move], segment: str, required: bool) -> tuple[Mo
 
 def _standing(
     segment: SegmentObservation, wanted: tuple[str, ...], view: HostView, *, as_it_is: bool = False
-) -> Standing:
+) -> SegmentState:
     """What a wave begins with; where nobody is left in a chain, the first one goes straight to what is wanted."""
     lost = not as_it_is and any(copy.host not in view.names for copy in segment.replicas)
     held = frozenset(copy.host for copy in segment.replicas if copy.host in view.names)
@@ -119,11 +129,11 @@ def _standing(
         copy.host for copy in segment.replicas if copy.host in held and copy.state is ReplicaState.IN_SYNC
     )
     chain = (available_chain(segment, view) or tuple(wanted)) if lost else standing_chain(segment)
-    return Standing(chain, complete, held, segment.bytes)
+    return SegmentState(chain, complete, held, segment.bytes)
 
 
 def _changes(
-    stand: Mapping[str, Standing],
+    stand: Mapping[str, SegmentState],
     wanted: Chains,
     moves: Sequence[Move],
     primaries: Sequence[PrimaryChange],
@@ -166,7 +176,7 @@ def _placement(chains: Chains, target: Placement, *, with_slots: bool) -> Placem
     return replace(target, segments=chains, roles=roles, slots=slots)
 
 
-def _loads(stand: Mapping[str, Standing], waves: Sequence[Chains]) -> tuple[Mapping[str, int], ...]:
+def _loads(stand: Mapping[str, SegmentState], waves: Sequence[Chains]) -> tuple[Mapping[str, int], ...]:
     """Bytes that each host receives in each wave."""
     held = {key: before.complete for key, before in stand.items()}
     loads: list[Mapping[str, int]] = []
@@ -209,20 +219,24 @@ class Waves:
 
 
 def split_into_waves(
-    stand: Mapping[str, Standing], changes: Sequence[Change], grounds: Grounds, *, taken_out: bool = False
+    stand: Mapping[str, SegmentState],
+    changes: Sequence[Change],
+    context: SafetyContext,
+    *,
+    taken_out: bool = False,
 ) -> Waves:
     """``stand``: every segment, lost hosts taken out of its chain already; ``taken_out``: there were some.
 
     A segment may have two changes, one that is required and then one that is not.
     """
-    return _Splitting(stand, grounds).run(changes, taken_out)
+    return _WaveSplitter(stand, context).run(changes, taken_out)
 
 
-class _Splitting:
-    def __init__(self, stand: Mapping[str, Standing], grounds: Grounds) -> None:
+class _WaveSplitter:
+    def __init__(self, stand: Mapping[str, SegmentState], context: SafetyContext) -> None:
         self._stand = dict(stand)
-        self._grounds = grounds
-        self._held = Held(stand)
+        self._context = context
+        self._held = Occupancy(stand)
         self._waves: list[Chains] = []
         self._dangers: list[tuple[Danger, ...]] = []
         self._exchanges: list[tuple[str, ...]] = []
@@ -263,7 +277,7 @@ class _Splitting:
         """What can be done together now, and the rest."""
         chosen: list[Change] = []
         rest: list[Change] = []
-        load = Load(self._stand, self._grounds, self._held)
+        load = WaveLoad(self._stand, self._context, self._held)
         for position, change in enumerate(pending):
             if load.is_full:
                 rest += pending[position:]
@@ -271,7 +285,7 @@ class _Splitting:
             before = self._stand[change.segment]
             load.add(before, change.chain)
             touched = {*before.chain, *before.complete, *change.chain}
-            if of_segment(change.segment, before, change.chain, self._grounds) or load.dangers(touched):
+            if of_segment(change.segment, before, change.chain, self._context) or load.dangers(touched):
                 load.remove(before, change.chain)
                 rest.append(change)
             else:
@@ -288,7 +302,7 @@ class _Splitting:
         for change in pending:
             if change.required and not self._stand[change.segment].is_new:
                 wanted.setdefault(change.segment, change.chain)
-        return find_exchange(self._stand, wanted, self._grounds)
+        return find_exchange(self._stand, wanted, self._context)
 
     def _carry_out_exchange(self, exchange: Exchange) -> None:
         self._dangers.append(exchange.dangers)
@@ -296,18 +310,18 @@ class _Splitting:
         self._stand_after(exchange.chains)
 
     def _dangers_of(self, change: Change) -> tuple[Danger, ...]:
-        return tuple(dangers(self._stand, {change.segment: change.chain}, self._grounds))
+        return tuple(dangers(self._stand, {change.segment: change.chain}, self._context))
 
     def _reach(self, chosen: Sequence[Change]) -> None:
         wave = {change.segment: change.chain for change in chosen}
-        self._dangers.append(tuple(dangers(self._stand, wave, self._grounds)))
+        self._dangers.append(tuple(dangers(self._stand, wave, self._context)))
         self._exchanges.append(())
         self._stand_after(wave)
 
     def _stand_after(self, wave: Chains) -> None:
         for key, chain in wave.items():
-            self._stand[key] = self._stand[key].then(chain, self._grounds.racks)
-        self._held = Held(self._stand)
+            self._stand[key] = self._stand[key].then(chain, self._context.racks)
+        self._held = Occupancy(self._stand)
         self._waves.append(self._chains())
 
     def _chains(self) -> Chains:

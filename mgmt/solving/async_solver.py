@@ -1,4 +1,4 @@
-"""How the control loop reaches a solver without waiting in its own task: the seam, and a worker thread behind it.
+"""The solver as the control loop awaits it; here a worker thread, in an agent a process.
 
 A solve is a pure, blocking call (``mgmt.solving.placement_solver``).  Whoever embeds the plane runs it in a thread; an
 agent runs it in a process of its own, which costs the agent no memory and can be ended in the middle
@@ -15,9 +15,9 @@ import trio
 
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.placement_rows import PlacementState
+from mgmt.solving.placement_questions import Explanation, Question
 from mgmt.solving.placement_solver import PlacementSolver, SolveOutcome
 from mgmt.solving.policy_listing import PolicyEntry
-from mgmt.solving.questions import Explanation, Question
 
 _Result = TypeVar("_Result")
 

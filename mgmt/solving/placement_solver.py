@@ -1,4 +1,4 @@
-"""From the rows of a state to a decided placement: the control loop's view of the policy compiler.
+"""The placement solver: rows of a state in, a decided placement out; the loop's view of the policy compiler.
 
 The outcome is a value, not an exception: "the rules clash" is an ordinary answer of a control loop.  The
 compiler and the solver behind :class:`PolicySolver` are loaded on first use.  All of this blocks: the
@@ -16,10 +16,10 @@ from datastore_adapter.interface import ServiceRoles
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.placement_rows import HostRow, PlacementState
 from mgmt.solution import Delta, ObjectiveValue, SolveStatus
+from mgmt.solving.placement_questions import Explanation, Question, explain
 from mgmt.solving.policy_listing import PolicyEntry, list_policies
-from mgmt.solving.questions import Explanation, Question, explain
 from mgmt.solving.required_moves import required_moves
-from mgmt.state.memory import MEMORY
+from mgmt.state.memory_limits import MEMORY
 
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model

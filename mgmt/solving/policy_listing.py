@@ -1,4 +1,4 @@
-"""The policies in force, as people read them: what each is called, demands and means, and where it is written.
+"""A listing of the policies in force: what each is called, demands and means, and where it is written.
 
 A reading of the policy texts; nothing is compiled or solved.  It needs the SQL parser, so the solver's process does it.
 What a rule means is said by its pack's README, whose tables have the rule's name in the first column of their rows and

@@ -1,4 +1,4 @@
-"""What the control loop and its solver process say to each other: values only, in length-prefixed MessagePack.
+"""Messages between the control loop and its solver process: values only, in length-prefixed MessagePack.
 
 The rows of a state and the name of the policies go in, a decided outcome comes out.  Neither the compiled model nor
 anything that could run code crosses the pipe, and what arrives is validated against the types below.  Pure: no pipe
@@ -14,9 +14,9 @@ import msgspec
 
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.placement_rows import PlacementState
+from mgmt.solving.placement_questions import Explanation, Question
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
 from mgmt.solving.policy_listing import PolicyEntry
-from mgmt.solving.questions import Explanation, Question
 
 LARGEST_FRAME: Final = 1 << 28
 """Bytes.  A state of a million replicas takes a fifth of it."""

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.placement_rows import PlacementState
+from mgmt.solving.placement_questions import Explanation, Question
 from mgmt.solving.placement_solver import PlacementSolver, PolicySolver, SolveOutcome, Undecided
-from mgmt.solving.questions import Explanation, Question
 from mgmt.solving.solver_messages import Answer, FrameReader, Request, SolverProtocolError, decode, encode
 
 _CHUNK = 1 << 16

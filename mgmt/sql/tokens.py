@@ -37,7 +37,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _DIALECT = PolicyDialect()
 _NO_TABLE = re.compile(r"Expected (table|database) name but got <Token.*>")
 _MISSING_PART = re.compile(r"Required keyword: '\w+' missing for <class '[\w.]*\.(\w+)'>")
-_SOMETHING = "a word, an operator, a comma or a parenthesis is missing or too many"
 _HINTS = {"expected": "add it, or look whether a parenthesis before it is closed"}
 OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}

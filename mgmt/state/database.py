@@ -4,8 +4,6 @@
 version up; a solve reads one snapshot, which is a private copy, so that a long solve neither blocks writers nor sees
 half a change; and a plan is applied as a compare-and-set on the version it was computed from.  The time is part of the
 snapshot: it stands still in one, and in a private copy.
-
-What it is not: it knows nothing of policies.  Where rows live is ``mgmt.state.store``.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from mgmt.solution import Solution
 from mgmt.source_text import SourceText
 from mgmt.state.dates import REHEARSED
 from mgmt.state.duckdb_access.engine import STATEMENT_SECONDS
-from mgmt.state.memory import LEAST_MEMORY, MEMORY
+from mgmt.state.memory_limits import LEAST_MEMORY, MEMORY
 from mgmt.state.schema import Schema, Table, create_table
 from mgmt.state.snapshot import PrivateCopy, Reading, Snapshot
 from mgmt.state.sources.attached import Attached

@@ -1,4 +1,4 @@
-"""Dates and times outside of the engine: texts in UTC that are in the order of what they say.
+"""Dates and times outside of DuckDB: texts in UTC, which sort as what they say.
 
 A date is ``2026-11-23``, a timestamp ``2026-11-23 07:40:00`` with as many digits of a second, up to six, as it needs.
 What computes with them is DuckDB; here they are only read and written.

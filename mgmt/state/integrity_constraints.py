@@ -1,8 +1,6 @@
-"""What a schema demands of rows beyond the types of their columns: keys and references, asked in one statement.
+"""Integrity constraints: the keys and references of a schema, asked of all rows in one statement.
 
 An index for each key would make loading ten times as slow; asking afterwards which rows break a key takes milliseconds.
-
-What it is not: what speaks of variable columns is the solver's (see ``variable_rules``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""More rows like one there is: under fresh keys, with the rows that belong to it, placed nowhere yet.
+"""Copies of a row: under fresh keys, with the rows that belong to it, placed nowhere yet.
 
 Asked for by "how many more of these fit" and "would another host help".
-
-What it is not: it writes nothing; it says which rows to insert.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any
 from mgmt.errors import DataError
 from mgmt.solution import Value
 from mgmt.state.database import Database
-from mgmt.state.schema import Column, ForeignKey, SqlType, Table, quote
+from mgmt.state.schema import Column, ForeignKey, SqlType, Table, literal, quote
 
 _DEEPEST = 5  # tables that belong to tables that belong to ...
 
@@ -39,17 +37,6 @@ def insertion(table: str, rows: Sequence[Mapping[str, Value]]) -> str:
     """Rows with the same columns as one SQL statement."""
     values = ", ".join(f"({', '.join(map(literal, row.values()))})" for row in rows)
     return f"INSERT INTO {quote(table)} ({', '.join(map(quote, rows[0]))}) VALUES {values}"
-
-
-def literal(value: object) -> str:
-    """A value as SQL text."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    if isinstance(value, (int, float)):
-        return str(value)
-    return "'" + str(value).replace("'", "''") + "'"
 
 
 class RowCopier:

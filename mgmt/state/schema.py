@@ -4,8 +4,6 @@ A column whose name starts with ``variable__`` or ``controllable__`` is decided 
 section 3).  Its values come from its foreign key, from ``DOMAIN (SELECT ...)``, or are 0 and 1 for a BOOLEAN.
 It is paired with the column of the same name without the prefix, or with the one named by ``CURRENT column``,
 which holds the value of today.
-
-What it is not: the rows (see ``mgmt.state.database``).
 """
 
 from __future__ import annotations
@@ -134,6 +132,17 @@ class Schema:
 def quote(name: str) -> str:
     """An identifier for SQL text."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: object) -> str:
+    """A value as SQL text."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, (int, float)):
+        return str(value)
+    return "'" + str(value).replace("'", "''") + "'"
 
 
 _STORAGE = {

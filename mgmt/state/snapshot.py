@@ -229,18 +229,21 @@ class Snapshot:
             self._catalog.connection.execute(before + sql)
 
     def define_table(
-        self, name: str, columns: Sequence[tuple[str, SqlType]], rows: Sequence[Sequence[Any]]
+        self,
+        name: str,
+        columns: Sequence[tuple[str, SqlType]],
+        cells: Sequence[Sequence[Any]],
+        count: int,
     ) -> None:
-        """Make a table of these rows; they are numbered from 0 on by ``rowid``, in order."""
+        """Make a table of so many rows, given by column; they are numbered from 0 on by ``rowid``, in order."""
         self._making(name, "TABLE")
-        cells = list(zip(*rows, strict=True)) if columns and rows else [()] * len(columns)
         columns = [(column, _known(kind, each)) for (column, kind), each in zip(columns, cells, strict=True)]
         columns = [(_ROW, SqlType.INTEGER), *columns]  # rows of a transaction have no numbers yet
         listed = ", ".join(f"{quote(column)} {storage(kind)}" for column, kind in columns)
         self._catalog.run(f"CREATE TABLE {quote(name)} ({listed})")
-        if not rows:
+        if not count:
             return
-        with incoming(self._catalog, columns, [range(len(rows)), *cells]) as source, errors("the state"):
+        with incoming(self._catalog, columns, [range(count), *cells]) as source, errors("the state"):
             self._catalog.connection.execute(f"INSERT INTO {quote(name)} SELECT * FROM {source}")
 
     def write(self, table: Table, columns: Mapping[str, Mapping[PrimaryKey, Value]]) -> None:

@@ -18,7 +18,7 @@ from mgmt.state.duckdb_access.bulk_rows import insert_rows, update_rows
 from mgmt.state.duckdb_access.engine import Catalog, RefusedStatementError, errors, fetched
 from mgmt.state.duckdb_access.values import stored
 from mgmt.state.integrity_constraints import require_rules
-from mgmt.state.memory import MEMORY
+from mgmt.state.memory_limits import MEMORY
 from mgmt.state.schema import Schema, Table, create_table, quote
 from mgmt.state.snapshot import WHOLE, Cells, Reading, Snapshot, cells_of, restore
 

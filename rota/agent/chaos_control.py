@@ -117,7 +117,7 @@ class ChaosControl:
     def _jump_clock(self) -> None:
         """Let the clock jump, or as soon as there is a member whose clock it is."""
         if self.cluster is not None:
-            self.cluster._shell.jump_clock(self._to_jump)  # nor is this anything for the public surface
+            self.cluster._driver.jump_clock(self._to_jump)  # nor is this anything for the public surface
             self._to_jump = 0.0
 
     async def _accuse_in_every_view(self) -> None:
@@ -125,7 +125,7 @@ class ChaosControl:
             await self._view_changed.wait()
             self._view_changed = trio.Event()
             if self._accusing and self.cluster is not None:
-                shell = self.cluster._shell  # lying is nothing that the public surface offers
+                shell = self.cluster._driver  # lying is nothing that the public surface offers
                 for member in shell.subjects():
                     shell.report_check(member.incarnation, healthy=False, certain=True)
 

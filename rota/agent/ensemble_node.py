@@ -141,8 +141,8 @@ class EnsembleNode:
 class EnsembleApi:
     """What a voter answers over HTTP: what it knows of the cluster it serves, and why it does nothing else.
 
-    Implements ``rota.http.api.Backend``.  What asks for a member of the cluster, or for the store, is refused with whom
-    to ask instead.  ``ensemble`` is set once the voter runs.
+    Implements ``rota.http.backend.Backend``.  What asks for a member of the cluster, or for the store, is refused with
+    whom to ask instead.  ``ensemble`` is set once the voter runs.
     """
 
     def __init__(self, name: str, events: EventLog, key_service: KeyService) -> None:

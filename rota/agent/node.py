@@ -174,7 +174,7 @@ class Node:
         self._api.engine = self._engine
         try:
             async with AsyncExitStack() as stack:
-                await self._meet_chaos(stack)
+                await self._connect_to_chaos_run(stack)
                 async with trio.open_nursery() as nursery:
                     application = build_application(self._api, self._access)
                     self.api_address = await nursery.start(
@@ -196,7 +196,7 @@ class Node:
                 raise AgentError(str(cause)) from error
             raise
 
-    async def _meet_chaos(self, stack: AsyncExitStack) -> None:
+    async def _connect_to_chaos_run(self, stack: AsyncExitStack) -> None:
         """In a chaos run: report to it, and wait until it says that this agent may join."""
         path = self._settings.chaos_control
         if path is not None:
@@ -430,14 +430,14 @@ class Node:
             await controller.run(views)
 
     async def _open_engine(
-        self, engine: HostEngine, cluster: Cluster, keeper: Adapter, nursery: trio.Nursery
+        self, engine: HostEngine, cluster: Cluster, layout_adapter: Adapter, nursery: trio.Nursery
     ) -> Adapter:
-        """Have its servers run; the adapter for those of all hosts, whose document ``keeper`` keeps."""
+        """Have its servers run; the adapter for those of all hosts, whose document ``layout_adapter`` agrees on."""
         from datastore_adapter.slots.slots_adapter import SlotsAdapter
 
         access = await engine.access(cluster)
         await nursery.start(engine.run, access)
-        adapter = SlotsAdapter(keeper, servers_of(cluster), access)
+        adapter = SlotsAdapter(layout_adapter, servers_of(cluster), access)
         self._api.engine_statistics = adapter.statistics
         if self._sampling is not None:
             nursery.start_soon(self._sampling.run, adapter)

@@ -67,7 +67,7 @@ STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
 
 
 class NodeApi:
-    """Implements ``rota.http.api.Backend``.  The parts are set as they come up; until then it says so."""
+    """Implements ``rota.http.backend.Backend``.  The parts are set as they come up; until then it says so."""
 
     def __init__(self, name: str, events: EventLog, key_service: KeyService, *, store: bool = True) -> None:
         self._name = name
@@ -260,7 +260,8 @@ class NodeApi:
             raise ApiError("this agent is ending, and has not begun this; ask another one", code="ending")
         if self.engine is not None:
             raise ApiError(
-                "this cluster keeps its data in Valkey or Redis, not in the log: use a client of theirs",
+                "this cluster keeps its data in Valkey or Redis, not in the log: use a client of theirs, and "
+                "their own backups",
                 code="no_log",
                 status=404,
             )

@@ -20,7 +20,7 @@ from typing import Any
 
 from membership import Address, AddressError
 from mgmt.control.settings import ControlSettings
-from mgmt.state.memory import LEAST_MEMORY, MEMORY
+from mgmt.state.memory_limits import LEAST_MEMORY, MEMORY
 from rota.access.host_names import is_loopback
 from rota.agent.control_table import known_keys, read_table
 from rota.agent.logs import FORMATS, LEVELS
@@ -512,7 +512,9 @@ def read_file(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
         raw = tomllib.loads(text)
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+        raise SettingsError(
+            f"{path}: cannot be read: {error.strerror}; give the agent's settings with --config FILE"
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from error
     return build(raw, origin=str(path), text=text)

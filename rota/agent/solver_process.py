@@ -30,9 +30,9 @@ from mgmt.errors import SolverUnavailableError
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.placement_rows import PlacementState
 from mgmt.solving import solver_worker
+from mgmt.solving.placement_questions import Explanation, Question
 from mgmt.solving.placement_solver import SolveOutcome
 from mgmt.solving.policy_listing import PolicyEntry
-from mgmt.solving.questions import Explanation, Question
 from mgmt.solving.solver_messages import Answer, FrameReader, Request, SolverProtocolError, decode, encode
 
 log = logging.getLogger("rota")

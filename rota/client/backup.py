@@ -76,20 +76,22 @@ def back_up(
     try:
         with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             writer = BackupWriter(file, cut["cluster_id"], time.time())
-            end = _copy(_Insistent(client, patience), writer, cut, told)
+            end = _copy(_RetryingClient(client, patience), writer, cut, told)
             file.flush()
             os.fsync(file.fileno())
         unfinished.rename(final)
         _sync_directory(final.parent)
     except OSError as error:
-        raise AgentError(f"{unfinished}: {error.strerror}; the backup was not finished") from error
+        raise AgentError(
+            f"{unfinished}: {error.strerror}; the backup was not finished: give a FILE or DIR that can be written"
+        ) from error
     finally:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
     return Backup(final, cut["cluster_id"], end, writer.size)
 
 
-class _Insistent:
+class _RetryingClient:
     """Asks an agent again that is away for a moment.  Everything here may be asked twice."""
 
     def __init__(self, client: ApiClient, patience: float) -> None:
@@ -97,15 +99,15 @@ class _Insistent:
         self._patience = patience
 
     def cut(self) -> dict[str, Any]:
-        return self._insist(partial(_cut, self._client))
+        return self._retry(partial(_cut, self._client))
 
     def fetch(self, start: int, end: int) -> LogPart:
-        return decode_part(self._insist(partial(self._client.fetch, "/v1/backup/part", start=start, end=end)))
+        return decode_part(self._retry(partial(self._client.fetch, "/v1/backup/part", start=start, end=end)))
 
     def put(self, part: LogPart) -> None:
-        self._insist(partial(self._client.post, "/v1/restore/part", encode_part(part)))
+        self._retry(partial(self._client.post, "/v1/restore/part", encode_part(part)))
 
-    def _insist(self, ask: Callable[[], T]) -> T:
+    def _retry(self, ask: Callable[[], T]) -> T:
         deadline = time.monotonic() + self._patience
         while True:
             try:
@@ -116,7 +118,7 @@ class _Insistent:
             time.sleep(LOOK_EVERY)
 
 
-def _copy(client: _Insistent, writer: BackupWriter, cut: dict[str, Any], told: Told) -> End:
+def _copy(client: _RetryingClient, writer: BackupWriter, cut: dict[str, Any], told: Told) -> End:
     pointers = Pointers()
     position = trimmed_below = 0
     while position < cut["address"]:
@@ -156,7 +158,7 @@ def restore(
     request = {"intent": end.intent if with_intent and end.intent else None, "resume": resume}
     begun = client.post("/v1/restore", request)
     _wait_until_paused(client)
-    agent = _Insistent(client, patience)
+    agent = _RetryingClient(client, patience)
     trimmed = end.trimmed_below
     for below in (*range(SKIPPED_AT_ONCE, trimmed, SKIPPED_AT_ONCE), trimmed):
         if below:
@@ -169,8 +171,8 @@ def restore(
     tail = agent.cut()["address"]
     if tail != end.address:
         raise ApiError(
-            f"the log ends at {tail}, the backup at {end.address}: somebody else wrote to it; restore into a new "
-            "cluster that nobody uses yet",
+            f"the log ends at {tail}, the backup at {end.address}: somebody else wrote to it; restore into agents "
+            "with empty data directories, and let nobody write before this is done",
             code="not_copied",
         )
     is_paused = bool(end.intent.get("paused", False) if request["intent"] else begun["was_paused"])

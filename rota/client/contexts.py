@@ -36,7 +36,9 @@ class Contexts:
             return self.targets[name]
         except KeyError:
             known = ", ".join(sorted(self.targets)) or "none"
-            raise UsageProblem(f"there is no context {name!r}; known: {known}") from None
+            raise UsageProblem(
+                f"there is no context {name!r}; known: {known}; `rota context set {name} --api URL` makes it"
+            ) from None
 
 
 def contexts_file() -> Path:

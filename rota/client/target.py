@@ -49,7 +49,9 @@ class Target:
             with self.token_file.open("rb") as file:
                 raw = file.read(LARGEST_TOKEN_FILE)
         except OSError as error:
-            raise UsageProblem(f"{self.token_file}: cannot be read: {error.strerror}") from error
+            raise UsageProblem(
+                f"{self.token_file}: cannot be read: {error.strerror}; `rota tokens add NAME --output FILE` writes one"
+            ) from error
         text = raw.decode("ascii", "replace").strip()
         if not text.isascii() or not text.isprintable() or not text or " " in text:
             raise UsageProblem(f"{self.token_file}: there is no token in it; `rota tokens add` makes one")
@@ -62,13 +64,15 @@ class Target:
         try:
             context = ssl.create_default_context(cafile=None if self.ca_file is None else str(self.ca_file))
         except (OSError, ssl.SSLError) as error:
-            raise UsageProblem(f"{self.ca_file}: no certificates in PEM: {_reason(error)}") from error
+            raise UsageProblem(
+                f"{self.ca_file}: no certificates in PEM: {_reason(error)}; give the authority's with --ca-file"
+            ) from error
         if self.certificate is not None:
             try:
                 context.load_cert_chain(self.certificate, password="")
             except (OSError, ssl.SSLError) as error:
                 raise UsageProblem(
-                    f"{self.certificate}: no certificate and key in PEM: {_reason(error)}"
+                    f"{self.certificate}: no certificate and key in PEM: {_reason(error)}; put both in one file"
                 ) from error
         return context
 
@@ -95,16 +99,15 @@ class Where:
             host, port = parts.hostname, parts.port
             if parts.scheme not in ("http", "https") or not host or parts.username is not None:
                 raise ValueError(url)
+            if parts.path not in ("", "/") or parts.query or parts.fragment:
+                raise ValueError(url)  # it would be left out
         except ValueError:
             raise UsageProblem(
                 f"{url!r} is not the address of an agent; write http://127.0.0.1:7947, https://HOST:PORT or unix:/PATH"
             ) from None
-        return cls(
-            parts.scheme,
-            host,
-            port or {"http": 80, "https": 443}[parts.scheme],
-            f"{parts.scheme}://{parts.netloc}",
-        )
+        chosen = port or {"http": 80, "https": 443}[parts.scheme]
+        told = f"{parts.scheme}://{parts.netloc}"  # with the port, so that errors say which one was asked
+        return cls(parts.scheme, host, chosen, told if port else f"{told.rstrip(':')}:{chosen}")
 
 
 def _reason(error: OSError) -> str:

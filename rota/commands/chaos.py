@@ -15,13 +15,25 @@ from rota.terminal.progress import Progress
 
 @click.group(short_help="Faults on purpose, with every promise checked.")
 def chaos() -> None:
-    """Run fault scenarios and random faults with every invariant checked after every event."""
+    """Run fault scenarios and random faults with every invariant checked after every event.
+
+    \b
+    Examples:
+      rota chaos list
+      rota chaos run loss-egress --nodes 100 --faulty 5 --seed 7
+      rota chaos fuzz --seeds 20
+    """
 
 
 @chaos.command("list")
 @json_option
 def list_(json_wanted: bool) -> None:
-    """The scenarios, and what each must show."""
+    """The scenarios, and what each must show.
+
+    \b
+    Example:
+      rota chaos list --json | jq '.scenarios[].name'
+    """
     import chaos as library
 
     scenarios = [{"name": name, "description": text} for name, text in library.list_scenarios().items()]
@@ -32,7 +44,7 @@ def list_(json_wanted: bool) -> None:
     )
 
 
-@chaos.command()
+@chaos.command(short_help="Run one scenario; exit 1 when a promise is broken.")
 @click.argument("scenario")
 @click.option(
     "--backend",
@@ -164,7 +176,7 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-@chaos.command()
+@chaos.command(short_help="Random faults on the simulator; prints what fails.")
 @click.option(
     "--seeds", type=click.IntRange(min=1), default=100, show_default=True, help="How many seeds to try."
 )
@@ -219,7 +231,7 @@ def fuzz(
         raise ReportedFailure(f"an invariant broke at seed {report.failing_seed}")
 
 
-@chaos.command()
+@chaos.command(short_help="Run a script that `rota chaos fuzz` printed.")
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @json_option
 def replay(script: Path, json_wanted: bool) -> None:
@@ -243,7 +255,7 @@ def replay(script: Path, json_wanted: bool) -> None:
         raise ReportedFailure(f"{script}: an invariant broke")
 
 
-@chaos.command("fuzz-packets")
+@chaos.command("fuzz-packets", short_help="Spoiled packets through transport, decoder and core.")
 @click.option("--count", type=click.IntRange(min=1), default=100_000, show_default=True, help="Packets.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed spoils the same way.")
 @json_option

@@ -94,7 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(2)
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx is not None else "rota"
-        _fail(f"{error.format_message().rstrip('.')}; see `{path} --help`", "usage", given, status=2)
+        message = " ".join(error.format_message().split())  # click has lists of choices on lines of their own
+        _fail(f"{message.rstrip('.')}; see `{path} --help`", "usage", given, status=2)
     except click.ClickException as error:
         _fail(error.format_message(), "failed", given)
     except (click.Abort, KeyboardInterrupt):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rota.agent import settings as settings_module
-from rota.commands.options import json_option
+from rota.commands.options import chosen_target, json_option, target_options
 from rota.errors import ReportedFailure
 from rota.terminal.output import as_json
 
@@ -23,17 +24,12 @@ _MARKS = {"good": ("ok", "green"), "warning": ("warn", "yellow"), "failed": ("FA
 @click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="The agent's settings, as TOML."
 )
-@click.option(
-    "--api",
-    metavar="URL",
-    envvar="ROTA_API",
-    default=None,
-    help="This host's agent. [default: as in its settings]",
-)
+@target_options
 @json_option
-def doctor(config: Path | None, api: str | None, json_wanted: bool) -> None:
-    """What is wrong with this host, and what to do: settings, versions, ports, seeds, keys, clock, disk, limits.
+def doctor(config: Path | None, json_wanted: bool, **given: Any) -> None:
+    """What is wrong with this host, and what to do: settings, versions, ports, seeds, keys, TLS, clock, disk, limits.
 
+    The agent that is asked how it is, is the one of the settings, unless --api or ROTA_API names another.
     Nothing is changed.  Exit status 1 when a check failed; warnings are none.
 
     \b
@@ -45,7 +41,7 @@ def doctor(config: Path | None, api: str | None, json_wanted: bool) -> None:
     from rota.commands.host_checks import Outcome, examine
 
     found = []
-    for finding in examine(lambda: settings_module.load(config, {}), api):
+    for finding in examine(lambda: settings_module.load(config, {}), partial(chosen_target, given)):
         found.append(finding)
         if not json_wanted:
             _show(finding)  # at once: a seed that does not answer takes its time

@@ -23,9 +23,12 @@ from pathlib import Path
 
 from membership import Address, KeyRingError
 from membership.wire.key_ring import read_key_file
+from rota.access.access import Access
+from rota.access.tls import TlsFiles
 from rota.agent.settings import AgentSettings, default_data_dir
 from rota.client.api_client import ApiClient
-from rota.errors import ApiError, SettingsError
+from rota.client.target import UNIX, Target
+from rota.errors import AgentError, ApiError, SettingsError
 
 CONNECT_SECONDS = 2.0
 SYNCS = 8
@@ -33,6 +36,8 @@ SLOW_SYNC = 0.05
 """Seconds: an append waits for one on each replica, one after the other."""
 LITTLE_SPACE = 1 << 30
 ENOUGH_DESCRIPTORS = 4096
+SOON = 14 * 86400
+"""Seconds: a certificate that expires within these should be renewed by now."""
 _UNSYNCHRONISED = 5
 """What adjtimex(2) answers when nothing disciplines the clock (TIME_ERROR)."""
 _NETWORK_OR_MEMORY = {"tmpfs", "ramfs", "nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "overlay"}
@@ -56,8 +61,9 @@ class Finding:
     remedy: str = ""
 
 
-def examine(load: Callable[[], AgentSettings], api: str | None) -> Iterator[Finding]:
-    """All checks, one after the other.  ``api``: the agent of this host; None: the one its settings name."""
+def examine(load: Callable[[], AgentSettings], named: Callable[[str], Target]) -> Iterator[Finding]:
+    """All checks, one after the other.  ``named`` gets the address of the agent that the settings are of, and returns
+    the one to ask."""
     try:
         settings = load()
     except SettingsError as error:
@@ -65,40 +71,54 @@ def examine(load: Callable[[], AgentSettings], api: str | None) -> Iterator[Find
         settings = AgentSettings()
     else:
         yield Finding("settings", Outcome.GOOD, "they can be used")
-    yield versions()
-    own = f"http://{settings.api}" if settings.api_socket is None else f"unix:{settings.api_socket}"
-    running, finding = agent(api or own)
+    yield versions(places=settings.has_store)
+    running, finding = agent(named(own_address(settings)))
     yield finding
     yield from () if running else map(free_to_listen, (settings.listen, settings.api))
     yield from map(reachable, settings.seeds)
     if settings.key_file is not None:
         yield keys(settings.key_file)
+    if settings.api_certificate is not None:
+        yield access(settings)
     yield clock()
     yield from disk(settings.data_dir or default_data_dir(settings.name or str(settings.listen)))
     yield descriptors()
 
 
-def versions() -> Finding:
-    """Of Python and of what rota is built on."""
+def own_address(settings: AgentSettings) -> str:
+    """Where a program on this host reaches the agent of these settings: at its Unix socket, if it has one."""
+    if settings.api_socket is not None:
+        return f"{UNIX}{settings.api_socket}"
+    host, port = settings.api
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"{'http' if settings.api_certificate is None else 'https'}://{Address(here, port)}"
+
+
+def versions(*, places: bool) -> Finding:
+    """Of Python and of what rota is built on.  An agent that ``places`` anything needs the solvers, too."""
     told = [f"rota {importlib.metadata.version('rota')}", f"Python {sys.version.split()[0]}"]
-    for package in ("trio", "msgspec", "ortools", "sqlglot"):
+    for package in ("trio", "msgspec", *(("ortools", "sqlglot") if places else ())):
         try:
             told.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
-            return Finding(
-                "versions", Outcome.FAILED, f"{package} is not installed", "install rota again, with pip"
-            )
+            text = f"{package} is not installed, and an agent that places anything needs it"
+            remedy = "pip install 'rota[agent,plane]'; without data: `rota agent --no-store`"
+            return Finding("versions", Outcome.FAILED, text, remedy)
     return Finding("versions", Outcome.GOOD, ", ".join(told))
 
 
-def agent(api: str) -> tuple[bool, Finding]:
+def agent(target: Target) -> tuple[bool, Finding]:
     """Whether one runs here, and how it is."""
     try:
-        status = ApiClient(api, timeout=CONNECT_SECONDS).get("/v1/status")
-    except ApiError:
-        return False, Finding(
-            "agent", Outcome.WARNING, f"none answers at {api}", "start it, or name it with --api"
-        )
+        status = ApiClient(target, timeout=CONNECT_SECONDS).get("/v1/status")
+    except ApiError as error:
+        if error.code == "unreachable":
+            text = f"none answers at {target.api}"
+            return False, Finding("agent", Outcome.WARNING, text, "start it, or name it with --api")
+        if error.code == "tls" or error.status:
+            remedy = "let this command in with --ca-file and --token-file, or give the agent an api_socket"
+            return True, Finding("agent", Outcome.WARNING, f"one is at {target.api}: {error}", remedy)
+        return False, Finding("agent", Outcome.WARNING, str(error), "name it with --api")
     name = status["name"]
     if status["epoch"] is None:
         return True, Finding(
@@ -164,6 +184,26 @@ def keys(path: Path) -> Finding:
     except KeyRingError as error:
         return Finding("keys", Outcome.FAILED, str(error), "`rota keys generate --help` makes one")
     return Finding("keys", Outcome.GOOD, f"{count} in {path}")
+
+
+def access(settings: AgentSettings) -> Finding:
+    """Whether the HTTP interface can be served with the certificate and the tokens that are there."""
+    check = "https"
+    try:
+        found = Access(
+            settings.api_tokens,
+            TlsFiles.of(settings.api_certificate, settings.api_key, settings.api_client_ca),
+        )
+    except AgentError as error:
+        return Finding(check, Outcome.FAILED, str(error), "docs/remote.md makes certificates and tokens")
+    assert found.expiry is not None, "there is a certificate"
+    told = f"for {found.names}, {len(list(found.tokens))} tokens; the certificate expires on "
+    told += time.strftime("%Y-%m-%d", time.gmtime(found.expiry))
+    remedy = "renew it, and send the agent SIGHUP"
+    if found.expiry <= time.time():
+        return Finding(check, Outcome.FAILED, told.replace("expires", "expired"), remedy)
+    soon = found.expiry < time.time() + SOON
+    return Finding(check, Outcome.WARNING if soon else Outcome.GOOD, told, remedy if soon else "")
 
 
 def clock() -> Finding:

@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from rota.agent.settings import parse_tag
-from rota.client.api_client import ApiClient
 from rota.client.target import Target
-from rota.commands.options import AGREED_TIMEOUT, api_option, json_option
+from rota.commands.options import agreed, api_option, json_option
 from rota.errors import ReportedFailure, UsageProblem
 from rota.terminal.output import emit, short_id
 
@@ -28,7 +27,7 @@ def evict(host: str, api: Target, json_wanted: bool) -> None:
     Example:
       rota evict n3
     """
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/evict", {"host": host})
+    answer = agreed(api, "/v1/evict", {"host": host})
     emit(answer, json_wanted, lambda value: click.echo(f"{host} is evicted, view {value['epoch']}"))
 
 
@@ -45,7 +44,7 @@ def leave(api: Target, json_wanted: bool) -> None:
     Example:
       rota leave --api 127.0.0.1:7957
     """
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/leave", {})
+    answer = agreed(api, "/v1/leave", {})
 
     def show(value: dict[str, Any]) -> None:
         click.echo(f"{value['host']} has {'left' if value['agreed'] else 'ended'}")
@@ -78,7 +77,7 @@ def tag(tags: tuple[str, ...], remove: tuple[str, ...], api: Target, json_wanted
         new = dict(parse_tag(text) for text in tags)
     except ValueError as error:
         raise UsageProblem(str(error)) from error
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/tags", {"set": new, "remove": list(remove)})
+    answer = agreed(api, "/v1/tags", {"set": new, "remove": list(remove)})
 
     def show(value: dict[str, Any]) -> None:
         pairs = " ".join(f"{key}={entry}" for key, entry in sorted(value["tags"].items()))
@@ -112,7 +111,7 @@ def recover(survivors: tuple[str, ...], force: bool, api: Target, json_wanted: b
     names = [name.strip() for text in survivors for name in text.split(",") if name.strip()]
     if not names:
         raise UsageProblem("--survivors names nobody; `rota members` lists the candidates")
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/recover", {"survivors": names, "force": force})
+    answer = agreed(api, "/v1/recover", {"survivors": names, "force": force})
 
     def show(value: dict[str, Any]) -> None:
         members = ", ".join(value["members"])

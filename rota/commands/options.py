@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 
 import click
 
+from rota.client.api_client import ApiClient
 from rota.client.contexts import FILES, contexts_file, load
 from rota.client.target import DEFAULT_URL, Target
+from rota.terminal.progress import waiting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -79,15 +81,22 @@ def target_options(command: Command) -> Command:
     return command
 
 
-def chosen_target(given: Mapping[str, Any]) -> Target:
+def agreed(api: Target, path: str, body: Mapping[str, Any]) -> Any:
+    """What the agent answers to something that the controller solves, or the others agree on."""
+    with waiting("waiting for the controller, and the others"):
+        return ApiClient(api, timeout=AGREED_TIMEOUT).post(path, body)
+
+
+def chosen_target(given: Mapping[str, Any], own: str | None = None) -> Target:
     """From a command's options, those of the group before it, the environment, the contexts.
 
+    ``own``: the agent of this host, for a command that asks none but that; the context in use is not.
     Raises :class:`UsageProblem`.
     """
     group = click.get_current_context().find_root().params
     asked = {name: given[name] if given[name] is not None else group.get(name) for name in TARGET_OPTIONS}
     files: dict[str, Any] = {name: asked[name] for name in FILES if asked[name] is not None}
-    if asked["api"] is None and (asked["context"] or "ROTA_API" not in os.environ):
+    if asked["api"] is None and (asked["context"] or (own is None and "ROTA_API" not in os.environ)):
         contexts = load(contexts_file())
         name = asked["context"] or contexts.current
         if name:
@@ -95,4 +104,4 @@ def chosen_target(given: Mapping[str, Any]) -> Target:
     for name in ("token_file", "ca_file"):
         if path := os.environ.get(f"ROTA_{name.upper()}"):
             files.setdefault(name, Path(path))
-    return Target(asked["api"] or os.environ.get("ROTA_API") or DEFAULT_URL, **files)
+    return Target(asked["api"] or os.environ.get("ROTA_API") or own or DEFAULT_URL, **files)

@@ -255,6 +255,12 @@ def up(
 ) -> None:
     """A local cluster in the foreground, with a live table; Ctrl-C leaves gracefully.
 
+    \b
+    Examples:
+      rota up
+      rota up --nodes 9 --dir /var/tmp/cluster
+      rota up --store valkey                        servers of Valkey instead of the log
+
     With --dir it can be started again later, at the same addresses and with all its data, also after everybody
     was killed at once.
 
@@ -264,9 +270,6 @@ def up(
       rota layout show
       rota log append greetings hello
       rota drain n3
-    \b
-    With servers of Valkey or Redis instead of the log:
-      rota up --store valkey
     """
     import trio
 

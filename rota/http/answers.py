@@ -1,6 +1,6 @@
 """What the HTTP interface answers and takes, as types: one for each JSON document.
 
-``rota.http.api`` names them in its table of operations, and the OpenAPI document is made from them, so their docstrings
+``rota.http.operations`` names them in its table, and the OpenAPI document is made from them, so their docstrings
 are for its readers.  What is told of the placement: ``rota.http.control_answers``.
 """
 

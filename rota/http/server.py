@@ -33,10 +33,9 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
 from membership import Address
-from membership.transport.connections import remote_host
+from membership.transport.connections import ConnectionTable, remote_host
 from rota.access.access import Access, Peer
 from rota.errors import AgentError
-from rota.http.connections import Connections
 
 log = logging.getLogger("rota")
 
@@ -108,7 +107,8 @@ async def serve(
             finally:
                 # Whoever does not read what is sent must not hold up the end.
                 for table in tables.values():
-                    table.abort()
+                    for connection in table:
+                        connection.give_way()
 
 
 def _bound(address: Address) -> socket.socket:
@@ -178,20 +178,23 @@ class _Server:
         self.config.keep_alive_timeout = HEAD_PATIENCE
         self.config.h11_max_incomplete_size = LARGEST_HEAD
 
-    def table(self, limit: int, host_limit: int) -> Connections:
-        return Connections(limit, host_limit, self.access.counters)
+    def table(self, limit: int, host_limit: int) -> ConnectionTable[_Connection]:
+        return ConnectionTable(limit, host_limit, self.access.counters, "http.connections_closed_for_others")
 
-    def handler(self, table: Connections) -> Callable[[trio.SocketStream], Any]:
+    def handler(self, table: ConnectionTable[_Connection]) -> Callable[[trio.SocketStream], Any]:
         async def handle(stream: trio.SocketStream) -> None:
             try:
                 connection = _Connection(self, stream)
+                self.access.counters["http.connections"] += 1
                 if not table.admit(connection):
+                    self.access.counters["http.connections_refused"] += 1
                     return
                 try:
                     with connection.scope:
                         await connection.run()
                 finally:
                     table.remove(connection)
+                    connection.forget()
             except Exception:
                 # A defect of one connection is no reason to stop answering the others.
                 self.access.counters["http.connections_failed"] += 1
@@ -207,22 +210,31 @@ class _Connection(TCPServer):
 
     def __init__(self, server: _Server, stream: trio.SocketStream) -> None:
         self.scope = trio.CancelScope()
+        self._accepted_at = trio.current_time()
         self.host = "" if stream.socket.family == socket.AF_UNIX else remote_host(stream)
         self._server = server
         self._transport = stream
         # The stream is not one of trio's, but has what hypercorn uses of those.
-        bounded: Any = _Bounded(stream, None, self.abort)
+        bounded: Any = _Bounded(stream, None, self.give_way)
         super().__init__(server.application, server.config, server.context, {}, bounded)
         self.stream: Any = bounded
 
     @property
-    def is_busy(self) -> bool:
+    def idle_since(self) -> float | None:
+        """When it was accepted: also who has not asked for anything yet is idle, and the oldest gives way."""
         protocol = getattr(self, "protocol", None)
-        return protocol is not None and protocol.stream is not None
+        is_busy = protocol is not None and protocol.stream is not None
+        return None if is_busy else self._accepted_at
 
-    def abort(self) -> None:
+    def give_way(self) -> None:
+        """Close it at once."""
         self.scope.cancel()
         self._transport.socket.close()  # also what hypercorn sends in a shield
+
+    def forget(self) -> None:
+        """Let go of all that knows this connection.  Thousands that know themselves by each other would wait for a
+        full collection, which stops the agent for as long as it takes, and the others' probes wait."""
+        vars(self).clear()
 
     async def run(self) -> None:
         access = self._server.access
@@ -230,7 +242,7 @@ class _Connection(TCPServer):
         has_tls = is_tcp and access.tls is not None
         try:
             if has_tls:
-                self.stream = _Bounded(self._transport, access.tls, self.abort)
+                self.stream = _Bounded(self._transport, access.tls, self.give_way)
                 if not await self.stream.shake_hands():
                     access.counters["http.handshakes_failed"] += 1
                     return

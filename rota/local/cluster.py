@@ -25,6 +25,7 @@ from membership.wire.key_ring import write_key_file
 from rota.agent.engine.password import DIRECTORY, PASSWORD_FILE
 from rota.agent.parent_process import LIFELINE_DESCRIPTOR, READY_DESCRIPTOR
 from rota.client.api_client import ApiClient
+from rota.client.target import Target
 from rota.errors import ApiError, LocalClusterError
 from rota.local.cluster_file import ClusterFile, Place
 
@@ -72,6 +73,8 @@ class AgentProcess:
     log: Path
     address: Address = Address("127.0.0.1", 0)
     api: Address = Address("127.0.0.1", 0)
+    target: Target = field(default_factory=Target)
+    """How its HTTP interface is reached."""
     expected_to_end: bool = field(default=False)
 
     @property
@@ -79,14 +82,14 @@ class AgentProcess:
         return self.process.poll() is None
 
     async def get(self, path: str, **query: Any) -> Any:
-        client = ApiClient(f"http://{self.api}")
+        client = ApiClient(self.target)
         return await trio.to_thread.run_sync(lambda: client.get(path, **query), abandon_on_cancel=True)
 
     async def post(self, path: str, body: dict[str, Any]) -> Any:
-        client = ApiClient(f"http://{self.api}", timeout=60.0)
+        client = ApiClient(self.target, timeout=60.0)
         return await trio.to_thread.run_sync(lambda: client.post(path, body), abandon_on_cancel=True)
 
-    def last_words(self, lines: int = 5) -> str:
+    def last_lines(self, lines: int = 5) -> str:
         try:
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         except OSError:
@@ -115,6 +118,14 @@ class LocalCluster:
     def program(self, name: str) -> tuple[list[str], dict[str, str]]:
         """What runs as the agent of this name, and what its environment has besides."""
         return [sys.executable, "-m", "rota"], {}
+
+    def options(self) -> list[str]:
+        """What every agent is told besides."""
+        return []
+
+    def target(self, api: Address) -> Target:
+        """How an agent that serves HTTP there is reached."""
+        return Target(f"http://{api}")
 
     def live(self) -> list[AgentProcess]:
         return [agent for agent in self.agents.values() if agent.alive]
@@ -185,6 +196,7 @@ class LocalCluster:
             key_file = plan.directory / f"{name}.key"
             write_key_file(key_file, plan.keys)
             arguments += ["--key-file", str(key_file)]
+        arguments += self.options()
         reader, writer = os.pipe()
         try:
             with log.open("ab") as output:
@@ -217,11 +229,12 @@ class LocalCluster:
                 received += chunk
         if not received.endswith(b"\n"):
             raise LocalClusterError(
-                f"agent {agent.name} did not start; its log {agent.log} ends with:\n{agent.last_words()}"
+                f"agent {agent.name} did not start; its log {agent.log} ends with:\n{agent.last_lines()}"
             )
         report = json.loads(received)
         agent.address = Address.parse(report["listen"])
         agent.api = Address.parse(report["api"])
+        agent.target = self.target(agent.api)
 
     async def wait_until_settled(
         self, *, timeout: float, what: str, size: int | None = None, interval: float = POLL_INTERVAL
@@ -290,7 +303,7 @@ class LocalCluster:
             if not agent.alive and not agent.expected_to_end:
                 raise LocalClusterError(
                     f"agent {agent.name} ended with status {agent.process.returncode}; "
-                    f"its log {agent.log} ends with:\n{agent.last_words()}"
+                    f"its log {agent.log} ends with:\n{agent.last_lines()}"
                 )
 
     def kill(self, name: str) -> None:

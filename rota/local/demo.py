@@ -32,7 +32,7 @@ from rota.local.cluster import (
     is_settled,
     open_local_cluster,
 )
-from rota.local.fault_targets import choose_victim
+from rota.local.fault_targets import choose_fault_target
 from rota.local.interruption import until_interrupted
 from rota.local.workload import Workload
 
@@ -231,7 +231,9 @@ class _Story:
         return Workload.open([agent.address for agent in self.cluster.live()])
 
     async def _choose_victim(self) -> None:
-        name, roles = await choose_victim(self.cluster, self.options.kill, random.Random(self.options.seed))
+        name, roles = await choose_fault_target(
+            self.cluster, self.options.kill, random.Random(self.options.seed)
+        )
         self.report.victim, self.report.victim_roles = name, roles
         await self._remember_events()
 

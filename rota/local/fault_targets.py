@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 KILLABLE: Final = ("random", "controller", "sequencer", "head")
 
 
-async def choose_victim(cluster: LocalCluster, kill: str, chance: Random) -> tuple[str, list[str]]:
+async def choose_fault_target(cluster: LocalCluster, kill: str, chance: Random) -> tuple[str, list[str]]:
     """The name of the host that ``kill`` (one of `KILLABLE`) means now, and all it does, in words.
 
     Raises :class:`ApiError` when the agent asked does not answer.

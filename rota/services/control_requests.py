@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mgmt.control.controller import Controller
-from mgmt.solving.questions import Question
+from mgmt.solving.placement_questions import Question
 from rota.errors import ApiError
 
 ANSWERED_ANYWHERE: Final = frozenset({"layout", "history", "difference", "recover-layout"})

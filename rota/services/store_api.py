@@ -51,7 +51,7 @@ _CODES: tuple[tuple[type[LogError], str, int], ...] = (
 
 
 class StoreApi:
-    """Implements ``rota.http.api.Store`` over ``client``."""
+    """Implements ``rota.http.backend.Store`` over ``client``."""
 
     def __init__(self, client: LogClient) -> None:
         self._client = client
@@ -135,7 +135,8 @@ class StoreApi:
             await self._client.write_part(decode_part(data))
         except NotCopiedError as error:
             raise ApiError(
-                f"{error}; start anew: empty data directories, and nobody who writes",
+                f"{error}; somebody wrote to the log meanwhile, or a host was lost: start all agents with empty data "
+                "directories, let nobody write, and restore again",
                 code="not_copied",
                 status=409,
             ) from error

@@ -44,7 +44,7 @@ def view_event(change: Change) -> tuple[str, dict[str, Any]] | None:
     if change.previous is not None and change.previous.id == view.id:
         return None
     updated = [member for member in change.updated if _stayed(member, change.previous)]
-    ways = {
+    changes = {
         "joined": change.joined,
         "left": change.left,
         "evicted": change.evicted,
@@ -52,8 +52,8 @@ def view_event(change: Change) -> tuple[str, dict[str, Any]] | None:
         "restarted": [member for member in change.updated if member not in updated],
         "updated": updated,
     }
-    names = {way: [member.name for member in members] for way, members in ways.items()}
-    parts = [f"{way} {', '.join(some[:NAMES_SHOWN])}" for way, some in names.items() if some]
+    names = {kind: [member.name for member in members] for kind, members in changes.items()}
+    parts = [f"{kind} {', '.join(some[:NAMES_SHOWN])}" for kind, some in names.items() if some]
     text = f"view {view.epoch}, {len(view)} members: {'; '.join(parts) or 'as they were'}"
     return text, {"epoch": view.epoch, "id": view.id.hex(), "size": len(view), **names}
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 LINE_EVERY = 0.25
+LONG = 2.0
+"""Seconds: what takes longer says what it is at."""
 
 
 class Progress:
@@ -56,3 +61,23 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """On a terminal, says what is waited for if that takes long, until it is there; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status(f"{what} \N{HORIZONTAL ELLIPSIS}")
+    timer = threading.Timer(LONG, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # it may be starting it just now
+        status.stop()

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import count
 from pathlib import Path
 
+import grpc
 import pytest
 
+from bench.log.grpc_calls import GrpcConnection
+from bench.log.grpcio_calls import GrpcioChannel
 from bench.log.log_load import SYNCS, Measured
 from bench.log.raw_costs import RawCost, cpu_seconds_of, fsync_cost, round_trip_cost
 from bench.log.throughput import Case, log_throughput
@@ -56,6 +62,37 @@ def test_round_trips_of_any_size_come_back() -> None:
     cost = round_trip_cost(20, 300_000, 100_000)
     assert cost.seconds > 0
     assert cost.cpu_seconds >= 0
+
+
+@pytest.mark.socket
+@pytest.mark.parametrize("driver", [GrpcConnection, GrpcioChannel])
+@pytest.mark.parametrize("in_flight", [1, 5])
+def test_the_clients_of_etcd_keep_as_many_calls_under_way_as_asked_for(
+    driver: type[GrpcConnection | GrpcioChannel], in_flight: int
+) -> None:
+    numbers = count()
+    received: list[int] = []
+
+    def answer(message: bytes, _: object) -> bytes:
+        received.append(int(message))
+        return message
+
+    handler = grpc.method_handlers_generic_handler(
+        "echo.Echo", {"Say": grpc.unary_unary_rpc_method_handler(answer)}
+    )
+    with ThreadPoolExecutor(max_workers=4) as threads:
+        server = grpc.server(threads, handlers=[handler])
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        with closing(driver(f"127.0.0.1:{port}")) as connection:
+            latencies, seconds = connection.load(
+                "/echo.Echo/Say", lambda: b"%d" % next(numbers), in_flight, 0.05
+            )
+        server.stop(grace=None).wait()
+    assert len(latencies) == len(received) == next(numbers)
+    assert sorted(received) == list(range(len(received)))
+    assert len(received) >= in_flight
+    assert 0 < max(latencies) <= seconds
 
 
 def test_cpu_of_a_process_counts_its_work() -> None:

@@ -68,11 +68,11 @@ class TestMembers:
     @pytest.mark.parametrize("loss", [0.0, 0.2])
     def test_those_who_crash_together_go_in_one_cut(self, loss: float, seed: int) -> None:
         cluster = boot(60, seed, network=NetworkSettings(loss=loss))
-        victims = ("n3", "n14", "n15", "n40")
+        faulty = ("n3", "n14", "n15", "n40")
         began = cluster.now
-        cluster.apply(faults.Crash(victims))
+        cluster.apply(faults.Crash(faulty))
         assert cluster.run(began + 12.0, stop=lambda: all_in(cluster, 56))
-        assert removed(cluster, began) == [set(victims)]
+        assert removed(cluster, began) == [set(faulty)]
 
     def test_the_last_but_one_of_two_can_be_removed(self) -> None:
         """What the decentralised mode never can: two is the quorum of two."""
@@ -362,7 +362,7 @@ def test_who_is_half_convicted_goes_with_the_others(scenario: str) -> None:
 
 @pytest.mark.slow
 def test_ten_of_a_thousand_go_in_one_cut() -> None:
-    """With seed 0 the alarm must reach everybody: two victims had no report yet when it was raised."""
+    """With seed 0 the alarm must reach everybody: two of the faulty had no report yet when it was raised."""
     report = chaos.run("crash", nodes=1000, faulty=10, seed=0, ensemble=3, duration=15.0)
     assert [view.size for view in report.views] == [990]
 

@@ -15,10 +15,10 @@ from chaos.faults import At
 from chaos.simulated_cluster.cluster import Cluster
 from chaos.simulated_cluster.fast_forward import FastForward
 from membership.protocol.context.effects import EdgeFailed
-from membership.protocol.core.core import Core
+from membership.protocol.core import Core
 from membership.protocol.monitoring.edge import Edge
-from membership.protocol.monitoring.edge_detector import QuietDetector, WindowedDetector
-from membership.protocol.monitoring.fast_forward import QuietEdge
+from membership.protocol.monitoring.edge_detector import UntimedDetector, WindowedDetector
+from membership.protocol.monitoring.fast_forward import FastForwardEdge
 from membership.protocol.monitoring.loss_test import LossTest
 from membership.protocol.monitoring.phi_detector import PhiAccrualDetector
 from membership.settings import Settings
@@ -89,7 +89,7 @@ class TestTheSameStates:
         quiet, dumb = [], []
         for _ in range(3000):
             edge = fresh()
-            passed = QuietEdge(edge, edge.detector, LAN).pass_rounds(rounds, loss, rng)  # type: ignore[arg-type]
+            passed = FastForwardEdge(edge, edge.detector, LAN).pass_rounds(rounds, loss, rng)  # type: ignore[arg-type]
             quiet.append((passed, edge.loss.score, results(edge)))
             edge = fresh()
             dumb.append((one_by_one(edge, rounds, loss, rng), edge.loss.score, results(edge)))
@@ -215,8 +215,8 @@ class TestWhenThereIsNothingToLeapOver:
 
     def test_detectors_that_go_by_time_are_simulated(self) -> None:
         detector = PhiAccrualDetector.__new__(PhiAccrualDetector)
-        assert not isinstance(detector, QuietDetector)
-        assert isinstance(WindowedDetector(10, 4), QuietDetector)
+        assert not isinstance(detector, UntimedDetector)
+        assert isinstance(WindowedDetector(10, 4), UntimedDetector)
 
 
 class TestLeaps:
@@ -244,13 +244,13 @@ class TestLeaps:
 
     def test_a_dead_link_stops_at_the_brink_whatever_is_asked(self) -> None:
         edge = fresh()
-        quiet = QuietEdge(edge, edge.detector, LAN)  # type: ignore[arg-type]
+        quiet = FastForwardEdge(edge, edge.detector, LAN)  # type: ignore[arg-type]
         state = quiet.snapshot()
         assert quiet.pass_rounds(1000, 1.0, random.Random(1)) == 3
-        assert quiet.on_the_brink
+        assert quiet.near_threshold
         assert quiet.pass_rounds(1000, 1.0, random.Random(1)) == 0
         quiet.restore(state)
-        assert not quiet.on_the_brink
+        assert not quiet.near_threshold
         assert edge.settled
 
     def test_two_weeks_of_five_per_cent_loss_are_the_same_for_the_same_seed(self) -> None:

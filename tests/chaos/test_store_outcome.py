@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.checkers.history import Append, Kind, Operation
-from chaos.checkers.store_outcome import LogOutcome, RuleWatch, judge, keeps_the_rule
+from chaos.checkers.store_outcome import CopiesWatch, LogOutcome, has_enough_copies, log_outcome
 from chaos.store.clients import Record
 
 
@@ -36,11 +36,11 @@ def test_the_rule_is_kept_by_just_the_most_even_ways_to_place_the_copies(
     most_even = min(sum(count * count for count in way) for way in ways)
     found = tuple(sum(live[host] == rack for host in held) for rack in racks)
     even = len(held) == copies and sum(count * count for count in found) == most_even
-    assert keeps_the_rule(chain, live, copies) == even
+    assert has_enough_copies(chain, live, copies) == even
 
 
 def test_how_long_the_rule_was_broken() -> None:
-    watch = RuleWatch()
+    watch = CopiesWatch()
     for now, broken in ((0.0, 1), (2.0, 0), (10.0, 3), (11.0, 2), (15.0, 0), (20.0, 0), (21.0, 1)):
         watch.look(now, broken)
     assert watch.spans == [(0.0, 2.0), (10.0, 15.0)]
@@ -50,10 +50,10 @@ def test_how_long_the_rule_was_broken() -> None:
     assert not watch.holds
 
 
-def judged(record: Record) -> LogOutcome:
-    watch = RuleWatch()
+def outcome_of(record: Record) -> LogOutcome:
+    watch = CopiesWatch()
     watch.look(0.0, 0)
-    return judge(record, began=0.0, plans=(), watch=watch)
+    return log_outcome(record, began=0.0, plans=(), watch=watch)
 
 
 def test_a_good_record() -> None:
@@ -62,7 +62,7 @@ def test_a_good_record() -> None:
         [Operation("u", "k", Kind.WRITE, b"1", 0.0, 1.0), Operation("judge", "k", Kind.READ, b"1", 9.0, 9.5)],
         {4: b"a", 5: b"b"},
     )
-    outcome = judged(record)
+    outcome = outcome_of(record)
     assert (outcome.acknowledged_writes, outcome.lost_writes, outcome.unanswered) == (2, 0, 1)
     assert outcome.operations == 1
     assert outcome.out_of_order == outcome.not_linearizable == ()
@@ -75,7 +75,7 @@ def test_a_lost_write_one_at_another_place_and_a_forgotten_register_are_found() 
         [Operation("u", "k", Kind.WRITE, b"1", 0.0, 1.0), Operation("judge", "k", Kind.READ, None, 9.0, 9.5)],
         {5: b"x"},
     )
-    outcome = judged(record)
+    outcome = outcome_of(record)
     assert outcome.lost_writes == 2
     assert outcome.out_of_order
     assert outcome.not_linearizable

@@ -9,7 +9,7 @@ import pytest
 
 import chaos
 from chaos.faults import At, Crash, Heal, LoseFile, Pause, Restart, RestoreDisk, Resume, Start, WipeDisk
-from chaos.scenarios import Stage, find_scenario, with_lost_disks
+from chaos.scenarios import ScenarioContext, find_scenario, with_lost_disks
 from chaos.simulated_cluster.fast_forward import FastForward
 from chaos.store.cluster import StoreCluster
 from datastore_adapter import LogClient
@@ -82,7 +82,7 @@ def test_a_storm_leaves_a_majority_alone_until_whom_it_removed_is_back(seed: int
     plan = find_scenario("storm").plan
     assert plan is not None
     view = Laboratory().configuration(6)
-    stage = Stage(view, 6, 2, 86400.0, Settings.lan(), random.Random(seed))
+    stage = ScenarioContext(view, 6, 2, 86400.0, Settings.lan(), random.Random(seed))
     hurt: dict[str, float] = {}
     for at in plan(stage).schedule:
         match at.fault:

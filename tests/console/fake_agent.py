@@ -1,7 +1,7 @@
 """An agent's HTTP interface over made-up data: the console's tests drive every state of a cluster with it.
 
-What it is: a :class:`rota.http.api.Backend` whose answers are plain attributes, and the real application over it on a
-real socket in a thread.  What it is not: a cluster; the test with real agents is in ``test_console_live``.
+A :class:`rota.http.backend.Backend` whose answers are plain attributes, and the real application over it on a real
+socket in a thread.  The test with real agents is ``test_console_live``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import trio
 from membership import Address
 from rota.access.access import Access
 from rota.errors import ApiError
+from rota.http.answers import Engine, Event, InstalledView, Members, Status, Views
 from rota.http.api import build_application
 from rota.http.server import serve
+from rota.version import VERSION
 
 POLICIES: list[dict[str, Any]] = [
     {"name": "one_replica_per_rack", "kind": "rule", "tier": None, "weight": 1, "where": "datastore/10_rules.sql:17:1",
@@ -39,7 +41,7 @@ class FakeAgent:
         self.epoch = 1
         self.racks = {name: f"r{index % racks + 1}" for index, name in enumerate(self.names)}
         self.tags: dict[str, dict[str, str]] = {}
-        self.engine: dict[str, Any] | None = None
+        self.engine: Engine | None = None
         self.slots: dict[str, list[list[int]]] = {}
         self.chains = {
             f"s{index:02d}": [self.names[(index * 3 + copy) % nodes] for copy in range(min(3, nodes))]
@@ -54,8 +56,8 @@ class FakeAgent:
         self.own: list[dict[str, Any]] = []
         self.reason = ""
         self.broken: dict[str, ApiError] = {}
-        self.said: list[dict[str, Any]] = []
-        self.installed: dict[str, list[dict[str, Any]]] = {name: [] for name in self.names}
+        self.said: list[Event] = []
+        self.installed: dict[str, list[InstalledView]] = {name: [] for name in self.names}
         self.install(self.began, joined=self.names)
 
     # What happens to it.
@@ -71,7 +73,7 @@ class FakeAgent:
         size, identifier = len(self.names), f"{self.epoch:032x}"
         for index, name in enumerate(self.names):
             when = at + 0.04 * index / size
-            view = {"time": when, "epoch": self.epoch, "id": identifier, "size": size}
+            view: InstalledView = {"time": when, "epoch": self.epoch, "id": identifier, "size": size}
             self.installed.setdefault(name, []).append(view)
         words = "; ".join(f"{kind} {', '.join(names[:12])}" for kind, names in changes.items())
         kinds = ("joined", "left", "evicted", "failed", "restarted", "updated")
@@ -101,16 +103,17 @@ class FakeAgent:
     async def look(self) -> None:
         pass
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         control = self._control()
         return {
             "name": self.names[0], "address": "127.0.0.1:7946", "state": self.state, "cluster_id": "c0" * 16,
             "epoch": self.epoch, "id": f"{self.epoch:032x}", "size": len(self.names), "quorum": self.quorum,
             "controller": control["controller"], "layout_epoch": 3, "open_moves": 0, "control": control,
+            "version": VERSION, "recoveries": [], "solver": None,
             "keys": None, "dropped": {}, "statistics": {}, "engine": self.engine,
         }  # fmt: skip
 
-    def members(self) -> dict[str, Any]:
+    def members(self) -> Members:
         self._check("members")
         return {
             "epoch": self.epoch, "id": f"{self.epoch:032x}", "cluster_id": "c0" * 16,
@@ -131,17 +134,17 @@ class FakeAgent:
             "classic_round": False, "own": self.own, "reason": self.reason,
         }  # fmt: skip
 
-    async def views(self) -> dict[str, Any]:
+    async def views(self) -> Views:
         some = dict(list(self.installed.items())[:100])
         return {"size": len(self.names), "asked": len(some), "silent": [], "members": some}
 
-    def local_events(self, after: int) -> list[dict[str, Any]]:
+    def local_events(self, after: int) -> list[Event]:
         return self.said[after:]
 
     async def events(self, after: int) -> dict[str, Any]:
         return {"agent": self.names[0], "events": self.said[after:]}
 
-    async def follow(self, after: int) -> AsyncIterator[dict[str, Any]]:
+    async def follow(self, after: int) -> AsyncIterator[Event]:
         while True:
             for event in self.said[after:]:
                 after = event["number"]
@@ -151,7 +154,7 @@ class FakeAgent:
     def is_ready(self) -> bool:
         return True
 
-    def _control(self) -> dict[str, Any]:
+    def _control(self) -> Any:
         solve = {"status": "optimal", "seconds": 0.16, "text": "optimal in 0.16 s", "gap": 0.0, "asked": "",
                  "seconds_ago": 12.0, "objectives": [
                      {"name": "fewest_moves", "tier": 2, "before": 0, "after": 0, "bound": 0}]}  # fmt: skip
@@ -175,7 +178,7 @@ class FakeAgent:
         return {"layout_epoch": 3, "replication_factor": 3, "segments": segments, "roles": roles,
                 "drained": self.drained, "unresponsive": [], "rack_violations": 0, "under_replicated": 0}  # fmt: skip
 
-    async def control(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def control(self, request: str, arguments: dict[str, Any]) -> Any:
         self._check(request)
         match request:
             case "control":

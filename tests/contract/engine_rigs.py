@@ -24,7 +24,7 @@ NODE_TIMEOUT = 5.0
 
 
 class ServersRig:
-    """One run of one test; the keeper is the fake engine, without segments."""
+    """One run of one test; the layout adapter is the fake engine, without segments."""
 
     name = "slots"
     epochs_of_a_change = 0
@@ -33,7 +33,7 @@ class ServersRig:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
-        self.keeper = FakeEngine(list(HOSTS))
+        self.layout_adapter = FakeEngine(list(HOSTS))
         self._up = set(HOSTS)
         self._adapters: list[SlotsAdapter] = []
         self._half = False
@@ -52,7 +52,9 @@ class ServersRig:
         await trio.sleep(seconds)
 
     def adapter(self, view_epoch: int = 1) -> Adapter:
-        adapter = SlotsAdapter(FakeAdapter(self.keeper), self.fleet.addresses, EngineAccess(), SETTINGS)
+        adapter = SlotsAdapter(
+            FakeAdapter(self.layout_adapter), self.fleet.addresses, EngineAccess(), SETTINGS
+        )
         self._adapters.append(adapter)
         self.tell(adapter, view_epoch)
         return adapter
@@ -90,7 +92,7 @@ class ServersRig:
     def crash(self, host: str) -> None:
         self.fleet.kill(host)
         self._up.discard(host)
-        self.keeper.up.discard(host)
+        self.layout_adapter.up.discard(host)
 
     def tell(self, adapter: Adapter, view_epoch: int) -> None:
         adapter.set_hosts(view_epoch, {host: f"{host}:1" for host in HOSTS if host in self._up})
@@ -98,7 +100,7 @@ class ServersRig:
     def cut_off(self) -> None:
         for host in HOSTS[1:]:
             self.fleet.kill(host)
-        self.keeper.unreachable = "no majority answers"
+        self.layout_adapter.unreachable = "no majority answers"
 
     def leave_half_done(self) -> None:
         """What a controller leaves that dies while it moves a slot key by key."""

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from datastore_adapter.interface import Adapter, Fence, Observation, Placement, ServiceRoles, Step
-from tests.datastore_adapter.world import World
+from tests.datastore_adapter.harness import Harness
 from tests.fake_adapter import FakeAdapter, FakeEngine
 
 HOSTS = tuple(f"n{number}" for number in range(6))
@@ -139,26 +139,26 @@ class LogRig:
     settles_within = 0.0
 
     def __init__(self) -> None:
-        self.world = World(len(HOSTS), segments=len(SEGMENTS))
+        self.harness = Harness(len(HOSTS), segments=len(SEGMENTS))
         self._half = False
-        self.world.on_request = self._look
+        self.harness.on_request = self._look
 
     def run(self, story: Callable[[], Awaitable[None]]) -> None:
         async def coroutine() -> None:
             await story()
 
-        self.world.loop.run(coroutine())
+        self.harness.loop.run(coroutine())
 
     async def sleep(self, seconds: float) -> None:
-        await self.world.runtime.sleep(seconds)
+        await self.harness.runtime.sleep(seconds)
 
     def adapter(self, view_epoch: int = 1) -> Adapter:
-        adapter = self.world.adapter(f"controller {view_epoch}")
+        adapter = self.harness.adapter(f"controller {view_epoch}")
         self.tell(adapter, view_epoch)
         return adapter
 
     async def write(self) -> None:
-        await self.world.write(60)
+        await self.harness.write(60)
 
     def slowed(self, step: Step) -> Step:
         return replace(step, bytes_per_second=200.0)
@@ -170,13 +170,13 @@ class LogRig:
         return observation
 
     def crash(self, host: str) -> None:
-        self.world.crash(host)
+        self.harness.crash(host)
 
     def tell(self, adapter: Adapter, view_epoch: int) -> None:
-        adapter.set_hosts(view_epoch, self.world.members)
+        adapter.set_hosts(view_epoch, self.harness.members)
 
     def cut_off(self) -> None:
-        self.world.crash(*HOSTS[1:])
+        self.harness.crash(*HOSTS[1:])
 
     def leave_half_done(self) -> None:
         self._half = True
@@ -185,7 +185,7 @@ class LogRig:
         """The controller is cut off from everybody as soon as it has sealed the log units."""
         if self._half and type(request).__name__ == "Accept":
             self._half = False
-            self.world.cluster.isolate(source, HOSTS)
+            self.harness.cluster.isolate(source, HOSTS)
 
 
 def placement(chains: Mapping[str, tuple[str, ...]], first: str = "n0") -> Placement:

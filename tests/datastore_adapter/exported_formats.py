@@ -141,13 +141,13 @@ class CockroachStatement:
         return int(value) if kind == "number" else json.loads(value)
 
     def _check(self) -> None:
-        count = self.variables.get("num_replicas")
+        count: Any = self.variables.get("num_replicas")
         need(is_int(count) and count >= 1 and count != 2, f"num_replicas {count!r}")
-        constraints = self.variables.get("constraints")
+        constraints: Any = self.variables.get("constraints")
         need(isinstance(constraints, dict) and constraints, "constraints")
         need(all(is_int(number) and number > 0 for number in constraints.values()), "copies per constraint")
         need(sum(constraints.values()) <= count, "more copies constrained than there are")
-        preferences = self.variables.get("lease_preferences")
+        preferences: Any = self.variables.get("lease_preferences")
         need(isinstance(preferences, list) and all(preferences), "lease_preferences")
         shorts = [short for key in constraints for short in key.split(",")]
         for short in (*shorts, *(short for preference in preferences for short in preference)):

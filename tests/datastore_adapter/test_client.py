@@ -24,38 +24,38 @@ from datastore_adapter import (
 from datastore_adapter.log.client.layout_cache import LayoutCache
 from datastore_adapter.log.errors import LogError
 from datastore_adapter.log.messages import JUNK, Entry, FetchDocument, Request, TakeTokens, Tokens, Write
-from tests.datastore_adapter.world import World, records_of
+from tests.datastore_adapter.harness import Harness, records_of
 
 
-def settled(world: World) -> World:
-    world.loop.run(world.settle(world.adapter()))
-    return world
+def settled(harness: Harness) -> Harness:
+    harness.loop.run(harness.settle(harness.adapter()))
+    return harness
 
 
 @pytest.fixture
-def world() -> World:
-    return settled(World(4, segments=3))
+def harness() -> Harness:
+    return settled(Harness(4, segments=3))
 
 
-async def take_token(world: World, stream: str = "red") -> int:
+async def take_token(harness: Harness, stream: str = "red") -> int:
     """A token that its writer never uses: a hole."""
-    layout = world.document.layout
-    reply = await world.runtime.call(
+    layout = harness.document.layout
+    reply = await harness.runtime.call(
         f"{layout.sequencers[0]}:1", TakeTokens(layout.data_epoch, ((stream, 1),)), 1.0
     )
     assert isinstance(reply, Tokens)
     return reply.first
 
 
-def chain_of(world: World, address: int) -> tuple[str, tuple[str, ...]]:
-    segment = world.document.layout.segment_of(address)
+def chain_of(harness: Harness, address: int) -> tuple[str, tuple[str, ...]]:
+    segment = harness.document.layout.segment_of(address)
     return segment.key, segment.extent_of(address).chain
 
 
-def damage(world: World, host: str, address: int, payload: bytes) -> None:
+def damage(harness: Harness, host: str, address: int, payload: bytes) -> None:
     """Flip a bit of the payload on one host's disk."""
-    key, _ = chain_of(world, address)
-    storage = world.cluster.hosts[host].storage
+    key, _ = chain_of(harness, address)
+    storage = harness.cluster.hosts[host].storage
     for name in storage.names(f"unit/{key}/"):
         position = storage.read(name, 0, storage.size(name)).find(payload)
         if position >= 0:
@@ -64,9 +64,9 @@ def damage(world: World, host: str, address: int, payload: bytes) -> None:
     raise AssertionError(f"{host} does not hold {payload!r}")
 
 
-def test_what_is_appended_can_be_read_by_address_and_by_stream(world: World) -> None:
+def test_what_is_appended_can_be_read_by_address_and_by_stream(harness: Harness) -> None:
     async def story() -> None:
-        client = world.client()
+        client = harness.client()
         addresses = [await client.append("red", bytes([number])) for number in range(5)]
         assert addresses == [0, 1, 2, 3, 4]
         assert await client.tail() == 5
@@ -82,86 +82,86 @@ def test_what_is_appended_can_be_read_by_address_and_by_stream(world: World) -> 
                 await client.read(address)
         assert client.statistics()["appends"] == 6
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_bad_input_is_refused_at_once(world: World) -> None:
+def test_bad_input_is_refused_at_once(harness: Harness) -> None:
     async def story() -> None:
-        client = LogClient(world.runtime, ["n0:1"], LogSettings(max_payload=10))
+        client = LogClient(harness.runtime, ["n0:1"], LogSettings(max_payload=10))
         with pytest.raises(PayloadTooLargeError, match="at most 10 fit"):
             await client.append("red", b"x" * 11)
         for name in ("", "x" * 256):
             with pytest.raises(InvalidStreamError):
                 await client.append(name, b"x")
 
-    world.loop.run(story())
+    harness.loop.run(story())
     with pytest.raises(NoLayoutError, match="at least one agent"):
-        LogClient(world.runtime, [])
+        LogClient(harness.runtime, [])
 
 
 def test_before_there_is_a_layout() -> None:
-    world = World(2)
+    harness = Harness(2)
 
     async def story() -> None:
         with pytest.raises(NoLayoutError, match="no agent knows a layout"):
-            await LogClient(world.runtime, ["n1:1"]).append("red", b"x", timeout=1.0)
+            await LogClient(harness.runtime, ["n1:1"]).append("red", b"x", timeout=1.0)
         with pytest.raises(LogUnavailableError):
-            await LogClient(world.runtime, ["n0:1"]).read(0, timeout=1.0)
+            await LogClient(harness.runtime, ["n0:1"]).read(0, timeout=1.0)
         with pytest.raises(NoLayoutError, match="no agent answered at nobody:1"):
-            await LogClient(world.runtime, ["nobody:1"]).tail(timeout=1.0)
+            await LogClient(harness.runtime, ["nobody:1"]).tail(timeout=1.0)
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_nobody_is_asked_twice_for_the_layout(world: World) -> None:
+def test_nobody_is_asked_twice_for_the_layout(harness: Harness) -> None:
     """Seeds are addresses, hosts of the layout names: they were once asked as both."""
     seeds = [f"n{index}:1" for index in range(4)]
-    layouts = LayoutCache(world.runtime, LogSettings.local(), seeds, Counter())
-    world.loop.run(layouts.current())
-    world.loop.run(world.runtime.sleep(1.0))  # the first answer was enough: the other questions arrive
+    layouts = LayoutCache(harness.runtime, LogSettings.local(), seeds, Counter())
+    harness.loop.run(layouts.current())
+    harness.loop.run(harness.runtime.sleep(1.0))  # the first answer was enough: the other questions arrive
     asked: list[str] = []
-    before = world.cluster.on_request
+    before = harness.cluster.on_request
 
     def look(source: str, destination: str, request: Request) -> None:
         before(source, destination, request)
         if isinstance(request, FetchDocument):
             asked.append(destination)
 
-    world.cluster.on_request = look
+    harness.cluster.on_request = look
     for _ in range(2):  # only the layout servers, and every host
         asked.clear()
-        world.loop.run(layouts.fetch())
+        harness.loop.run(layouts.fetch())
         assert sorted(asked) == ["n0", "n1", "n2", "n3"]
 
 
-def errors_left_after(world: World, action: Callable[[], object]) -> list[object]:
+def errors_left_after(harness: Harness, action: Callable[[], object]) -> list[object]:
     """Errors of the log that only the garbage collector would find."""
     gc.collect()
     gc.disable()
     try:
         action()
-        world.loop.run(world.runtime.sleep(5.0))  # the time-outs of what was answered pass
+        harness.loop.run(harness.runtime.sleep(5.0))  # the time-outs of what was answered pass
         return [error for error in gc.get_objects() if isinstance(error, LogError)]
     finally:
         gc.enable()
 
 
-def test_a_retry_leaves_nothing_to_the_garbage_collector(world: World) -> None:
+def test_a_retry_leaves_nothing_to_the_garbage_collector(harness: Harness) -> None:
     """An error that is still held by the frame it passed through leads back to itself, with all that frame knows."""
-    client = world.client("app")
-    _, chain = chain_of(world, world.loop.run(client.append("red", b"1")) + 1)
-    away = next(host for host in chain if host != world.document.layout.sequencer)
-    world.crash(away)
-    world.loop.schedule(1.0, lambda: world.restart(away))
-    assert errors_left_after(world, lambda: world.loop.run(client.append("red", b"2"))) == []
+    client = harness.client("app")
+    _, chain = chain_of(harness, harness.loop.run(client.append("red", b"1")) + 1)
+    away = next(host for host in chain if host != harness.document.layout.sequencer)
+    harness.crash(away)
+    harness.loop.schedule(1.0, lambda: harness.restart(away))
+    assert errors_left_after(harness, lambda: harness.loop.run(client.append("red", b"2"))) == []
     assert client.statistics()["retries"] > 3
 
 
-def test_reads_and_questions_that_fail_leave_nothing_either(world: World) -> None:
-    client = world.client("app")
-    address = world.loop.run(client.append("red", b"1"))
-    _, chain = chain_of(world, address)
-    sequencer = world.document.layout.sequencer
+def test_reads_and_questions_that_fail_leave_nothing_either(harness: Harness) -> None:
+    client = harness.client("app")
+    address = harness.loop.run(client.append("red", b"1"))
+    _, chain = chain_of(harness, address)
+    sequencer = harness.document.layout.sequencer
 
     async def fails(call: Coroutine[object, object, object]) -> None:
         try:
@@ -183,136 +183,138 @@ def test_reads_and_questions_that_fail_leave_nothing_either(world: World) -> Non
         ),
         ((sequencer,), (lambda: client.tail(timeout=1.0), lambda: client.latest("red", 1, timeout=1.0))),
     ):
-        world.crash(*hosts)
+        harness.crash(*hosts)
         for call in calls:
-            assert errors_left_after(world, lambda call=call: world.loop.run(fails(call()))) == []  # type: ignore[misc]
-        world.restart(*hosts)
+            assert errors_left_after(harness, lambda call=call: harness.loop.run(fails(call()))) == []  # type: ignore[misc]
+        harness.restart(*hosts)
 
 
-def test_any_agent_is_a_seed_also_one_that_knows_an_old_layout(world: World) -> None:
+def test_any_agent_is_a_seed_also_one_that_knows_an_old_layout(harness: Harness) -> None:
     async def story() -> None:
-        await world.write(5)
-        world.cluster.isolate("n3", ["controller", "client"])
-        world.crash("n1")
-        world.view_epoch += 1
-        adapter = world.adapter()
-        addresses = {name: address for name, address in world.cluster.addresses.items() if name != "n3"}
-        adapter.set_hosts(world.view_epoch, addresses)
-        client = LogClient(world.cluster.runtime("outsider"), ["n3:1"], world.cluster.settings)
+        await harness.write(5)
+        harness.cluster.isolate("n3", ["controller", "client"])
+        harness.crash("n1")
+        harness.view_epoch += 1
+        adapter = harness.adapter()
+        addresses = {name: address for name, address in harness.cluster.addresses.items() if name != "n3"}
+        adapter.set_hosts(harness.view_epoch, addresses)
+        client = LogClient(harness.cluster.runtime("outsider"), ["n3:1"], harness.cluster.settings)
         assert (await client.read(0)) is not None
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_a_hole_is_filled_after_its_writer_had_time(world: World) -> None:
+def test_a_hole_is_filled_after_its_writer_had_time(harness: Harness) -> None:
     async def story() -> None:
-        client = world.client()
+        client = harness.client()
         await client.append("red", b"before")
-        hole = await take_token(world)
+        hole = await take_token(harness)
         await client.append("red", b"after")
-        began = world.loop.now
+        began = harness.loop.now
         assert await client.read(hole) is None
-        assert world.loop.now - began >= world.cluster.settings.hole_timeout
+        assert harness.loop.now - began >= harness.cluster.settings.hole_timeout
         assert [record.payload async for record in client.stream("red")] == [b"before", b"after"]
         assert [record.payload for record in await client.latest("red", 9)] == [b"after", b"before"]
-        key, chain = chain_of(world, hole)
+        key, chain = chain_of(harness, hole)
         for host in chain:
-            assert world.cluster.node(host).log_unit.stores[key].read(hole) == JUNK
+            assert harness.cluster.node(host).log_unit.stores[key].read(hole) == JUNK
         assert client.statistics()["holes_filled"] == 1
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_many_holes_in_a_row_are_filled_at_once(world: World) -> None:
+def test_many_holes_in_a_row_are_filled_at_once(harness: Harness) -> None:
     async def story() -> None:
-        client = world.client()
+        client = harness.client()
         await client.append("red", b"before")
         for _ in range(60):
-            await take_token(world)
+            await take_token(harness)
         await client.append("red", b"after")
-        began = world.loop.now
+        began = harness.loop.now
         assert [record.payload async for record in client.stream("red")] == [b"before", b"after"]
-        assert world.loop.now - began < 3.0
+        assert harness.loop.now - began < 3.0
         assert client.statistics()["holes_filled"] == 60
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_a_slow_writer_whose_address_was_filled_takes_another(world: World) -> None:
+def test_a_slow_writer_whose_address_was_filled_takes_another(harness: Harness) -> None:
     async def story() -> None:
         stopped = []
 
         def hook(source: str, destination: str, request: Request) -> None:
             if source == "slow" and (records := records_of(request)) and not stopped:
                 stopped.extend(records)
-                world.cluster.isolate("slow", world.cluster.hosts)
+                harness.cluster.isolate("slow", harness.cluster.hosts)
 
-        world.on_request = hook
+        harness.on_request = hook
         # The head holds the address already when the slow writer comes: somebody filled the hole.
-        slow = world.loop.start(world.append(world.client("slow"), "red", b"late"))
-        await world.runtime.sleep(0.5)
-        world.on_request = lambda source, destination, request: None
-        client = world.client("reader")
+        slow = harness.loop.start(harness.append(harness.client("slow"), "red", b"late"))
+        await harness.runtime.sleep(0.5)
+        harness.on_request = lambda source, destination, request: None
+        client = harness.client("reader")
         filled = await client.read(stopped[0])
-        world.cluster.heal()
+        harness.cluster.heal()
         while not slow.ended:
-            await world.runtime.sleep(0.05)
+            await harness.runtime.sleep(0.05)
         assert slow.error is None
-        (address,) = world.acknowledged
+        (address,) = harness.acknowledged
         # Either the reader completed the record that the head had, or it filled the hole.
         assert (address == stopped[0]) == (filled is not None)
-        await world.check_everything()
+        await harness.check_everything()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
-def test_a_replica_that_is_away_for_a_moment_delays_but_does_not_double(world: World, position: int) -> None:
+def test_a_replica_that_is_away_for_a_moment_delays_but_does_not_double(
+    harness: Harness, position: int
+) -> None:
     async def story() -> None:
-        _, chain = chain_of(world, 0)
-        world.cluster.isolate("client", [chain[position]])
-        task = world.loop.start(world.append(world.client(), "red", b"once"))
-        await world.runtime.sleep(3.0)
+        _, chain = chain_of(harness, 0)
+        harness.cluster.isolate("client", [chain[position]])
+        task = harness.loop.start(harness.append(harness.client(), "red", b"once"))
+        await harness.runtime.sleep(3.0)
         assert not task.ended
-        world.cluster.heal()
+        harness.cluster.heal()
         while not task.ended:
-            await world.runtime.sleep(0.05)
+            await harness.runtime.sleep(0.05)
         assert task.error is None
-        await world.check_everything()
+        await harness.check_everything()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_an_append_that_times_out_says_that_it_does_not_know(world: World) -> None:
+def test_an_append_that_times_out_says_that_it_does_not_know(harness: Harness) -> None:
     async def story() -> None:
-        _, chain = chain_of(world, 0)
-        world.cluster.isolate("client", [chain[-1]])
-        world.attempted.add(b"perhaps")
+        _, chain = chain_of(harness, 0)
+        harness.cluster.isolate("client", [chain[-1]])
+        harness.attempted.add(b"perhaps")
         with pytest.raises(OutcomeUnknownError, match="may be in the log"):
-            await world.client().append("red", b"perhaps", timeout=2.0)
-        world.cluster.heal()
-        world.cluster.isolate("client", [world.document.layout.sequencers[0]])
+            await harness.client().append("red", b"perhaps", timeout=2.0)
+        harness.cluster.heal()
+        harness.cluster.isolate("client", [harness.document.layout.sequencers[0]])
         with pytest.raises(LogUnavailableError):  # no address was taken: certainly not in the log
-            await world.client().append("red", b"never", timeout=2.0)
-        world.cluster.heal()
-        await world.check_everything()
+            await harness.client().append("red", b"never", timeout=2.0)
+        harness.cluster.heal()
+        await harness.check_everything()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
-def test_a_flipped_bit_is_read_elsewhere_and_mended(world: World, position: int) -> None:
+def test_a_flipped_bit_is_read_elsewhere_and_mended(harness: Harness, position: int) -> None:
     async def story() -> None:
-        client = world.client()
+        client = harness.client()
         payload = b"a payload that can be found"
         address = await client.append("red", payload)
-        key, chain = chain_of(world, address)
+        key, chain = chain_of(harness, address)
         host = chain[position]
-        damage(world, host, address, payload)
+        damage(harness, host, address, payload)
         record = await client.read(address)
         assert record is not None
         assert record.payload == payload
-        unit = world.cluster.node(host).log_unit
+        unit = harness.cluster.node(host).log_unit
         if position == len(chain) - 1:  # only the tail is read
             entry = unit.stores[key].read(address)
             assert entry is not None
@@ -320,67 +322,67 @@ def test_a_flipped_bit_is_read_elsewhere_and_mended(world: World, position: int)
             assert unit.counters["corrupt"] >= 1
             assert unit.counters["repaired"] == 1
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_when_every_copy_is_damaged_nothing_wrong_is_served(world: World) -> None:
+def test_when_every_copy_is_damaged_nothing_wrong_is_served(harness: Harness) -> None:
     async def story() -> None:
-        client = world.client()
+        client = harness.client()
         payload = b"a payload that can be found"
         address = await client.append("red", payload)
-        for host in chain_of(world, address)[1]:
-            damage(world, host, address, payload)
+        for host in chain_of(harness, address)[1]:
+            damage(harness, host, address, payload)
         with pytest.raises(RecordLostError, match="restore a backup"):
             await client.read(address)
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_a_damaged_head_in_the_middle_of_an_append_loses_nothing(world: World) -> None:
+def test_a_damaged_head_in_the_middle_of_an_append_loses_nothing(harness: Harness) -> None:
     async def story() -> None:
         payload = b"a payload that can be found"
 
         def hook(source: str, destination: str, request: Request) -> None:
             for address, entry in records_of(request).items():
-                _, chain = chain_of(world, address)
+                _, chain = chain_of(harness, address)
                 if entry.payload == payload and destination == chain[1] and not broken:
                     broken.append(destination)
-                    damage(world, chain[0], address, payload)
+                    damage(harness, chain[0], address, payload)
 
         broken: list[str] = []
-        world.on_request = hook
-        world.attempted.add(payload)
-        address = await world.client().append("red", payload)
+        harness.on_request = hook
+        harness.attempted.add(payload)
+        address = await harness.client().append("red", payload)
         assert broken
-        world.acknowledged[address] = ("red", payload)
-        record = await world.client().read(address)
+        harness.acknowledged[address] = ("red", payload)
+        record = await harness.client().read(address)
         assert record is not None
         assert record.payload == payload
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_settled_addresses_are_served_by_any_replica_while_the_tail_is_away(world: World) -> None:
+def test_settled_addresses_are_served_by_any_replica_while_the_tail_is_away(harness: Harness) -> None:
     async def story() -> None:
-        adapter = world.adapter()
-        await world.write(12)
-        world.crash("n1")
-        await world.settle(adapter)
-        _, chain = chain_of(world, 0)
-        assert world.document.layout.settled_below == 12
-        world.cluster.crash(chain[-1])
-        client = world.client()
+        adapter = harness.adapter()
+        await harness.write(12)
+        harness.crash("n1")
+        await harness.settle(adapter)
+        _, chain = chain_of(harness, 0)
+        assert harness.document.layout.settled_below == 12
+        harness.cluster.crash(chain[-1])
+        client = harness.client()
         for address in range(12):
             record = await client.read(address, timeout=5.0)
             assert record is not None
-            assert world.acknowledged[address] == (record.stream, record.payload)
+            assert harness.acknowledged[address] == (record.stream, record.payload)
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_trim(world: World) -> None:
+def test_trim(harness: Harness) -> None:
     async def story() -> None:
-        client = world.client()
+        client = harness.client()
         for number in range(12):
             await client.append("red", bytes([number]))
         await client.trim(6)
@@ -389,85 +391,87 @@ def test_trim(world: World) -> None:
         assert [record.address async for record in client.stream("red")] == list(range(6, 12))
         assert await client.append("red", b"more") == 12
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_many_clients_get_different_addresses_without_gaps(world: World) -> None:
+def test_many_clients_get_different_addresses_without_gaps(harness: Harness) -> None:
     async def story() -> None:
-        tasks = [world.loop.start(world.write(20, world.client(f"client{index}"))) for index in range(5)]
+        tasks = [
+            harness.loop.start(harness.write(20, harness.client(f"client{index}"))) for index in range(5)
+        ]
         for task in tasks:
             while not task.ended:
-                await world.runtime.sleep(0.01)
+                await harness.runtime.sleep(0.01)
             assert task.error is None
-        assert sorted(world.acknowledged) == list(range(100))
-        await world.check_everything()
+        assert sorted(harness.acknowledged) == list(range(100))
+        await harness.check_everything()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_who_finds_the_address_filled_at_the_head_has_lost_it(world: World) -> None:
+def test_who_finds_the_address_filled_at_the_head_has_lost_it(harness: Harness) -> None:
     async def story() -> None:
         taken = []
-        await world.write(1)  # so that the next address has another head than the sequencer's host
+        await harness.write(1)  # so that the next address has another head than the sequencer's host
 
         def hook(source: str, destination: str, request: Request) -> None:
             if source == "slow" and isinstance(request, TakeTokens) and not taken:
-                taken.append(world.cluster.node(destination).sequencer.tail)
-                head = chain_of(world, taken[0])[1][0]
+                taken.append(harness.cluster.node(destination).sequencer.tail)
+                head = chain_of(harness, taken[0])[1][0]
                 assert head != destination
-                world.cluster.isolate("slow", [head])
+                harness.cluster.isolate("slow", [head])
 
-        world.on_request = hook
-        slow = world.loop.start(world.append(world.client("slow"), "red", b"late"))
-        await world.runtime.sleep(0.1)
-        await world.append(world.client("other"), "red", b"other")
-        assert await world.client("reader").read(taken[0]) is None
-        world.cluster.heal()
+        harness.on_request = hook
+        slow = harness.loop.start(harness.append(harness.client("slow"), "red", b"late"))
+        await harness.runtime.sleep(0.1)
+        await harness.append(harness.client("other"), "red", b"other")
+        assert await harness.client("reader").read(taken[0]) is None
+        harness.cluster.heal()
         while not slow.ended:
-            await world.runtime.sleep(0.05)
+            await harness.runtime.sleep(0.05)
         assert slow.error is None
-        assert taken[0] not in world.acknowledged
-        await world.check_everything()
+        assert taken[0] not in harness.acknowledged
+        await harness.check_everything()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_what_the_tail_has_not_is_not_shown(world: World) -> None:
+def test_what_the_tail_has_not_is_not_shown(harness: Harness) -> None:
     """A record on the head alone may still be lost: it is completed first, or not shown at all."""
 
     async def story() -> None:
-        client = world.client()
+        client = harness.client()
         await client.append("red", b"before")
-        address = await take_token(world)
-        key, chain = chain_of(world, address)
+        address = await take_token(harness)
+        key, chain = chain_of(harness, address)
         partial = Entry(b"p" * 16, "red", (), b"partial")
-        epoch = world.document.layout.data_epoch
+        epoch = harness.document.layout.data_epoch
         for host in chain[:-1]:
-            await world.runtime.call(f"{host}:1", Write(epoch, key, address, partial), 1.0)
-        world.cluster.isolate("client", [chain[-1]])
+            await harness.runtime.call(f"{host}:1", Write(epoch, key, address, partial), 1.0)
+        harness.cluster.isolate("client", [chain[-1]])
         with pytest.raises(LogUnavailableError):
             await client.read(address, timeout=2.0)
-        world.cluster.heal()
+        harness.cluster.heal()
         assert await client.read(address) == Record(address, "red", b"partial")
         for host in chain:
-            assert world.cluster.node(host).log_unit.stores[key].read(address) == partial
+            assert harness.cluster.node(host).log_unit.stores[key].read(address) == partial
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_a_record_found_down_the_chain_goes_before_junk_at_a_head_that_lost_it(world: World) -> None:
+def test_a_record_found_down_the_chain_goes_before_junk_at_a_head_that_lost_it(harness: Harness) -> None:
     async def story() -> None:
-        client = world.client()
+        client = harness.client()
         payload = b"a payload that can be found"
-        address = await take_token(world)
-        key, chain = chain_of(world, address)
+        address = await take_token(harness)
+        key, chain = chain_of(harness, address)
         record = Entry(b"r" * 16, "red", (), payload)
-        epoch = world.document.layout.data_epoch
+        epoch = harness.document.layout.data_epoch
         for host, entry in zip(chain, (JUNK, record, record), strict=True):
-            await world.runtime.call(f"{host}:1", Write(epoch, key, address, entry), 1.0)
-        damage(world, chain[-1], address, payload)
+            await harness.runtime.call(f"{host}:1", Write(epoch, key, address, entry), 1.0)
+        damage(harness, chain[-1], address, payload)
         assert await client.read(address) == Record(address, "red", payload)
         for host in chain:
-            assert world.cluster.node(host).log_unit.stores[key].read(address) == record
+            assert harness.cluster.node(host).log_unit.stores[key].read(address) == record
 
-    world.loop.run(story())
+    harness.loop.run(story())

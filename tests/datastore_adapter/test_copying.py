@@ -11,11 +11,11 @@ from datastore_adapter.log.client.copying import LogPart, Pointers, decode_part,
 from datastore_adapter.log.errors import NotCopiedError, ProtocolError, TrimmedError
 from datastore_adapter.log.maps.settings import MapSettings
 from datastore_adapter.log.messages import JUNK
-from tests.datastore_adapter.world import World
+from tests.datastore_adapter.harness import Harness
 
 
-def world(hosts: int = 3, segments: int = 3, *, seed: int = 0) -> World:
-    made = World(hosts, segments=segments, seed=seed)
+def harness(hosts: int = 3, segments: int = 3, *, seed: int = 0) -> Harness:
+    made = Harness(hosts, segments=segments, seed=seed)
     made.loop.run(made.settle(made.adapter()))
     return made
 
@@ -54,7 +54,7 @@ async def written(client: LogClient) -> None:
 
 @pytest.mark.parametrize("segments", [1, 4])
 def test_a_copy_is_equal_record_by_record_and_goes_on_as_the_original(segments: int) -> None:
-    source, target = world(), world(1, segments)
+    source, target = harness(), harness(1, segments)
     original, copy = source.client(), target.client()
     source.loop.run(written(original))
     tail = source.loop.run(original.tail())
@@ -90,7 +90,7 @@ def test_a_copy_is_equal_record_by_record_and_goes_on_as_the_original(segments: 
 
 
 def test_what_is_appended_meanwhile_is_not_in_it_and_what_is_trimmed_is_told() -> None:
-    source = world()
+    source = harness()
     client = source.client()
 
     async def story() -> None:
@@ -113,7 +113,7 @@ def test_what_is_appended_meanwhile_is_not_in_it_and_what_is_trimmed_is_told() -
 
 
 def test_records_that_nobody_has_any_more_are_holes_of_the_copy_and_counted() -> None:
-    source = world()
+    source = harness()
     client = source.client()
     for number in range(12):
         source.loop.run(client.append("s", b"%d" % number))
@@ -124,7 +124,7 @@ def test_records_that_nobody_has_any_more_are_holes_of_the_copy_and_counted() ->
     assert [address for part in parts for address in part.entries] == [a for a in range(12) if a != 5]
 
 
-def damage(source: World, address: int, copies: int) -> None:
+def damage(source: Harness, address: int, copies: int) -> None:
     """Bit rot on so many copies of the address."""
     stores = [s for host in source.cluster.hosts.values() for s in host.node.log_unit.stores.values()]
     for store in [store for store in stores if address in store.index][-copies:]:
@@ -132,9 +132,9 @@ def damage(source: World, address: int, copies: int) -> None:
 
 
 def test_a_part_is_refused_where_something_else_stands() -> None:
-    target = world()
+    target = harness()
     client = target.client()
-    source = world(seed=1)
+    source = harness(seed=1)
     original = source.client()
     for number in range(4):
         source.loop.run(original.append("s", b"%d" % number))
@@ -165,7 +165,7 @@ def test_what_is_no_part_is_refused(part: LogPart) -> None:
 
 
 def test_a_trimmed_log_without_records_is_copied_too() -> None:
-    target = world()
+    target = harness()
     client = target.client()
     target.loop.run(client.write_part(LogPart(70_000, 70_000, 70_000, {})))
     assert target.loop.run(client.append("s", b"first")) == 70_000
@@ -179,7 +179,7 @@ def test_a_trimmed_log_without_records_is_copied_too() -> None:
 @pytest.mark.parametrize("seed", [0, 1, 4])
 def test_when_a_host_is_lost_the_copy_is_right_or_it_is_told(seed: int) -> None:
     """The head of a chain and the sequencer go while parts are written; the layout is changed, and the rest follows."""
-    source, target = world(seed=99), world(5, seed=seed)
+    source, target = harness(seed=99), harness(5, seed=seed)
     original, copy = source.client(), target.client()
     for number in range(60):
         source.loop.run(original.append(f"s{number % 3}", bytes([number]) * 50))

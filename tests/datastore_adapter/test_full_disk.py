@@ -6,14 +6,14 @@ import pytest
 
 from datastore_adapter import LogSettings, OutcomeUnknownError
 from datastore_adapter.interface import Done, Observation
-from tests.datastore_adapter.world import World
+from tests.datastore_adapter.harness import Harness
 
 SETTINGS = LogSettings(call_timeout=0.3, max_payload=2000, append_timeout=3.0, backoff_limit=0.1)
 
 
-def fill(world: World, name: str, left: int = 0, reserve: int = 100_000) -> None:
+def fill(harness: Harness, name: str, left: int = 0, reserve: int = 100_000) -> None:
     """No more room for records on the disk of a host, but some that is kept back."""
-    storage = world.cluster.hosts[name].storage
+    storage = harness.cluster.hosts[name].storage
     storage.reserve = reserve
     used = sum(map(storage.size, storage.names("")))
     storage.capacity = used + storage.reserve + left
@@ -22,59 +22,59 @@ def fill(world: World, name: str, left: int = 0, reserve: int = 100_000) -> None
 @pytest.mark.parametrize("role", [0, 1, 2])
 def test_appends_go_on_elsewhere_and_nothing_is_lost(role: int) -> None:
     """The host is the head, in the middle, or the tail of a chain; three of six are enough without it."""
-    world = World(6, segments=3, seed=role, settings=SETTINGS)
+    harness = Harness(6, segments=3, seed=role, settings=SETTINGS)
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        await world.write(30)
-        name = world.document.layout.segments[0].open_extent.chain[role]
-        fill(world, name, left=500)
-        writers = world.start_writers(pause=0.01)
-        await world.runtime.sleep(0.5)
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(30)
+        name = harness.document.layout.segments[0].open_extent.chain[role]
+        fill(harness, name, left=500)
+        writers = harness.start_writers(pause=0.01)
+        await harness.runtime.sleep(0.5)
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
         assert observation.full == {name}
         assert name in observation.room
-        await world.settle(adapter)
-        await world.runtime.sleep(0.5)
-        await world.stop_writers(writers)
-        assert not world.uncertain
-        await world.check_everything()
-        assert not any(name in segment.hosts() for segment in world.document.layout.segments)
+        await harness.settle(adapter)
+        await harness.runtime.sleep(0.5)
+        await harness.stop_writers(writers)
+        assert not harness.uncertain
+        await harness.check_everything()
+        assert not any(name in segment.hosts() for segment in harness.document.layout.segments)
 
-        world.cluster.hosts[name].storage.capacity = None
+        harness.cluster.hosts[name].storage.capacity = None
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
         assert not observation.full
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 @pytest.mark.parametrize("reserve", [0, 300])
 def test_a_disk_that_has_not_even_room_to_be_settled_is_left_behind(reserve: int) -> None:
     """What is kept back was used up: the new epoch could not be activated with it, and goes on without it."""
-    world = World(6, segments=3, seed=reserve, settings=SETTINGS)
-    world.steady = False  # copies are given up, and made again
+    harness = Harness(6, segments=3, seed=reserve, settings=SETTINGS)
+    harness.steady = False  # copies are given up, and made again
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        await world.write(30)
-        name = world.document.layout.segments[0].open_extent.chain[2]
-        writers = world.start_writers(8, pause=0.001)
-        await world.runtime.sleep(0.2)
-        fill(world, name, reserve=reserve)
-        world.cluster.hosts[name].storage.small_files = 1 << 20
-        await world.runtime.sleep(0.2)
-        await world.settle(adapter)
-        await world.runtime.sleep(0.3)
-        await world.stop_writers(writers)
-        assert not world.uncertain
-        await world.check_everything()
-        assert not any(name in segment.hosts() for segment in world.document.layout.segments)
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(30)
+        name = harness.document.layout.segments[0].open_extent.chain[2]
+        writers = harness.start_writers(8, pause=0.001)
+        await harness.runtime.sleep(0.2)
+        fill(harness, name, reserve=reserve)
+        harness.cluster.hosts[name].storage.small_files = 1 << 20
+        await harness.runtime.sleep(0.2)
+        await harness.settle(adapter)
+        await harness.runtime.sleep(0.3)
+        await harness.stop_writers(writers)
+        assert not harness.uncertain
+        await harness.check_everything()
+        assert not any(name in segment.hosts() for segment in harness.document.layout.segments)
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 @pytest.mark.parametrize("role", [0, 1, 2])
@@ -83,53 +83,53 @@ def test_a_disk_that_takes_nothing_at_all_is_left_by_one_step_and_not_used_again
 
     It is still asked how its disk is when it holds nothing any more: else it would be given copies that it cannot take.
     """
-    world = World(6, segments=3, seed=role, settings=SETTINGS)
-    world.steady = False  # its copies are given up, and made again
+    harness = Harness(6, segments=3, seed=role, settings=SETTINGS)
+    harness.steady = False  # its copies are given up, and made again
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        await world.write(30)
-        name = world.document.layout.segments[0].open_extent.chain[role]
-        writers = world.start_writers(pause=0.01)
-        await world.runtime.sleep(0.2)
-        world.cluster.hosts[name].storage.capacity = 0
-        await world.runtime.sleep(0.2)
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(30)
+        name = harness.document.layout.segments[0].open_extent.chain[role]
+        writers = harness.start_writers(pause=0.01)
+        await harness.runtime.sleep(0.2)
+        harness.cluster.hosts[name].storage.capacity = 0
+        await harness.runtime.sleep(0.2)
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
-        graph = adapter.lower(observation, world.target(observation))
-        statuses = await world.execute(adapter, graph, observation)
+        graph = adapter.lower(observation, harness.target(observation))
+        statuses = await harness.execute(adapter, graph, observation)
         assert statuses[0] == Done()
-        await world.settle(adapter)
-        observation = await world.settle(adapter)
+        await harness.settle(adapter)
+        observation = await harness.settle(adapter)
         assert observation.full == {name}
-        assert not any(name in segment.hosts() for segment in world.document.layout.segments)
-        await world.stop_writers(writers)
-        await world.write(12)
-        world.cluster.hosts[name].storage.capacity = None
+        assert not any(name in segment.hosts() for segment in harness.document.layout.segments)
+        await harness.stop_writers(writers)
+        await harness.write(12)
+        harness.cluster.hosts[name].storage.capacity = None
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
         assert not observation.full
-        await world.check_everything()
+        await harness.check_everything()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_without_another_host_the_error_says_why() -> None:
-    world = World(3, segments=1, settings=SETTINGS)
+    harness = Harness(3, segments=1, settings=SETTINGS)
 
     async def story() -> None:
-        await world.settle(world.adapter())
-        await world.write(3)
-        fill(world, "n1")
-        client = world.client()
-        world.attempted.add(b"one too many")  # it stands at the head, and may get on
+        await harness.settle(harness.adapter())
+        await harness.write(3)
+        fill(harness, "n1")
+        client = harness.client()
+        harness.attempted.add(b"one too many")  # it stands at the head, and may get on
         with pytest.raises(OutcomeUnknownError, match=r"n1 refused \(full\): .*free some space"):
             await client.append("red", b"one too many")
         for address in range(3):
             assert await client.read(address) is not None
-        world.cluster.hosts["n1"].storage.capacity = None
-        await world.write(3)
-        await world.check_everything()
+        harness.cluster.hosts["n1"].storage.capacity = None
+        await harness.write(3)
+        await harness.check_everything()
 
-    world.loop.run(story())
+    harness.loop.run(story())

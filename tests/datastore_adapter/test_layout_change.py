@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from datastore_adapter import LayoutError
 from datastore_adapter.log.layout.change import (
-    Wish,
+    LayoutTarget,
     close_layout,
     concerns_writers,
     merge,
@@ -67,8 +67,8 @@ changes = st.builds(
 )
 
 
-def wish(chains_by_key: dict[str, Chain], retired: frozenset[str] = frozenset()) -> Wish:
-    return Wish(chains_by_key, ("a",), ("a",), HOSTS, retired)
+def target(chains_by_key: dict[str, Chain], retired: frozenset[str] = frozenset()) -> LayoutTarget:
+    return LayoutTarget(chains_by_key, ("a",), ("a",), HOSTS, retired)
 
 
 def after(holders: Holders, gone: frozenset[str], sealed: bool) -> Holders:
@@ -87,7 +87,7 @@ class Twin:
         self.places: list[tuple[str, Holders]] = []
         self.settled: list[bool] = [False] * LIMIT
 
-    def open(self, wanted: Wish, tail: int, change: Change) -> None:
+    def open(self, wanted: LayoutTarget, tail: int, change: Change) -> None:
         before = [(key, after(holders, change.gone, change.sealed)) for key, holders in self.places[:tail]]
         keys = wanted.written
         fresh = [keys[address % len(keys)] for address in range(len(before), LIMIT)]
@@ -127,7 +127,7 @@ def test_random_changes_agree_with_the_twin(sequence: list[Change]) -> None:
         tail = min(LIMIT - 1, tail + change.grow) if twin.places else 0
         settled = layout.settled_below
         keys = change.written.union(segment.key for segment in layout.segments)
-        wanted = wish({key: change.chains[key] for key in sorted(keys)}, keys - change.written)
+        wanted = target({key: change.chains[key] for key in sorted(keys)}, keys - change.written)
         twin.settle(layout.base)
         if twin.places and not concerns_writers(layout, wanted):
             twin.change_closed(layout, lambda key, holders, gone=change.gone: after(holders, gone, False))
@@ -161,10 +161,10 @@ def test_random_changes_agree_with_the_twin(sequence: list[Change]) -> None:
 def test_what_is_retired_stays_until_its_last_record_is_trimmed() -> None:
     layout = open_layout(
         Layout(layout_servers=("a",)),
-        wish({"s00": ("a",), "s01": ("b",), "s02": ("c",)}),
+        target({"s00": ("a",), "s01": ("b",), "s02": ("c",)}),
         epoch=1, tail=0, gone=(), activated=True,
     )  # fmt: skip
-    fewer = wish({"s00": ("a",), "s01": ("b",), "s02": ("d",)}, frozenset({"s02"}))
+    fewer = target({"s00": ("a",), "s01": ("b",), "s02": ("d",)}, frozenset({"s02"}))
     assert concerns_writers(layout, fewer)
     layout = open_layout(layout, fewer, epoch=2, tail=100, gone=(), activated=True)
     assert layout.retired == {"s02"}
@@ -174,7 +174,7 @@ def test_what_is_retired_stays_until_its_last_record_is_trimmed() -> None:
     layout = close_layout(layout, {}, trimmed_below=100)
     assert [segment.key for segment in layout.segments] == ["s00", "s01"]
     assert layout.segment_of(100).key == "s00"
-    more = wish({"s00": ("a",), "s01": ("b",), "s02": ("e",)})
+    more = target({"s00": ("a",), "s01": ("b",), "s02": ("e",)})
     layout = open_layout(layout, more, epoch=4, tail=120, gone=(), activated=True)
     assert [layout.segment_of(address).key for address in (119, 120, 122)] == ["s01", "s00", "s02"]
 
@@ -189,14 +189,14 @@ def test_the_addresses_of_a_stripe(start: int, length: int, stripes: int, data: 
 def test_a_dead_replica_leaves_and_its_replacement_begins_at_the_tail() -> None:
     layout = open_layout(
         Layout(layout_servers=("a",)),
-        wish({"s00": ("a", "b", "c")}),
+        target({"s00": ("a", "b", "c")}),
         epoch=1,
         tail=0,
         gone=(),
         activated=True,
     )
     layout = open_layout(
-        layout, wish({"s00": ("a", "c", "d")}), epoch=2, tail=100, gone={"b"}, activated=True
+        layout, target({"s00": ("a", "c", "d")}), epoch=2, tail=100, gone={"b"}, activated=True
     )
     (segment,) = layout.segments
     assert segment.extents == (Extent(0, 100, ("a", "c")), Extent(100, None, ("a", "c", "d")))
@@ -207,13 +207,13 @@ def test_a_dead_replica_leaves_and_its_replacement_begins_at_the_tail() -> None:
 
 def test_a_drained_replica_serves_until_the_copy_is_there() -> None:
     before = Layout(1, 0, 0, (Segment("s00", (Extent(0, None, ("a", "b")),)),), ("a",), ("a",), HOSTS)
-    opened = open_layout(before, wish({"s00": ("a", "c")}), epoch=2, tail=7, gone=(), activated=True)
+    opened = open_layout(before, target({"s00": ("a", "c")}), epoch=2, tail=7, gone=(), activated=True)
     assert opened.segments[0].extents == (Extent(0, 7, ("a", "b")), Extent(7, None, ("a", "c")))
 
 
 def test_the_last_copy_stays_named_although_its_host_is_dead() -> None:
     before = Layout(1, 0, 0, (Segment("s00", (Extent(0, None, ("a",)),)),), ("b",), ("b",), HOSTS)
-    opened = open_layout(before, wish({"s00": ("b",)}), epoch=2, tail=7, gone={"a"}, activated=True)
+    opened = open_layout(before, target({"s00": ("b",)}), epoch=2, tail=7, gone={"a"}, activated=True)
     assert opened.segments[0].extents == (Extent(0, 7, ("a",), AWAY), Extent(7, None, ("b",)))
     assert opened.unresponsive == ("a",)
 
@@ -225,7 +225,7 @@ def test_what_is_away_is_taken_back_by_hosts_that_are_sealed_and_have_it() -> No
     def closed(gone: tuple[str, ...], sealed: tuple[str, ...], forgetful: tuple[str, ...] = ()) -> Extent:
         layout = open_layout(
             before,
-            wish({"s00": ("d", "e")}),
+            target({"s00": ("d", "e")}),
             epoch=3,
             tail=9,
             gone=gone,
@@ -252,7 +252,7 @@ def test_a_host_that_lost_its_disk_is_no_longer_counted_on_once_it_is_a_replica_
     def closed(chain: Chain) -> Extent:
         layout = open_layout(
             before,
-            wish({"s00": chain}),
+            target({"s00": chain}),
             epoch=3,
             tail=9,
             gone=(),
@@ -273,50 +273,50 @@ def test_what_only_forgotten_hosts_held_is_forgotten() -> None:
     assert [extent.state for extent in layout.segments[0].extents] == [FORGOTTEN, HELD, HELD]
     assert (layout.forgotten, layout.forgotten_below, layout.pointers_from) == (("a", "b"), 7, 7)
     assert "b" not in layout.segments[0].hosts()
-    opened = open_layout(layout, wish({"s00": ("c",)}), epoch=3, tail=20, gone=("a", "b"), activated=True)
+    opened = open_layout(layout, target({"s00": ("c",)}), epoch=3, tail=20, gone=("a", "b"), activated=True)
     assert opened.segments[0].extents == (
         Extent(0, 7, ("a", "b"), FORGOTTEN),
         Extent(7, 9, ("c",)),
         Extent(9, 20, ("a",), FORGOTTEN),
         Extent(20, None, ("c",)),
     )
-    back = open_layout(opened, wish({"s00": ("a",)}), epoch=4, tail=30, gone=("b",), activated=True)
+    back = open_layout(opened, target({"s00": ("a",)}), epoch=4, tail=30, gone=("b",), activated=True)
     assert back.forgotten == ("b",)
     assert back.segments[0].extents[0].state is FORGOTTEN
 
 
 def test_an_emptied_disk_begins_anew_in_the_same_chain() -> None:
     before = Layout(1, 0, 0, (Segment("s00", (Extent(0, None, ("a", "b")),)),), ("a",), ("a",), HOSTS)
-    same = wish({"s00": ("a", "b")})
+    same = target({"s00": ("a", "b")})
     opened = open_layout(before, same, epoch=2, tail=7, gone=(), activated=True, forgetful={"s00": ("b",)})
     assert opened.segments[0].extents == (Extent(0, 7, ("a",)), Extent(7, None, ("a", "b")))
 
 
 def test_settled_means_what_the_epoch_before_had_activated() -> None:
     layout = open_layout(
-        Layout(layout_servers=("a",)), wish({"s00": ("a",)}), epoch=1, tail=0, gone=(), activated=True
+        Layout(layout_servers=("a",)), target({"s00": ("a",)}), epoch=1, tail=0, gone=(), activated=True
     )
-    layout = open_layout(layout, wish({"s00": ("b",)}), epoch=2, tail=10, gone=(), activated=True)
+    layout = open_layout(layout, target({"s00": ("b",)}), epoch=2, tail=10, gone=(), activated=True)
     assert (layout.base, layout.settled_below) == (10, 0)
-    failed = open_layout(layout, wish({"s00": ("c",)}), epoch=3, tail=10, gone=(), activated=False)
+    failed = open_layout(layout, target({"s00": ("c",)}), epoch=3, tail=10, gone=(), activated=False)
     assert (failed.base, failed.settled_below) == (10, 0)
-    worked = open_layout(layout, wish({"s00": ("c",)}), epoch=3, tail=20, gone=(), activated=True)
+    worked = open_layout(layout, target({"s00": ("c",)}), epoch=3, tail=20, gone=(), activated=True)
     assert (worked.base, worked.settled_below) == (20, 10)
 
 
 def test_what_is_refused() -> None:
     layout = Layout(1, 5, 5, (Segment("s00", (Extent(0, None, ("a",)),)),), ("a",), ("a",), HOSTS)
     with pytest.raises(LayoutError, match="retire it"):
-        open_layout(layout, wish({"s01": ("a",)}), epoch=2, tail=9, gone=(), activated=True)
-    retired = wish({"s00": ("a",)}, frozenset({"s00"}))
+        open_layout(layout, target({"s01": ("a",)}), epoch=2, tail=9, gone=(), activated=True)
+    retired = target({"s00": ("a",)}, frozenset({"s00"}))
     with pytest.raises(LayoutError, match="all segments are retired"):
         open_layout(layout, retired, epoch=2, tail=9, gone=(), activated=True)
     with pytest.raises(LayoutError, match="at least one host"):
-        open_layout(layout, wish({"s00": ()}), epoch=2, tail=9, gone=(), activated=True)
+        open_layout(layout, target({"s00": ()}), epoch=2, tail=9, gone=(), activated=True)
     with pytest.raises(LayoutError, match="below the epoch's base"):
-        open_layout(layout, wish({"s00": ("b",)}), epoch=2, tail=4, gone=(), activated=True)
+        open_layout(layout, target({"s00": ("b",)}), epoch=2, tail=4, gone=(), activated=True)
     with pytest.raises(LayoutError, match="sealed first"):
-        quiet_layout(layout, wish({"s00": ("b",)}), gone=(), activated=True)
+        quiet_layout(layout, target({"s00": ("b",)}), gone=(), activated=True)
 
 
 def test_merging_joins_only_equal_neighbours() -> None:

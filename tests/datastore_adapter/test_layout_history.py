@@ -15,7 +15,7 @@ from datastore_adapter.log.layout.history import DocumentHistory
 from datastore_adapter.log.layout.server import LayoutServer
 from datastore_adapter.log.messages import FetchHistory, History, Install, Installed
 from datastore_adapter.log.storage.memory_storage import MemoryStorage
-from tests.datastore_adapter.world import World
+from tests.datastore_adapter.harness import Harness
 
 GENESIS = genesis_document("id", "a", "a:1", b"disk")
 
@@ -106,28 +106,28 @@ async def versions(adapter: LogAdapter) -> tuple[LayoutVersion, ...]:
 
 
 def test_every_version_is_found_while_a_majority_lives_and_says_why_it_is_there() -> None:
-    world = World(6)
+    harness = Harness(6)
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
+        adapter = harness.adapter()
+        await harness.settle(adapter)
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
-        cause = Cause("n0", 1000.5, "a wish", "n3")
-        fence = Fence(world.view_epoch, observation.layout_epoch, "p7", 0, cause)
+        cause = Cause("n0", 1000.5, "a target", "n3")
+        fence = Fence(harness.view_epoch, observation.layout_epoch, "p7", 0, cause)
         agreed = await adapter.set_intent(observation.layout_epoch, {"mark": 1}, fence)
         for victim in ("n1", "n4"):
-            world.crash(victim)
-            await world.settle(adapter)
+            harness.crash(victim)
+            await harness.settle(adapter)
         found = await versions(adapter)
-        assert [version.epoch for version in found] == list(range(world.document.epoch + 1))
-        wish = found[agreed]
-        assert (wish.cause, wish.plan_id, wish.intent) == (cause, "p7", {"mark": 1})
-        assert found[agreed - 1].placement == wish.placement
-        known = world.invariants.documents
+        assert [version.epoch for version in found] == list(range(harness.document.epoch + 1))
+        target = found[agreed]
+        assert (target.cause, target.plan_id, target.intent) == (cause, "p7", {"mark": 1})
+        assert found[agreed - 1].placement == target.placement
+        known = harness.invariants.documents
         for version in found:
             layout = known[version.epoch].layout if version.epoch in known else None
             if layout is not None:
                 assert version.holders == {segment.key: segment.hosts() for segment in layout.segments}
 
-    world.loop.run(story())
+    harness.loop.run(story())

@@ -20,7 +20,7 @@ from datastore_adapter.log.layout.document import encode_document
 from datastore_adapter.log.messages import Install, Read, Refused, SealTokens, TokensSealed
 from datastore_adapter.log.storage.memory_storage import MemoryStorage
 from tests.budget import budgeted
-from tests.datastore_adapter.world import World
+from tests.datastore_adapter.harness import Harness
 
 _PATIENCE = 5.0
 """Virtual seconds that a call may take in these runs."""
@@ -33,10 +33,10 @@ class Operator:
         self.rng = random.Random(seed)
         # Small journal files, so that there are several of each segment to lose.
         settings = LogSettings(segment_file_bytes=600, backoff_limit=0.1, reconfiguration_timeout=3.0)
-        self.world = World(hosts, segments=2, seed=seed, settings=settings)
-        self.world.steady = False
+        self.harness = Harness(hosts, segments=2, seed=seed, settings=settings)
+        self.harness.steady = False
         self.reckless = reckless
-        self.kept: dict[str, list[MemoryStorage]] = {name: [] for name in self.world.cluster.hosts}
+        self.kept: dict[str, list[MemoryStorage]] = {name: [] for name in self.harness.cluster.hosts}
         """Copies of each host's disk, and disks that were taken out."""
         self.hurt: list[str] = []
         """What was done to whose disk."""
@@ -44,23 +44,23 @@ class Operator:
         self.controllers = 0
 
     async def story(self, rounds: int) -> None:
-        world = self.world
-        await world.settle(world.adapter())
+        harness = self.harness
+        await harness.settle(harness.adapter())
         await self.write(12)
         for _ in range(rounds):
             await self.round()
             await self.look()
         if not self.reckless:
-            await world.settle(self.adapter())
-            await world.check_everything()
+            await harness.settle(self.adapter())
+            await harness.check_everything()
 
     async def round(self) -> None:
-        world, rng = self.world, self.rng
-        names = sorted(world.cluster.hosts)
-        down = [name for name in names if name not in world.live]
-        fallen = rng.sample(world.live, rng.randint(min(1, len(world.live)), len(world.live)))
+        harness, rng = self.harness, self.rng
+        names = sorted(harness.cluster.hosts)
+        down = [name for name in names if name not in harness.live]
+        fallen = rng.sample(harness.live, rng.randint(min(1, len(harness.live)), len(harness.live)))
         self.copy_some(names)
-        world.crash(*fallen)
+        harness.crash(*fallen)
         down = sorted({*down, *fallen})
         hurt = (
             rng.sample(down, rng.randint(0, len(down)))
@@ -72,7 +72,7 @@ class Operator:
         rng.shuffle(down)
         staying_away = rng.randint(0, len(down)) if self.reckless else 0
         for name in down[staying_away:]:
-            world.restart(name)
+            harness.restart(name)
             if rng.random() < 0.5:
                 await self.work(rng.uniform(0.1, 2.0))
         await self.work(_PATIENCE)
@@ -81,12 +81,12 @@ class Operator:
         """Also of a host that runs: what its disk would be if the power went off now."""
         for name in names:
             if self.rng.random() < 0.4:
-                copy = self.world.cluster.hosts[name].copy_disk()
+                copy = self.harness.cluster.hosts[name].copy_disk()
                 copy.crash(self.rng)
                 self.kept[name].append(copy)
 
     def hurt_disk(self, name: str) -> str:
-        host, rng = self.world.cluster.hosts[name], self.rng
+        host, rng = self.harness.cluster.hosts[name], self.rng
         kept = self.kept[name]
         match rng.choice(("erase", "restore", "swap", "lose", "lose")):
             case "restore" if kept:
@@ -108,49 +108,49 @@ class Operator:
 
     def adapter(self) -> LogAdapter:
         self.controllers += 1
-        return self.world.adapter(f"controller{self.controllers}")
+        return self.harness.adapter(f"controller{self.controllers}")
 
     async def work(self, seconds: float) -> None:
         """The control loop runs, and a writer writes, for so long."""
-        world = self.world
-        if not world.live:
+        harness = self.harness
+        if not harness.live:
             return
-        loop = world.loop.start(self.control())
+        loop = harness.loop.start(self.control())
         await self.look()
         await self.write(4)
-        await world.runtime.sleep(seconds)
+        await harness.runtime.sleep(seconds)
         loop.cancel()
         if loop.error is not None and not isinstance(loop.error, AssertionError):
             raise loop.error
 
     async def control(self) -> None:
-        await self.world.settle(self.adapter(), limit=1e9)
+        await self.harness.settle(self.adapter(), limit=1e9)
 
     async def write(self, count: int) -> None:
-        world = self.world
-        client = world.client(f"writer{self.rng.getrandbits(32)}")
+        harness = self.harness
+        client = harness.client(f"writer{self.rng.getrandbits(32)}")
         for _ in range(count):
-            payload = f"record {len(world.attempted)}".encode()
-            world.attempted.add(payload)
+            payload = f"record {len(harness.attempted)}".encode()
+            harness.attempted.add(payload)
             try:
                 address = await client.append("red", payload, timeout=_PATIENCE)
             except LogClientError:
                 self.waited += 1
                 return
-            assert address not in world.acknowledged, f"{address} was given twice"
-            world.acknowledged[address] = ("red", payload)
+            assert address not in harness.acknowledged, f"{address} was given twice"
+            harness.acknowledged[address] = ("red", payload)
 
     async def look(self) -> None:
         """Whoever reads is told what was acknowledged, or that it cannot be read."""
-        world = self.world
-        client = world.client(f"reader{self.rng.getrandbits(32)}")
+        harness = self.harness
+        client = harness.client(f"reader{self.rng.getrandbits(32)}")
         try:
             tail = await client.tail(timeout=_PATIENCE)
         except LogClientError:
             self.waited += 1
             return
-        assert tail > max(world.acknowledged), f"the tail is {tail}; {self.hurt}"
-        for address, expected in world.acknowledged.items():
+        assert tail > max(harness.acknowledged), f"the tail is {tail}; {self.hurt}"
+        for address, expected in harness.acknowledged.items():
             try:
                 record = await client.read(address, timeout=0.5)
             except UnwrittenError:
@@ -163,7 +163,7 @@ class Operator:
 
 def run(seed: int, *, hosts: int, reckless: bool, rounds: int = 6) -> Operator:
     operator = Operator(seed, hosts=hosts, reckless=reckless)
-    operator.world.loop.run(operator.story(rounds), timeout=1e6)
+    operator.harness.loop.run(operator.story(rounds), timeout=1e6)
     return operator
 
 
@@ -179,35 +179,35 @@ def test_any_disks_in_any_order(seed: int) -> None:
 
 def test_a_disk_that_was_taken_out_is_not_believed_when_it_is_put_back() -> None:
     """Another one has held its host's copies meanwhile: to a reader it does not say "unwritten"."""
-    world = World(3, segments=1)
-    world.steady = False
+    harness = Harness(3, segments=1)
+    harness.steady = False
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        await world.write(10)
-        host = world.cluster.hosts["n1"]
-        world.crash("n1")
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(10)
+        host = harness.cluster.hosts["n1"]
+        harness.crash("n1")
         old = host.swap_disk(MemoryStorage())
-        world.restart("n1")
-        await world.settle(adapter)
-        await world.write(10)
-        world.crash("n1")
+        harness.restart("n1")
+        await harness.settle(adapter)
+        await harness.write(10)
+        harness.crash("n1")
         host.swap_disk(old)
-        world.restart("n1")
-        epoch = world.document.layout.data_epoch
-        assert isinstance(world.cluster.node("n1").document, EpochDocument), "it knows an earlier layout"
+        harness.restart("n1")
+        epoch = harness.document.layout.data_epoch
+        assert isinstance(harness.cluster.node("n1").document, EpochDocument), "it knows an earlier layout"
         for told in (False, True):
-            for address in world.acknowledged:
-                reply = world.cluster.node("n1").handle(Read(epoch, "s00", address)).reply
+            for address in harness.acknowledged:
+                reply = harness.cluster.node("n1").handle(Read(epoch, "s00", address)).reply
                 assert isinstance(reply, Refused)
                 assert reply.code == ("damage" if told else "behind")
-            world.cluster.node("n1").handle(Install(encode_document(world.document)))
-        await world.settle(adapter)
-        await world.check_everything()
-        world.assert_tidy()
+            harness.cluster.node("n1").handle(Install(encode_document(harness.document)))
+        await harness.settle(adapter)
+        await harness.check_everything()
+        harness.assert_tidy()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 @pytest.mark.parametrize("order", list(permutations(("n0", "n1", "n2"))))
@@ -216,36 +216,36 @@ def test_a_stale_host_and_one_without_its_disk_do_not_outvote_the_one_that_has_e
     lost: str, order: tuple[str, ...]
 ) -> None:
     """One of three dies, the two others go on; then the power is cut, and one of the two has lost its disk."""
-    world = World(3, segments=2)
-    world.steady = False
+    harness = Harness(3, segments=2)
+    harness.steady = False
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        await world.write(10)
-        early = world.cluster.hosts["n0"].copy_disk()
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(10)
+        early = harness.cluster.hosts["n0"].copy_disk()
         early.crash(random.Random(0))
-        world.crash("n2")
-        await world.settle(adapter)
-        await world.write(10)
-        world.crash("n0", "n1")
+        harness.crash("n2")
+        await harness.settle(adapter)
+        await harness.write(10)
+        harness.crash("n0", "n1")
         if lost == "erased":
-            world.cluster.hosts["n0"].erase()
+            harness.cluster.hosts["n0"].erase()
         else:
-            world.cluster.hosts["n0"].restore_disk(early)
+            harness.cluster.hosts["n0"].restore_disk(early)
         for name in order:
-            world.restart(name)
-            fresh = world.adapter(f"controller beside {name}")
-            if "n1" not in world.live:
+            harness.restart(name)
+            fresh = harness.adapter(f"controller beside {name}")
+            if "n1" not in harness.live:
                 seen = await fresh.observe()
                 assert isinstance(seen, Unreachable), "only the one that is missing knows what was decided"
-                assert "n2" not in world.live or "n0" not in world.live or "the disk" in seen.reason
-        await world.settle(world.adapter("last controller"))
-        await world.write(5)
-        await world.check_everything()
-        world.assert_tidy()
+                assert "n2" not in harness.live or "n0" not in harness.live or "the disk" in seen.reason
+        await harness.settle(harness.adapter("last controller"))
+        await harness.write(5)
+        await harness.check_everything()
+        harness.assert_tidy()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_a_sequencer_that_lost_its_disk_does_not_tell_how_far_it_was() -> None:
@@ -264,29 +264,29 @@ def test_a_sequencer_that_lost_its_disk_does_not_tell_how_far_it_was() -> None:
 
 def test_when_every_disk_is_a_copy_an_operator_says_that_it_is_all_there_is() -> None:
     """A cluster restored from a backup waits, tells what that may cost, and goes on from it at an operator's word."""
-    world = World(3, segments=2)
-    world.steady = False
+    harness = Harness(3, segments=2)
+    harness.steady = False
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        await world.write(10)
-        world.crash("n0", "n1", "n2")
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(10)
+        harness.crash("n0", "n1", "n2")
         for name in ("n0", "n1", "n2"):
-            host = world.cluster.hosts[name]
+            host = harness.cluster.hosts[name]
             host.restore_disk(host.copy_disk())
-        world.restart("n0", "n1", "n2")
-        fresh = world.adapter("operator")
+        harness.restart("n0", "n1", "n2")
+        fresh = harness.adapter("operator")
         assert isinstance(await fresh.observe(), Unreachable)
-        fence = Fence(world.view_epoch, -1, "", 0)
+        fence = Fence(harness.view_epoch, -1, "", 0)
         seen = await fresh.recover(fence, only_look=True)
         assert "n0, n1, n2: away, or back without the disk" in seen.risks[0]
         assert any("segments s00" in risk for risk in seen.risks[1:])
         assert isinstance(await fresh.observe(), Unreachable), "looking changes nothing"
         await fresh.recover(fence)
-        await world.settle(world.adapter("controller after it"))
-        await world.write(5)
-        await world.check_everything()
-        world.assert_tidy()
+        await harness.settle(harness.adapter("controller after it"))
+        await harness.write(5)
+        await harness.check_everything()
+        harness.assert_tidy()
 
-    world.loop.run(story())
+    harness.loop.run(story())

@@ -89,14 +89,14 @@ def test_a_dead_host_is_repaired_in_one_plan() -> None:
         },
         unresponsive=frozenset({"a"}),
     )
-    wish = {"s00": ("b", "d"), "s01": ("b", "c"), "s02": ("c", "d")}
-    assert plan(current, wish, ServiceRoles(("b", "c", "d"), ("b",), ("b", "c", "d"))) == [
+    target = {"s00": ("b", "d"), "s01": ("b", "c"), "s02": ("c", "d")}
+    assert plan(current, target, ServiceRoles(("b", "c", "d"), ("b",), ("b", "c", "d"))) == [
         "open after []",
         "copy s00: b -> d after [0]",
         "copy s02: c -> d after [0]",
         "close after [0, 1, 2]",
     ]
-    graph = lower(current, Placement(wish, ROLES))
+    graph = lower(current, Placement(target, ROLES))
     assert all(step.required for step in graph.steps)
     assert [step.bytes for step in graph.steps] == [0, 100, 100, 0]
 
@@ -157,7 +157,7 @@ def test_replicas_that_have_a_part_each_complete_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "roles", "complaint"),
+    ("target", "roles", "complaint"),
     [
         ({"s00": ("a",)}, ROLES, "'s01' has records: retire it"),
         ({"s00": ("a",), "s01": ()}, ROLES, "'s01' needs one or more different hosts"),
@@ -167,11 +167,11 @@ def test_replicas_that_have_a_part_each_complete_each_other() -> None:
     ],
 )
 def test_a_placement_that_cannot_be_is_refused(
-    wish: dict[str, tuple[str, ...]], roles: ServiceRoles, complaint: str
+    target: dict[str, tuple[str, ...]], roles: ServiceRoles, complaint: str
 ) -> None:
     current = observation({"s00": healthy("a"), "s01": healthy("a")})
     with pytest.raises(LayoutError, match=complaint):
-        lower(current, Placement(wish, roles))
+        lower(current, Placement(target, roles))
 
 
 hosts = st.sampled_from("abcdef")
@@ -186,14 +186,14 @@ chains = st.lists(hosts, min_size=1, max_size=3, unique=True).map(tuple)
     st.fixed_dictionaries(dict.fromkeys(("s00", "s01"), chains)),
 )
 def test_every_plan_is_deterministic_and_copies_to_exactly_those_who_lack_data(
-    segments: dict[str, Copies], wish: dict[str, tuple[str, ...]]
+    segments: dict[str, Copies], target: dict[str, tuple[str, ...]]
 ) -> None:
     current = observation(segments)
-    graph = lower(current, Placement(wish, ROLES))
-    assert graph == lower(current, Placement(dict(reversed(wish.items())), ROLES))
-    plan(current, wish)
+    graph = lower(current, Placement(target, ROLES))
+    assert graph == lower(current, Placement(dict(reversed(target.items())), ROLES))
+    plan(current, target)
     expected = set()
-    for key, chain in wish.items():
+    for key, chain in target.items():
         states = dict(segments[key])
         for host in chain:
             others = {state for other, state in states.items() if other != host}

@@ -32,16 +32,16 @@ class MapStorm(Storm):
 
     async def _use(self, name: str) -> None:
         """One client of the map until it dies."""
-        shared = ReplicatedDict(self.world.client(name), "m", SETTINGS)
+        shared = ReplicatedDict(self.harness.client(name), "m", SETTINGS)
         try:
             while self.raging:
                 await self._operate(name, shared)
-                await self.world.runtime.sleep(self.rng.uniform(0.0, 0.05))
+                await self.harness.runtime.sleep(self.rng.uniform(0.0, 0.05))
         finally:
             self.snapshots += shared.statistics().get("snapshots", 0)
 
     async def _operate(self, name: str, shared: ReplicatedDict) -> None:
-        now = self.world.runtime.now
+        now = self.harness.runtime.now
         self._values += 1
         recent = [operation.value for operation in self.history[-6:]]
         called = drawn(self.rng, name, self.rng.choice(KEYS), b"%d" % self._values, recent, now())
@@ -54,54 +54,54 @@ class MapStorm(Storm):
         while self.raging:
             while len(users) < 3:
                 number += 1
-                users.append(self.world.loop.start(self._use(f"user{number}")))
-            await self.world.runtime.sleep(self.rng.uniform(0.1, 1.5))
+                users.append(self.harness.loop.start(self._use(f"user{number}")))
+            await self.harness.runtime.sleep(self.rng.uniform(0.1, 1.5))
             gone = users.pop(self.rng.randrange(len(users)))
             gone.cancel()
 
     async def story(self, seconds: float) -> None:
-        world = self.world
-        await world.settle(world.adapter())
+        harness = self.harness
+        await harness.settle(harness.adapter())
         self.raging = True
-        others = world.start_writers(1, pause=0.1)
+        others = harness.start_writers(1, pause=0.1)
         weather = [
-            world.loop.start(task()) for task in (self._users, self._revive, self._control, self._rain)
+            harness.loop.start(task()) for task in (self._users, self._revive, self._control, self._rain)
         ]
-        await world.runtime.sleep(seconds)
+        await harness.runtime.sleep(seconds)
         self.raging = False
         await self._ended(weather)
-        world.cluster.heal()
-        for name in sorted(set(world.cluster.hosts) - set(world.live)):
-            world.restart(name)
-        await world.settle(world.adapter("last controller"))
-        await world.runtime.sleep(0.5)
-        await world.settle(world.adapter("one more controller"))  # after what dead ones left under way
+        harness.cluster.heal()
+        for name in sorted(set(harness.cluster.hosts) - set(harness.live)):
+            harness.restart(name)
+        await harness.settle(harness.adapter("last controller"))
+        await harness.runtime.sleep(0.5)
+        await harness.settle(harness.adapter("one more controller"))  # after what dead ones left under way
         await self._ended(self.users)
-        await world.stop_writers(others)
+        await harness.stop_writers(others)
         await self._judge()
 
     async def _ended(self, tasks: list[Task]) -> None:
         for task in tasks:
             while not task.ended:
-                await self.world.runtime.sleep(0.05)
+                await self.harness.runtime.sleep(0.05)
             if task.error is not None:
                 raise task.error
 
     async def _judge(self) -> None:
         """The end is read by two that know nothing, one of them after another snapshot."""
-        world = self.world
-        one, two = (ReplicatedDict(world.client(f"judge{n}"), "m", SETTINGS) for n in (1, 2))
-        began = world.runtime.now()
+        harness = self.harness
+        one, two = (ReplicatedDict(harness.client(f"judge{n}"), "m", SETTINGS) for n in (1, 2))
+        began = harness.runtime.now()
         found = await one.items()
         await one.snapshot()
         assert await two.items() == found
         for key in KEYS:
             self.history.append(
-                Operation("judge", key, Kind.READ, found.get(key), began, world.runtime.now())
+                Operation("judge", key, Kind.READ, found.get(key), began, harness.runtime.now())
             )
         assert contradictions(self.history) == []
-        log = world.client("checker")
-        for address, expected in world.acknowledged.items():  # the other application's
+        log = harness.client("checker")
+        for address, expected in harness.acknowledged.items():  # the other application's
             record = await log.read(address)
             assert record is not None
             assert (record.stream, record.payload) == expected
@@ -109,7 +109,7 @@ class MapStorm(Storm):
 
 def weather(seed: int, seconds: float = 5.0, **kind: float) -> MapStorm:
     storm = MapStorm(seed, **kind)
-    storm.world.loop.run(storm.story(seconds), timeout=900)
+    storm.harness.loop.run(storm.story(seconds), timeout=900)
     answered = [operation for operation in storm.history if not operation.is_open]
     assert {operation.kind for operation in answered} == set(Kind)
     assert storm.crashes > 0

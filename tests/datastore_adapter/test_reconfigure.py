@@ -23,7 +23,7 @@ from datastore_adapter.interface import (
 )
 from datastore_adapter.log.errors import LogUnavailableError, ReplicaUnavailableError, SupersededError
 from datastore_adapter.log.layout.chain import LayoutChain
-from datastore_adapter.log.layout.change import Wish
+from datastore_adapter.log.layout.change import LayoutTarget
 from datastore_adapter.log.messages import (
     Accept,
     BeginBootstrap,
@@ -40,7 +40,7 @@ from datastore_adapter.log.messages import (
     WriteChunk,
 )
 from datastore_adapter.log.reconfiguration.reconfiguration import Authority, Reconfiguration, View
-from tests.datastore_adapter.world import World
+from tests.datastore_adapter.harness import Harness
 
 
 async def observed(adapter: LogAdapter) -> Observation:
@@ -49,16 +49,16 @@ async def observed(adapter: LogAdapter) -> Observation:
     return observation
 
 
-async def finished(world: World, adapter: LogAdapter, step: Step, fence: Fence) -> StepStatus:
+async def finished(harness: Harness, adapter: LogAdapter, step: Step, fence: Fence) -> StepStatus:
     await adapter.start(step, fence)
     while isinstance(status := await adapter.poll(step), Running):
-        await world.runtime.sleep(0.01)
+        await harness.runtime.sleep(0.01)
     return status
 
 
-def without(world: World, placement: Placement, host: str) -> Placement:
+def without(harness: Harness, placement: Placement, host: str) -> Placement:
     """The same placement with `host` replaced where it was."""
-    spare = [name for name in world.live if name != host]
+    spare = [name for name in harness.live if name != host]
     chains = {}
     for key, chain in placement.segments.items():
         kept = [name for name in chain if name != host]
@@ -84,13 +84,13 @@ INTERRUPTIONS = [
 @pytest.mark.parametrize("kind", INTERRUPTIONS, ids=lambda kind: kind.__name__)
 def test_a_controller_that_dies_at_any_point_is_completed_by_the_next(kind: type[Request], last: int) -> None:
     """Also the partial seal: some units sealed, and nothing decided."""
-    world = World(seed=last)
+    harness = Harness(seed=last)
 
     async def story() -> None:
-        adapter = world.adapter("first")
-        observation = await world.settle(adapter)
-        writers = world.start_writers()
-        await world.runtime.sleep(0.2)
+        adapter = harness.adapter("first")
+        observation = await harness.settle(adapter)
+        writers = harness.start_writers()
+        await harness.runtime.sleep(0.2)
         seen = 0
 
         def hook(source: str, destination: str, request: Request) -> None:
@@ -100,57 +100,59 @@ def test_a_controller_that_dies_at_any_point_is_completed_by_the_next(kind: type
                 if seen > last:
                     task.cancel()
 
-        world.crash("n4")
-        world.on_request = hook
-        task = world.loop.start(world.settle(adapter))
+        harness.crash("n4")
+        harness.on_request = hook
+        task = harness.loop.start(harness.settle(adapter))
         while not task.ended:
-            await world.runtime.sleep(0.01)
-        world.cluster.blocked |= {
-            ("first", name) for name in world.cluster.hosts
+            await harness.runtime.sleep(0.01)
+        harness.cluster.blocked |= {
+            ("first", name) for name in harness.cluster.hosts
         }  # what it left running is dead
-        after = await world.settle(world.adapter("second"))
+        after = await harness.settle(harness.adapter("second"))
         assert after.layout_epoch > observation.layout_epoch
         assert not after.unfinished
-        await world.runtime.sleep(0.1)
-        await world.stop_writers(writers)
-        await world.check_everything()
-        world.assert_tidy()
+        await harness.runtime.sleep(0.1)
+        await harness.stop_writers(writers)
+        await harness.check_everything()
+        harness.assert_tidy()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_two_controllers_at_once_do_not_harm_each_other(seed: int) -> None:
-    world = World(seed=seed)
+    harness = Harness(seed=seed)
 
     async def story() -> None:
-        await world.settle(world.adapter())
-        writers = world.start_writers()
-        await world.runtime.sleep(0.1)
-        world.crash("n2")
-        tasks = [world.loop.start(world.settle(world.adapter(f"controller{index}"))) for index in range(2)]
+        await harness.settle(harness.adapter())
+        writers = harness.start_writers()
+        await harness.runtime.sleep(0.1)
+        harness.crash("n2")
+        tasks = [
+            harness.loop.start(harness.settle(harness.adapter(f"controller{index}"))) for index in range(2)
+        ]
         for task in tasks:
             while not task.ended:
-                await world.runtime.sleep(0.01)
+                await harness.runtime.sleep(0.01)
             assert task.error is None, task.error
-        await world.stop_writers(writers)
-        await world.check_everything()
-        world.assert_tidy()
+        await harness.stop_writers(writers)
+        await harness.check_everything()
+        harness.assert_tidy()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_a_deposed_controller_can_change_nothing() -> None:
-    world = World()
+    harness = Harness()
 
     async def story() -> None:
-        old, new = world.adapter("old"), world.adapter("new")
-        before = await world.settle(old)
-        world.crash("n5")
-        await world.settle(new)  # acts in view 2
-        moved = without(world, world.target(before), "n1")
+        old, new = harness.adapter("old"), harness.adapter("new")
+        before = await harness.settle(old)
+        harness.crash("n5")
+        await harness.settle(new)  # acts in view 2
+        moved = without(harness, harness.target(before), "n1")
         (step, *_) = old.lower(before, moved).steps
-        status = await finished(world, old, step, Fence(1, before.layout_epoch, "late", 0))
+        status = await finished(harness, old, step, Fence(1, before.layout_epoch, "late", 0))
         assert isinstance(status, Failed)
         assert (status.code, status.retryable) == ("fenced", False)
         with pytest.raises(FencedError):
@@ -160,17 +162,17 @@ def test_a_deposed_controller_can_change_nothing() -> None:
             await old.set_intent(current.layout_epoch, {}, Fence(1, current.layout_epoch, "late", 0))
         assert (await observed(new)).layout_epoch == current.layout_epoch
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_intent_is_changed_by_compare_and_set_and_does_not_disturb_writers() -> None:
-    world = World()
+    harness = Harness()
 
     async def story() -> None:
-        adapter, other = world.adapter(), world.adapter("other")
-        observation = await world.settle(adapter)
-        writers = world.start_writers()
-        await world.runtime.sleep(0.1)
+        adapter, other = harness.adapter(), harness.adapter("other")
+        observation = await harness.settle(adapter)
+        writers = harness.start_writers()
+        await harness.runtime.sleep(0.1)
         fence = Fence(1, observation.layout_epoch, "", 0)
         epoch = await adapter.set_intent(observation.layout_epoch, {"drains": ["n1"], "n": (1, 2)}, fence)
         assert epoch == observation.layout_epoch + 1
@@ -180,20 +182,20 @@ def test_intent_is_changed_by_compare_and_set_and_does_not_disturb_writers() -> 
         again = await observed(other)
         assert (again.layout_epoch, again.intent) == (epoch, {"drains": ["n1"], "n": [1, 2]})
         assert not again.unfinished
-        assert world.document.layout.data_epoch == observation.layout_epoch  # no unit was sealed
-        await world.stop_writers(writers)
-        assert all(host.node and host.node.log_unit.sealed == 0 for host in world.cluster.hosts.values())
-        await world.check_everything()
+        assert harness.document.layout.data_epoch == observation.layout_epoch  # no unit was sealed
+        await harness.stop_writers(writers)
+        assert all(host.node and host.node.log_unit.sealed == 0 for host in harness.cluster.hosts.values())
+        await harness.check_everything()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_of_two_intents_at_once_one_wins() -> None:
-    world = World()
+    harness = Harness()
 
     async def story() -> None:
-        adapters = [world.adapter(f"agent{index}") for index in range(4)]
-        observation = await world.settle(adapters[0])
+        adapters = [harness.adapter(f"agent{index}") for index in range(4)]
+        observation = await harness.settle(adapters[0])
         outcomes: list[object] = []
 
         async def wish(index: int) -> None:
@@ -206,45 +208,47 @@ def test_of_two_intents_at_once_one_wins() -> None:
             except StaleIntentError as error:
                 outcomes.append(error)
 
-        tasks = [world.loop.start(wish(index)) for index in range(4)]
+        tasks = [harness.loop.start(wish(index)) for index in range(4)]
         for task in tasks:
             while not task.ended:
-                await world.runtime.sleep(0.01)
+                await harness.runtime.sleep(0.01)
             assert task.error is None, task.error
         assert sum(isinstance(outcome, int) for outcome in outcomes) == 1
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_killed_written_on_revived_and_healed_back_to_one_extent() -> None:
     """The returning host has records of its own past; none of them may come back."""
-    world = World(4, segments=3)
+    harness = Harness(4, segments=3)
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        await world.write(30)
-        chain = world.document.layout.segments[0].open_extent.chain
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(30)
+        chain = harness.document.layout.segments[0].open_extent.chain
         victim = chain[0]
         # Records that stand on the head only: written to it, and never acknowledged.
-        tail = await world.client().tail()
+        tail = await harness.client().tail()
         for address in range(tail, tail + 9):
-            segment = world.document.layout.segment_of(address)
+            segment = harness.document.layout.segment_of(address)
             if victim in segment.open_extent.chain:
-                request = Write(world.document.layout.data_epoch, segment.key, address, ghost(address))
-                await world.runtime.call(f"{victim}:1", request, 1.0)
-        world.crash(victim)
-        await world.settle(adapter)
-        await world.write(30)
-        world.restart(victim)
-        world.drained = {next(host for host in world.live if host != victim)}  # so that it is needed again
-        await world.settle(adapter)
-        await world.write(30)
-        content = await world.check_everything()
+                request = Write(harness.document.layout.data_epoch, segment.key, address, ghost(address))
+                await harness.runtime.call(f"{victim}:1", request, 1.0)
+        harness.crash(victim)
+        await harness.settle(adapter)
+        await harness.write(30)
+        harness.restart(victim)
+        harness.drained = {
+            next(host for host in harness.live if host != victim)
+        }  # so that it is needed again
+        await harness.settle(adapter)
+        await harness.write(30)
+        content = await harness.check_everything()
         assert not any(payload.startswith(b"ghost") for _, payload in content.values())
-        world.assert_tidy()
+        harness.assert_tidy()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def ghost(address: int) -> Entry:
@@ -252,16 +256,16 @@ def ghost(address: int) -> Entry:
 
 
 def test_a_host_whose_disk_was_emptied_begins_anew() -> None:
-    world = World(4, segments=4)
-    world.steady = False  # n1 is up and yet without its copies
+    harness = Harness(4, segments=4)
+    harness.steady = False  # n1 is up and yet without its copies
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        await world.write(40)
-        world.crash("n1")
-        world.cluster.hosts["n1"].erase()
-        world.restart("n1")
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(40)
+        harness.crash("n1")
+        harness.cluster.hosts["n1"].erase()
+        harness.restart("n1")
         states = {
             replica.state
             for segment in (await observed(adapter)).segments
@@ -269,19 +273,19 @@ def test_a_host_whose_disk_was_emptied_begins_anew() -> None:
             if replica.host == "n1"
         }
         assert states == {ReplicaState.STALE}
-        await world.settle(adapter)
-        await world.write(10)
-        await world.check_everything()
-        world.assert_tidy()
+        await harness.settle(adapter)
+        await harness.write(10)
+        await harness.check_everything()
+        harness.assert_tidy()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_host_that_lost_the_end_of_its_files_is_not_believed_and_copies_what_it_lacks(again: bool) -> None:
     """Damage inside the commit log: it starts, says which segments are in doubt, and is repaired from the others."""
-    world = World(3, segments=2)
-    world.steady = False
+    harness = Harness(3, segments=2)
+    harness.steady = False
     copied: list[int] = []
 
     def count(source: str, destination: str, request: Request) -> None:
@@ -289,17 +293,17 @@ def test_a_host_that_lost_the_end_of_its_files_is_not_believed_and_copies_what_i
             copied.extend(address for address, _ in request.entries)
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        await world.write(40)
-        world.crash("n1")
-        storage = world.cluster.hosts["n1"].storage
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(40)
+        harness.crash("n1")
+        storage = harness.cluster.hosts["n1"].storage
         for name in storage.names("unit/s0"):
             storage.lose_end(name, 200)
-        world.restart("n1")
+        harness.restart("n1")
         if again:  # it is remembered over a second start
-            world.crash("n1")
-            world.restart("n1")
+            harness.crash("n1")
+            harness.restart("n1")
         assert not storage.is_damaged
         states = {
             replica.state
@@ -308,290 +312,290 @@ def test_a_host_that_lost_the_end_of_its_files_is_not_believed_and_copies_what_i
             if replica.host == "n1"
         }
         assert states == {ReplicaState.STALE}
-        world.on_request = count
-        await world.settle(adapter)
+        harness.on_request = count
+        await harness.settle(adapter)
         assert 0 < len(copied) < 20, "only what it lacks"
-        await world.write(10)
-        await world.check_everything()
-        world.assert_tidy()
+        await harness.write(10)
+        await harness.check_everything()
+        harness.assert_tidy()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_when_the_only_copy_is_damaged_nothing_wrong_is_served_and_the_error_says_why() -> None:
-    world = World(2, segments=1, copies=1)
-    world.steady = False
+    harness = Harness(2, segments=1, copies=1)
+    harness.steady = False
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        await world.write(10)
-        (host,) = world.document.layout.segments[0].hosts()
-        world.crash(host)
-        storage = world.cluster.hosts[host].storage
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(10)
+        (host,) = harness.document.layout.segments[0].hosts()
+        harness.crash(host)
+        storage = harness.cluster.hosts[host].storage
         storage.lose_end(storage.names("unit/s0")[0], 50)
-        world.restart(host)
-        client = world.client()
+        harness.restart(host)
+        client = harness.client()
         with pytest.raises(LogUnavailableError, match="damaged"):
             await client.read(3, timeout=2.0)
-        chain = LayoutChain(world.runtime, world.cluster.settings)
-        chain.set_view(world.members)
-        reconfiguration = Reconfiguration(world.runtime, world.cluster.settings, chain)
+        chain = LayoutChain(harness.runtime, harness.cluster.settings)
+        chain.set_view(harness.members)
+        reconfiguration = Reconfiguration(harness.runtime, harness.cluster.settings, chain)
         with pytest.raises(ReplicaUnavailableError, match=f"{host} answer, but lost what they held"):
-            await reconfiguration.complete(View(world.members), Authority(world.view_epoch))
+            await reconfiguration.complete(View(harness.members), Authority(harness.view_epoch))
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_a_host_several_epochs_behind_returns() -> None:
-    world = World()
+    harness = Harness()
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        await world.write(10)
-        world.crash("n0")  # founder and layout server
-        await world.settle(adapter)
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(10)
+        harness.crash("n0")  # founder and layout server
+        await harness.settle(adapter)
         for number in range(3):
             observation = await observed(adapter)
             await adapter.set_intent(
                 observation.layout_epoch,
                 {"n": number},
-                Fence(world.view_epoch, observation.layout_epoch, "", 0),
+                Fence(harness.view_epoch, observation.layout_epoch, "", 0),
             )
-        world.restart("n0")
-        assert world.cluster.node("n0").document.epoch < world.document.epoch  # type: ignore[union-attr]
-        await world.settle(adapter)
-        await world.write(10)
-        await world.check_everything()
+        harness.restart("n0")
+        assert harness.cluster.node("n0").document.epoch < harness.document.epoch  # type: ignore[union-attr]
+        await harness.settle(adapter)
+        await harness.write(10)
+        await harness.check_everything()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_two_of_three_down_and_back_the_blocked_append_completes_once() -> None:
-    world = World(3, segments=3)
+    harness = Harness(3, segments=3)
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        await world.write(5)
-        world.cluster.crash("n1")  # nobody changes the layout: no majority of layout servers
-        world.cluster.crash("n2")
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(5)
+        harness.cluster.crash("n1")  # nobody changes the layout: no majority of layout servers
+        harness.cluster.crash("n2")
         assert isinstance(await adapter.observe(), Unreachable)
-        writer = world.loop.start(world.write(1, world.client("blocked")))
-        await world.runtime.sleep(5.0)
+        writer = harness.loop.start(harness.write(1, harness.client("blocked")))
+        await harness.runtime.sleep(5.0)
         assert not writer.ended
-        world.restart("n1", "n2")
-        await world.settle(adapter)
+        harness.restart("n1", "n2")
+        await harness.settle(adapter)
         while not writer.ended:
-            await world.runtime.sleep(0.05)
+            await harness.runtime.sleep(0.05)
         assert writer.error is None
-        assert len(world.acknowledged) == 6
-        await world.check_everything()
+        assert len(harness.acknowledged) == 6
+        await harness.check_everything()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_power_loss_of_everybody_again_and_again() -> None:
-    world = World(seed=5)
+    harness = Harness(seed=5)
 
     async def story() -> None:
-        await world.settle(world.adapter())
-        writers = world.start_writers(4, pause=0.005)
+        await harness.settle(harness.adapter())
+        writers = harness.start_writers(4, pause=0.005)
         for _ in range(10):
-            await world.runtime.sleep(0.1)
-            everybody = world.live
-            world.crash(*everybody)
-            await world.runtime.sleep(0.1)
-            world.restart(*everybody)
-            await world.settle(world.adapter("after the power loss"))
-        await world.stop_writers(writers)
-        await world.check_everything()
-        assert not world.uncertain
+            await harness.runtime.sleep(0.1)
+            everybody = harness.live
+            harness.crash(*everybody)
+            await harness.runtime.sleep(0.1)
+            harness.restart(*everybody)
+            await harness.settle(harness.adapter("after the power loss"))
+        await harness.stop_writers(writers)
+        await harness.check_everything()
+        assert not harness.uncertain
 
-    world.loop.run(story())
-    assert len(world.acknowledged) > 100
+    harness.loop.run(story())
+    assert len(harness.acknowledged) > 100
 
 
 def test_the_sequencer_killed_again_and_again() -> None:
-    world = World(4, segments=4)
+    harness = Harness(4, segments=4)
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        writers = world.start_writers(2)
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        writers = harness.start_writers(2)
         for _ in range(15):
-            sequencer = world.document.layout.sequencers[0]
-            world.crash(sequencer)
-            await world.settle(adapter)
-            world.restart(sequencer)
-            await world.settle(adapter)
-        await world.stop_writers(writers)
-        await world.check_everything()
+            sequencer = harness.document.layout.sequencers[0]
+            harness.crash(sequencer)
+            await harness.settle(adapter)
+            harness.restart(sequencer)
+            await harness.settle(adapter)
+        await harness.stop_writers(writers)
+        await harness.check_everything()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_a_restarted_sequencer_is_noticed_and_gets_a_new_epoch() -> None:
-    world = World()
+    harness = Harness()
 
     async def story() -> None:
-        adapter = world.adapter()
-        before = await world.settle(adapter)
-        await world.write(10)
-        sequencer = world.document.layout.sequencers[0]
-        world.crash(sequencer)
-        world.restart(sequencer)
+        adapter = harness.adapter()
+        before = await harness.settle(adapter)
+        await harness.write(10)
+        sequencer = harness.document.layout.sequencers[0]
+        harness.crash(sequencer)
+        harness.restart(sequencer)
         assert (await observed(adapter)).unfinished
-        after = await world.settle(adapter)
+        after = await harness.settle(adapter)
         assert after.layout_epoch == before.layout_epoch + 1
-        await world.write(10)
-        await world.check_everything()
+        await harness.write(10)
+        await harness.check_everything()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_a_drained_host_is_empty_afterwards_and_served_meanwhile() -> None:
-    world = World()
+    harness = Harness()
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        writers = world.start_writers()
-        await world.runtime.sleep(0.3)
-        world.drained = {"n3"}
-        await world.settle(adapter)
-        await world.stop_writers(writers)
-        assert not any("n3" in segment.hosts() for segment in world.document.layout.segments)
-        assert not world.cluster.node("n3").log_unit.stores
-        await world.check_everything()
-        world.assert_tidy()
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        writers = harness.start_writers()
+        await harness.runtime.sleep(0.3)
+        harness.drained = {"n3"}
+        await harness.settle(adapter)
+        await harness.stop_writers(writers)
+        assert not any("n3" in segment.hosts() for segment in harness.document.layout.segments)
+        assert not harness.cluster.node("n3").log_unit.stores
+        await harness.check_everything()
+        harness.assert_tidy()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_a_chain_whose_every_host_is_dead_waits_for_one_to_come_back() -> None:
-    world = World(6, segments=2, copies=2)
+    harness = Harness(6, segments=2, copies=2)
 
     async def story() -> None:
-        adapter = world.adapter()
-        await world.settle(adapter)
-        await world.write(6)
-        first = world.document.layout.segments[0].open_extent.chain
-        world.crash(*first)
-        adapter.set_hosts(world.view_epoch, world.cluster.addresses)
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(6)
+        first = harness.document.layout.segments[0].open_extent.chain
+        harness.crash(*first)
+        adapter.set_hosts(harness.view_epoch, harness.cluster.addresses)
         observation = await adapter.observe()
         if isinstance(observation, Observation):
-            graph = adapter.lower(observation, world.target(observation))
-            (status, *_) = await world.execute(adapter, graph, observation)
+            graph = adapter.lower(observation, harness.target(observation))
+            (status, *_) = await harness.execute(adapter, graph, observation)
             assert isinstance(status, Failed)
             assert status.retryable
         with pytest.raises((OutcomeUnknownError, LogUnavailableError)):
-            await world.client().append("red", b"in vain", timeout=2.0)
-        world.attempted.add(b"in vain")
-        world.restart(*first)
-        await world.settle(adapter)
-        await world.write(6)
-        await world.check_everything()
+            await harness.client().append("red", b"in vain", timeout=2.0)
+        harness.attempted.add(b"in vain")
+        harness.restart(*first)
+        await harness.settle(adapter)
+        await harness.write(6)
+        await harness.check_everything()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_a_step_that_is_done_does_nothing_again() -> None:
     """Starting is idempotent by id and by effect."""
-    world = World()
+    harness = Harness()
 
     async def story() -> None:
-        adapter = world.adapter()
+        adapter = harness.adapter()
         observation = await observed(adapter)
-        (step,) = adapter.lower(observation, world.target(observation)).steps
+        (step,) = adapter.lower(observation, harness.target(observation)).steps
         fence = Fence(1, observation.layout_epoch, "plan", 0)
-        assert await finished(world, adapter, step, fence) == Done()
-        assert await finished(world, adapter, step, fence) == Done()
-        assert await finished(world, world.adapter("other"), step, fence) == Done()
-        assert world.document.epoch == 1
+        assert await finished(harness, adapter, step, fence) == Done()
+        assert await finished(harness, adapter, step, fence) == Done()
+        assert await finished(harness, harness.adapter("other"), step, fence) == Done()
+        assert harness.document.epoch == 1
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_a_new_replica_that_refuses_the_seal_is_told_with_its_reason() -> None:
-    world = World(4, segments=1)
+    harness = Harness(4, segments=1)
 
     async def story() -> None:
-        adapter = world.adapter()
-        observation = await world.settle(adapter)
+        adapter = harness.adapter()
+        observation = await harness.settle(adapter)
         used = [replica.host for replica in observation.segments[0].replicas]
-        (spare,) = set(world.members) - set(used)
-        moved = without(world, world.target(observation), used[0])
+        (spare,) = set(harness.members) - set(used)
+        moved = without(harness, harness.target(observation), used[0])
         (step, *_) = adapter.lower(observation, moved).steps
-        node = world.cluster.hosts[spare].node
+        node = harness.cluster.hosts[spare].node
         assert node is not None
         node.log_unit.failure = "the disk is worn out"
-        status = await finished(world, adapter, step, Fence(1, observation.layout_epoch, "plan", 0))
+        status = await finished(harness, adapter, step, Fence(1, observation.layout_epoch, "plan", 0))
         assert isinstance(status, Failed)
         assert f"{spare} refused: the disk is worn out" in status.message
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_a_replica_that_stays_must_be_sealed_or_nothing_is_decided() -> None:
     """What stands on it alone belongs to the old epoch; a slow host is waited for, or leaves the view."""
-    world = World(4, segments=2)
+    harness = Harness(4, segments=2)
 
     async def story() -> None:
-        adapter = world.adapter()
-        observation = await world.settle(adapter)
+        adapter = harness.adapter()
+        observation = await harness.settle(adapter)
         first = observation.segments[0].replicas
         staying, leaving = first[0].host, first[1].host
-        moved = without(world, world.target(observation), leaving)
+        moved = without(harness, harness.target(observation), leaving)
         (step, *_) = adapter.lower(observation, moved).steps
-        world.cluster.isolate("controller", [staying])
-        status = await finished(world, adapter, step, Fence(1, observation.layout_epoch, "plan", 0))
+        harness.cluster.isolate("controller", [staying])
+        status = await finished(harness, adapter, step, Fence(1, observation.layout_epoch, "plan", 0))
         assert isinstance(status, Failed)
         assert status.retryable
         assert f"{staying} could not be sealed" in status.message
-        assert world.document.epoch == observation.layout_epoch
-        world.cluster.heal()
-        await world.settle(adapter)
-        await world.write(6)
-        await world.check_everything()
+        assert harness.document.epoch == observation.layout_epoch
+        harness.cluster.heal()
+        await harness.settle(adapter)
+        await harness.write(6)
+        await harness.check_everything()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_the_chain_of_documents_is_not_entrusted_to_layout_servers_that_are_away() -> None:
-    world = World(5, segments=1)
+    harness = Harness(5, segments=1)
 
     async def story() -> None:
-        adapter = world.adapter()
-        observation = await world.settle(adapter)
-        target = world.target(observation)
+        adapter = harness.adapter()
+        observation = await harness.settle(adapter)
+        target = harness.target(observation)
         roles = replace(target.roles, layout_servers=("n0", "n3", "n4"))
-        world.cluster.isolate("controller", ["n3", "n4"])
+        harness.cluster.isolate("controller", ["n3", "n4"])
         (step,) = adapter.lower(observation, replace(target, roles=roles)).steps
-        status = await finished(world, adapter, step, Fence(1, observation.layout_epoch, "plan", 0))
+        status = await finished(harness, adapter, step, Fence(1, observation.layout_epoch, "plan", 0))
         assert isinstance(status, Failed)
         assert "layout servers n3, n4 do not answer" in status.message
-        world.cluster.heal()
-        assert await finished(world, adapter, step, Fence(1, observation.layout_epoch, "plan", 0)) == Done()
-        assert world.document.layout.layout_servers == ("n0", "n3", "n4")
+        harness.cluster.heal()
+        assert await finished(harness, adapter, step, Fence(1, observation.layout_epoch, "plan", 0)) == Done()
+        assert harness.document.layout.layout_servers == ("n0", "n3", "n4")
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_a_change_meant_for_one_epoch_is_not_applied_to_another() -> None:
-    world = World(3, segments=1)
+    harness = Harness(3, segments=1)
 
     async def story() -> None:
-        settings = world.cluster.settings
-        await world.settle(world.adapter())
-        runtime = world.cluster.runtime("late")
+        settings = harness.cluster.settings
+        await harness.settle(harness.adapter())
+        runtime = harness.cluster.runtime("late")
         chain = LayoutChain(runtime, settings)
-        chain.set_view(world.cluster.addresses)
+        chain.set_view(harness.cluster.addresses)
         late = Reconfiguration(runtime, settings, chain)
-        view, wish = View(world.cluster.addresses), Wish.as_is(world.document.layout)
+        view, wish = View(harness.cluster.addresses), LayoutTarget.as_is(harness.document.layout)
         with pytest.raises(SupersededError):
-            await late.open(wish, view, Authority(1), force=True, at=world.document.epoch - 1)
-        assert (await late.open(wish, view, Authority(1), force=True, at=world.document.epoch)).epoch == 2
+            await late.open(wish, view, Authority(1), force=True, at=harness.document.epoch - 1)
+        assert (await late.open(wish, view, Authority(1), force=True, at=harness.document.epoch)).epoch == 2
 
-    world.loop.run(story())
+    harness.loop.run(story())

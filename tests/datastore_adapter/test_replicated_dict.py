@@ -22,37 +22,37 @@ from datastore_adapter import (
 from datastore_adapter.log.client.retention import RETENTION_STREAM
 from datastore_adapter.log.maps.records import Manifest, encode
 from datastore_adapter.log.messages import Request, Trim
+from tests.datastore_adapter.harness import Harness, records_of
 from tests.datastore_adapter.test_client import settled
-from tests.datastore_adapter.world import World, records_of
 
 SMALL = MapSettings(snapshot_bytes=1500, chunk_bytes=64)
 
 
 @pytest.fixture
-def world() -> World:
-    return settled(World(4, segments=3))
+def harness() -> Harness:
+    return settled(Harness(4, segments=3))
 
 
 def open_map(
-    world: World, client: str = "client", name: str = "m", settings: MapSettings | None = None
+    harness: Harness, client: str = "client", name: str = "m", settings: MapSettings | None = None
 ) -> ReplicatedDict:
-    return ReplicatedDict(world.client(client), name, settings)
+    return ReplicatedDict(harness.client(client), name, settings)
 
 
-def trimmed_below(world: World) -> int:
+def trimmed_below(harness: Harness) -> int:
     return min(
         (
             store.trimmed_below
-            for name in world.live
-            for store in world.cluster.node(name).log_unit.stores.values()
+            for name in harness.live
+            for store in harness.cluster.node(name).log_unit.stores.values()
         ),
         default=0,
     )
 
 
-def test_what_one_writes_all_read(world: World) -> None:
+def test_what_one_writes_all_read(harness: Harness) -> None:
     async def story() -> None:
-        one, other = open_map(world, "one"), open_map(world, "other")
+        one, other = open_map(harness, "one"), open_map(harness, "other")
         assert await one.get("k") is None
         await one.set("k", b"\x00\xff")
         await other.set("a", b"")
@@ -63,14 +63,14 @@ def test_what_one_writes_all_read(world: World) -> None:
         assert await other.delete("k")
         assert not await one.delete("k")
         assert await one.get("k") is None
-        assert await open_map(world, name="another").items() == {}
+        assert await open_map(harness, name="another").items() == {}
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_compare_and_set(world: World) -> None:
+def test_compare_and_set(harness: Harness) -> None:
     async def story() -> None:
-        one, other = open_map(world, "one"), open_map(world, "other")
+        one, other = open_map(harness, "one"), open_map(harness, "other")
         assert await one.compare_and_set("k", None, b"1")
         assert not await other.compare_and_set("k", None, b"2")
         assert await other.compare_and_set("k", b"1", b"2")
@@ -79,12 +79,12 @@ def test_compare_and_set(world: World) -> None:
         assert await one.compare_and_set("k", None, None)  # it is absent, and stays so
         assert await other.items() == {}
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_limits(world: World) -> None:
+def test_limits(harness: Harness) -> None:
     async def story() -> None:
-        small = open_map(world, settings=MapSettings(max_key=4, max_value=10, max_bytes=20))
+        small = open_map(harness, settings=MapSettings(max_key=4, max_value=10, max_bytes=20))
         for key, value in (("", b""), ("äää", b""), ("k", b"x" * 11), ("\udcff", b"")):
             with pytest.raises(InvalidEntryError):
                 await small.set(key, value)
@@ -98,92 +98,92 @@ def test_limits(world: World) -> None:
         assert await small.items() == {"b": b"x" * 8}
         assert small.statistics()["bytes"] == 9
 
-    world.loop.run(story())
+    harness.loop.run(story())
     for name in ("", "a/b", "x" * 65):
         with pytest.raises(InvalidEntryError):
-            open_map(world, name=name)
+            open_map(harness, name=name)
     with pytest.raises(LogSettingsError, match="chunk_bytes"):
         MapSettings(chunk_bytes=0)
 
 
-def test_many_readers_share_a_look_at_the_tail(world: World) -> None:
+def test_many_readers_share_a_look_at_the_tail(harness: Harness) -> None:
     async def story() -> None:
-        shared = open_map(world)
+        shared = open_map(harness)
         await shared.set("k", b"v")
         asked: list[Request] = []
-        world.on_request = lambda source, destination, request: asked.append(request)
-        assert await world.runtime.gather([lambda: shared.get("k")] * 50) == [b"v"] * 50
+        harness.on_request = lambda source, destination, request: asked.append(request)
+        assert await harness.runtime.gather([lambda: shared.get("k")] * 50) == [b"v"] * 50
         assert len(asked) <= 2 * 4  # two rounds: the sequencer and three layout servers each
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_the_log_is_freed_behind_snapshots_and_nothing_else_is(world: World) -> None:
+def test_the_log_is_freed_behind_snapshots_and_nothing_else_is(harness: Harness) -> None:
     async def story() -> None:
-        client = world.client()
-        written = open_map(world, settings=SMALL)
+        client = harness.client()
+        written = open_map(harness, settings=SMALL)
         for number in range(60):
             await written.set(f"key {number % 7}", b"%d" % number)
-        await world.runtime.sleep(1.0)
+        await harness.runtime.sleep(1.0)
         assert written.statistics()["snapshots"] >= 4
-        freed = trimmed_below(world)
+        freed = trimmed_below(harness)
         assert freed > 60
         kept = await client.append("red", b"somebody else's")
         for number in range(60, 120):
             await written.set(f"key {number % 7}", b"%d" % number)
-        await world.runtime.sleep(1.0)
+        await harness.runtime.sleep(1.0)
         assert await client.read(kept) is not None
-        assert trimmed_below(world) == kept
-        fresh = open_map(world, "fresh")
+        assert trimmed_below(harness) == kept
+        fresh = open_map(harness, "fresh")
         assert await fresh.items() == await written.items()
         assert len(await fresh.items()) == 7
         assert await Retention(client).forget({"red": kept + 1}) > kept
-        assert await open_map(world, "another").items() == await written.items()
+        assert await open_map(harness, "another").items() == await written.items()
         assert [record async for record in client.stream("red")] == []
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_a_map_that_sleeps_while_others_free_the_log_misses_nothing(world: World) -> None:
+def test_a_map_that_sleeps_while_others_free_the_log_misses_nothing(harness: Harness) -> None:
     async def story() -> None:
-        idle, busy = open_map(world, name="idle"), open_map(world, name="busy", settings=SMALL)
-        untouched = open_map(world, name="untouched")
+        idle, busy = open_map(harness, name="idle"), open_map(harness, name="busy", settings=SMALL)
+        untouched = open_map(harness, name="untouched")
         assert await untouched.items() == {}
         await idle.set("k", b"v")
         await idle.snapshot()
         for number in range(80):
             await busy.set("k", b"%d" % number)
-        await world.runtime.sleep(1.0)
+        await harness.runtime.sleep(1.0)
         await idle.snapshot()
         await busy.snapshot()
-        world.crash(world.document.layout.sequencers[0])  # the next one knows no pointers to what is gone
-        await world.settle(world.adapter())
+        harness.crash(harness.document.layout.sequencers[0])  # the next one knows no pointers to what is gone
+        await harness.settle(harness.adapter())
         for name, expected in (("idle", {"k": b"v"}), ("busy", {"k": b"79"}), ("untouched", {})):
-            assert await open_map(world, "fresh", name).items() == expected
+            assert await open_map(harness, "fresh", name).items() == expected
         assert await untouched.items() == {}
         assert await idle.items() == {"k": b"v"}
         await untouched.set("now", b"it is")
-        assert await open_map(world, "fresh", "untouched").items() == {"now": b"it is"}
+        assert await open_map(harness, "fresh", "untouched").items() == {"now": b"it is"}
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_who_fell_behind_a_snapshot_begins_with_it(world: World) -> None:
+def test_who_fell_behind_a_snapshot_begins_with_it(harness: Harness) -> None:
     async def story() -> None:
-        slow, busy = open_map(world, "slow"), open_map(world, "busy", settings=SMALL)
+        slow, busy = open_map(harness, "slow"), open_map(harness, "busy", settings=SMALL)
         await slow.set("mine", b"v")
         for number in range(60):
             await busy.set("k", b"%d" % number)
-        await world.runtime.sleep(1.0)
+        await harness.runtime.sleep(1.0)
         assert await slow.items() == {"k": b"59", "mine": b"v"}
         assert slow.statistics()["loads"] == 2
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_a_command_swallowed_by_a_snapshot_has_an_unknown_outcome(world: World) -> None:
+def test_a_command_swallowed_by_a_snapshot_has_an_unknown_outcome(harness: Harness) -> None:
     async def story() -> None:
-        slow, busy = open_map(world, "slow"), open_map(world, "busy")
+        slow, busy = open_map(harness, "slow"), open_map(harness, "busy")
         await busy.set("k", b"0")
         assert await slow.get("k") == b"0"
         stopped: list[Request] = []
@@ -191,21 +191,21 @@ def test_a_command_swallowed_by_a_snapshot_has_an_unknown_outcome(world: World) 
         def hook(source: str, destination: str, request: Request) -> None:
             if source == "slow" and type(request).__name__ == "LastAddresses" and not stopped:
                 stopped.append(request)
-                world.cluster.isolate("slow", world.cluster.hosts)
+                harness.cluster.isolate("slow", harness.cluster.hosts)
 
-        world.on_request = hook
-        task = world.loop.start(slow.compare_and_set("k", b"0", b"1"))
-        await world.runtime.sleep(1.0)
+        harness.on_request = hook
+        task = harness.loop.start(slow.compare_and_set("k", b"0", b"1"))
+        await harness.runtime.sleep(1.0)
         assert stopped
         assert await busy.get("k") == b"1"
         await busy.snapshot()
-        world.cluster.heal()
+        harness.cluster.heal()
         while not task.ended:
-            await world.runtime.sleep(0.1)
+            await harness.runtime.sleep(0.1)
         assert isinstance(task.error, OutcomeUnknownError)
         assert await slow.get("k") == b"1"
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 @pytest.mark.parametrize("part", ["the whole", "the trim"])
@@ -214,10 +214,10 @@ def test_a_crash_at_any_moment_of_a_snapshot_loses_nothing(part: str) -> None:
     ended_whole = False
     n = 0
     while not ended_whole:
-        world = settled(World(3, segments=2, seed=n))
+        harness = settled(Harness(3, segments=2, seed=n))
 
-        async def story(world: World = world, n: int = n) -> bool:
-            first = open_map(world, "first", settings=SMALL)
+        async def story(harness: Harness = harness, n: int = n) -> bool:
+            first = open_map(harness, "first", settings=SMALL)
             for number in range(4):
                 await first.set(f"key {number}", b"%d" % number * 30)
             await first.snapshot()
@@ -230,76 +230,76 @@ def test_a_crash_at_any_moment_of_a_snapshot_loses_nothing(part: str) -> None:
                 if source == "first" and (part == "the whole" or seen or isinstance(request, Trim)):
                     seen += 1
                     if seen > n:
-                        world.cluster.isolate("first", world.cluster.hosts)
+                        harness.cluster.isolate("first", harness.cluster.hosts)
 
-            world.on_request = hook
-            task = world.loop.start(first.snapshot())
+            harness.on_request = hook
+            task = harness.loop.start(first.snapshot())
             while not task.ended and seen <= n:
-                await world.runtime.sleep(0.001)
+                await harness.runtime.sleep(0.001)
             task.cancel()
             whole = seen <= n
             expected = {"key 0": b"0" * 30, "key 1": b"changed", "key 3": b"3" * 30}
-            second = open_map(world, "second", settings=SMALL)
+            second = open_map(harness, "second", settings=SMALL)
             assert await second.items() == expected
             await second.set("key 4", b"4")
             await second.snapshot()
-            assert await open_map(world, "third").items() == {**expected, "key 4": b"4"}
-            assert trimmed_below(world) > 0
+            assert await open_map(harness, "third").items() == {**expected, "key 4": b"4"}
+            assert trimmed_below(harness) > 0
             return whole
 
-        ended_whole = world.loop.run(story())
+        ended_whole = harness.loop.run(story())
         n += 3 if part == "the whole" else 1
     assert n >= 4
 
 
-def test_two_snapshots_at_the_same_time(world: World) -> None:
+def test_two_snapshots_at_the_same_time(harness: Harness) -> None:
     """A slow one of an older moment does not take the newer one's place."""
 
     async def story() -> None:
-        slow, fast = open_map(world, "slow", settings=SMALL), open_map(world, "fast", settings=SMALL)
+        slow, fast = open_map(harness, "slow", settings=SMALL), open_map(harness, "fast", settings=SMALL)
         for number in range(10):
             await slow.set(f"key {number}", b"old")
-        world.cluster.delay = (0.0002, 0.002)
+        harness.cluster.delay = (0.0002, 0.002)
         held: list[Request] = []
 
         def hook(source: str, destination: str, request: Request) -> None:
             if source == "slow" and records_of(request) and not held:
                 held.append(request)
-                world.cluster.isolate("slow", world.cluster.hosts)
+                harness.cluster.isolate("slow", harness.cluster.hosts)
 
-        world.on_request = hook
-        task = world.loop.start(slow.snapshot())
-        await world.runtime.sleep(1.0)
+        harness.on_request = hook
+        task = harness.loop.start(slow.snapshot())
+        await harness.runtime.sleep(1.0)
         assert held
         for number in range(10):
             await fast.set(f"key {number}", b"new")
         await fast.snapshot()
-        world.cluster.heal()
+        harness.cluster.heal()
         while not task.ended:
-            await world.runtime.sleep(0.1)
+            await harness.runtime.sleep(0.1)
         assert task.error is None or isinstance(task.error, LogError)
         await fast.set("last", b"one")
         expected = {**{f"key {number}": b"new" for number in range(10)}, "last": b"one"}
-        assert await open_map(world, "fresh").items() == expected
+        assert await open_map(harness, "fresh").items() == expected
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_a_snapshot_that_is_not_what_its_manifest_says_is_refused(world: World) -> None:
+def test_a_snapshot_that_is_not_what_its_manifest_says_is_refused(harness: Harness) -> None:
     async def story() -> None:
-        client = world.client()
+        client = harness.client()
         address = await client.append("map/m/chunks", b"nothing of the kind")
         for chunks, entries in ((((address, 1),), 1), ((), 1)):
             await client.append("map/m/manifests", encode(Manifest(0, 0, chunks, entries)))
             with pytest.raises(SnapshotDamagedError):
-                await open_map(world).items()
+                await open_map(harness).items()
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_retention(world: World) -> None:
+def test_retention(harness: Harness) -> None:
     async def story() -> None:
-        client, other = world.client(), world.client("other")
+        client, other = harness.client(), harness.client("other")
         for number in range(10):
             await client.append("red" if number % 2 else "green", bytes([number]))
         one, two = Retention(client), Retention(other)
@@ -317,10 +317,10 @@ def test_retention(world: World) -> None:
         assert await Retention(client).marks() == await one.marks()
         assert [record.address for record in await client.latest(RETENTION_STREAM, 9)] == [14]
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
-def test_a_slow_append_to_a_stream_unheard_of_is_not_trimmed_away(world: World) -> None:
+def test_a_slow_append_to_a_stream_unheard_of_is_not_trimmed_away(harness: Harness) -> None:
     """Holes are filled before the log is trimmed, so that nothing acknowledged later lies there."""
 
     async def story() -> None:
@@ -329,30 +329,30 @@ def test_a_slow_append_to_a_stream_unheard_of_is_not_trimmed_away(world: World) 
         def hook(source: str, destination: str, request: Request) -> None:
             if source == "slow" and type(request).__name__ == "Write" and not stopped:
                 stopped.append(destination)
-                world.cluster.isolate("slow", world.cluster.hosts)
+                harness.cluster.isolate("slow", harness.cluster.hosts)
 
-        world.on_request = hook
-        task = world.loop.start(world.append(world.client("slow"), "blue", b"late"))
-        await world.runtime.sleep(0.5)
-        client = world.client()
+        harness.on_request = hook
+        task = harness.loop.start(harness.append(harness.client("slow"), "blue", b"late"))
+        await harness.runtime.sleep(0.5)
+        client = harness.client()
         for _ in range(10):
             await client.append("red", b"x")
         await Retention(client).forget({"red": 10})
-        world.cluster.heal()
+        harness.cluster.heal()
         while not task.ended:
-            await world.runtime.sleep(0.1)
+            await harness.runtime.sleep(0.1)
         assert task.error is None
         assert [record.payload async for record in client.stream("blue")] == [b"late"]
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 @pytest.mark.parametrize("kind", [LogUnavailableError, ExtentAwayError])
 def test_a_command_that_was_appended_and_not_read_back_has_an_unknown_outcome(
-    world: World, kind: type[LogError]
+    harness: Harness, kind: type[LogError]
 ) -> None:
     """Only what fails before the append has certainly not happened."""
-    shared = open_map(world)
+    shared = open_map(harness)
     failure = ExtentAwayError("away", ("n1",)) if kind is ExtentAwayError else kind("gone")
 
     async def story() -> None:
@@ -369,4 +369,4 @@ def test_a_command_that_was_appended_and_not_read_back_has_an_unknown_outcome(
         with pytest.raises(kind):
             await shared.get("a")
 
-    world.loop.run(story())
+    harness.loop.run(story())

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastore_adapter import LogClient, Retention, TrimmedError
+from tests.datastore_adapter.harness import Harness
 from tests.datastore_adapter.test_client import settled, take_token
-from tests.datastore_adapter.world import World
 
 STREAMS = ("red", "green")
 steps = st.one_of(
@@ -36,11 +36,11 @@ class Twin:
 def test_nothing_needed_is_trimmed_and_everything_else_is(
     story: list[tuple[str, str, int]],
 ) -> None:
-    world = settled(World(3, segments=2))
+    harness = settled(Harness(3, segments=2))
     twin = Twin()
 
     async def play() -> None:
-        clients = [world.client(name) for name in ("one", "two")]
+        clients = [harness.client(name) for name in ("one", "two")]
         tables = [Retention(client) for client in clients]
         for number, (what, stream, count) in enumerate(story):
             client, table = clients[number % 2], tables[number % 2]
@@ -50,7 +50,7 @@ def test_nothing_needed_is_trimmed_and_everything_else_is(
                         twin.records[await client.append(stream, b"x")] = stream
                 case "hole":
                     for _ in range(count):
-                        await take_token(world, stream)
+                        await take_token(harness, stream)
                 case "forget":
                     mark = await client.tail() * count // 100
                     twin.marks[stream] = max(mark, twin.marks[stream])
@@ -58,10 +58,10 @@ def test_nothing_needed_is_trimmed_and_everything_else_is(
                     assert begin <= twin.first_needed(await client.tail())
                     await check(client)
                 case "fail over":
-                    world.crash(sequencer := world.document.layout.sequencers[0])
-                    await world.settle(world.adapter())
-                    world.restart(sequencer)
-                    await world.settle(world.adapter())
+                    harness.crash(sequencer := harness.document.layout.sequencers[0])
+                    await harness.settle(harness.adapter())
+                    harness.restart(sequencer)
+                    await harness.settle(harness.adapter())
         await check(clients[0])
         # In the end nobody needs anything: only the table's newest record is left.
         end = await clients[0].tail()
@@ -82,4 +82,4 @@ def test_nothing_needed_is_trimmed_and_everything_else_is(
             else:
                 assert found == [a for a, s in sorted(twin.records.items()) if s == stream]
 
-    world.loop.run(play(), timeout=3000)
+    harness.loop.run(play(), timeout=3000)

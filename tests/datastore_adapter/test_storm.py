@@ -12,11 +12,11 @@ import pytest
 
 from datastore_adapter.log.messages import Request
 from tests.budget import budgeted
-from tests.datastore_adapter.world import World
+from tests.datastore_adapter.harness import Harness
 
 
 class Storm:
-    """Weather over one world."""
+    """Faults over one harness, as they come."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Storm:
         pace: float = 1.0,
     ) -> None:
         """`pace`: the higher, the longer hosts are away, and controllers live."""
-        self.world = World(hosts, segments=segments, copies=copies, seed=seed)
+        self.harness = Harness(hosts, segments=segments, copies=copies, seed=seed)
         self.rng = random.Random(seed)
         self.loss = loss
         self.crash_rate = crash_rate
@@ -39,65 +39,65 @@ class Storm:
         self.raging = False
         self.controllers = 0
         self.crashes = 0
-        self.world.on_request = self._strike
-        self.world.steady = False
+        self.harness.on_request = self._strike
+        self.harness.steady = False
 
     def _strike(self, source: str, destination: str, request: Request) -> None:
         if not self.raging or self.rng.random() >= self.crash_rate:
             return
-        down = len(self.world.cluster.hosts) - len(self.world.live)
-        if down < self.most_down and destination in self.world.live:
+        down = len(self.harness.cluster.hosts) - len(self.harness.live)
+        if down < self.most_down and destination in self.harness.live:
             self.crashes += 1
-            self.world.crash(destination)
+            self.harness.crash(destination)
 
     async def _revive(self) -> None:
         while self.raging:
-            await self.world.runtime.sleep(self.pace * self.rng.uniform(0.1, 1.5))
-            down = sorted(set(self.world.cluster.hosts) - set(self.world.live))
+            await self.harness.runtime.sleep(self.pace * self.rng.uniform(0.1, 1.5))
+            down = sorted(set(self.harness.cluster.hosts) - set(self.harness.live))
             if down:
-                self.world.restart(self.rng.choice(down))
+                self.harness.restart(self.rng.choice(down))
 
     async def _control(self) -> None:
         """Controllers that die at any moment, each followed by another that knows nothing."""
-        world = self.world
+        harness = self.harness
         while self.raging:
             self.controllers += 1
-            adapter = world.adapter(f"controller{self.controllers}")
-            task = world.loop.start(world.settle(adapter))
-            await world.runtime.sleep(self.pace * self.rng.uniform(0.01, 1.0))
+            adapter = harness.adapter(f"controller{self.controllers}")
+            task = harness.loop.start(harness.settle(adapter))
+            await harness.runtime.sleep(self.pace * self.rng.uniform(0.01, 1.0))
             task.cancel()
 
     async def _rain(self) -> None:
         while self.raging:
-            await self.world.runtime.sleep(self.rng.uniform(0.0, 0.5))
-            self.world.cluster.loss = self.rng.choice((0.0, self.loss))
+            await self.harness.runtime.sleep(self.rng.uniform(0.0, 0.5))
+            self.harness.cluster.loss = self.rng.choice((0.0, self.loss))
 
     async def story(self, seconds: float) -> None:
-        world = self.world
-        await world.settle(world.adapter())
-        writers = world.start_writers(4, pause=0.01)
+        harness = self.harness
+        await harness.settle(harness.adapter())
+        writers = harness.start_writers(4, pause=0.01)
         self.raging = True
-        weather = [world.loop.start(task()) for task in (self._revive, self._control, self._rain)]
-        await world.runtime.sleep(seconds)
+        weather = [harness.loop.start(task()) for task in (self._revive, self._control, self._rain)]
+        await harness.runtime.sleep(seconds)
         self.raging = False
         for task in weather:
             while not task.ended:
-                await world.runtime.sleep(0.05)
-        world.cluster.heal()
-        for name in sorted(set(world.cluster.hosts) - set(world.live)):
-            world.restart(name)
-        await world.settle(world.adapter("last controller"))
-        await world.runtime.sleep(0.5)
-        await world.stop_writers(writers)
-        await world.settle(world.adapter("checking controller"))
-        await world.check_everything()
-        world.assert_tidy()
+                await harness.runtime.sleep(0.05)
+        harness.cluster.heal()
+        for name in sorted(set(harness.cluster.hosts) - set(harness.live)):
+            harness.restart(name)
+        await harness.settle(harness.adapter("last controller"))
+        await harness.runtime.sleep(0.5)
+        await harness.stop_writers(writers)
+        await harness.settle(harness.adapter("checking controller"))
+        await harness.check_everything()
+        harness.assert_tidy()
 
 
 def weather(seed: int, seconds: float = 5.0, **kind: float) -> Storm:
     storm = Storm(seed, **kind)  # type: ignore[arg-type]  # numbers for numbers
-    storm.world.loop.run(storm.story(seconds), timeout=900)
-    assert storm.world.acknowledged
+    storm.harness.loop.run(storm.story(seconds), timeout=900)
+    assert storm.harness.acknowledged
     return storm
 
 

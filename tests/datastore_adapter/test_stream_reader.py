@@ -14,7 +14,7 @@ from datastore_adapter.log.client.stream_search import Found
 from datastore_adapter.log.errors import ExtentAwayError
 from datastore_adapter.log.runtime.virtual_loop import VirtualLoop
 from datastore_adapter.log.sequencer.back_pointers import BackPointerWalk
-from tests.datastore_adapter.world import told_by
+from tests.datastore_adapter.harness import told_by
 
 
 @dataclass

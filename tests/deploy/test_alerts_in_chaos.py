@@ -3,8 +3,7 @@
 What the agents' metrics say meanwhile is recorded, and `promtool` puts the alerts to it.  A scenario lasts a minute,
 alerts wait for minutes: a sample, taken twice a second, stands for as much time as is said here.
 
-Not here: `RotaDefect`, for which there must be a defect, and those of the HTTP interface (`test_three_hosts`,
-`tests.rota.test_http_server`).
+Not here: `RotaDefect`, for which there must be a defect (`deploy/prometheus/alerts_test.yml` has what it would see).
 """
 
 from __future__ import annotations
@@ -12,7 +11,11 @@ from __future__ import annotations
 import os
 import re
 import signal
-from contextlib import suppress
+import socket
+import ssl
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,9 +25,14 @@ from valkey import Valkey
 from valkey.exceptions import ConnectionError as ValkeyConnectionError
 
 from membership import Address
+from rota.access.roles import READ
+from rota.access.tokens import Token, digest_of, new_token, write_tokens
 from rota.local.cluster import ClusterPlan, open_local_cluster
 from tests.deploy.recording import Recorder, Series, record, rules_test
 from tests.deploy.test_monitoring import ALERTS, run
+from tests.deploy.test_three_hosts import until
+from tests.examples.running import free_port
+from tests.rota.certificates import DAY, Authority
 
 pytestmark = [pytest.mark.sweep, pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -106,6 +114,82 @@ async def test_servers_that_do_not_stay_up_and_a_store_that_somebody_else_change
         )
         await samples(3)
     check(recorder.series, "60s", "RotaStoreDrifts RotaServersDown", tmp_path)
+
+
+async def test_a_shard_that_is_lost_with_all_who_had_it(tmp_path: Path) -> None:
+    """Both hosts of a shard are away at once, and no other one has its data: rota asks for one of them.
+
+    Of the layout servers a majority stays, or there would be nobody to ask.
+    """
+    async with open_local_cluster(ClusterPlan(tmp_path, nodes=5, store="valkey")) as cluster:
+        await cluster.wait_until_settled(timeout=90, what="a placement")
+        agents = {name: f"http://{agent.api}/metrics" for name, agent in cluster.agents.items()}
+        recorder = Recorder(agents, WANTED)
+        await trio.to_thread.run_sync(recorder.take)
+        layout = await cluster.agents["n1"].get("/v1/layout")
+        voters = set(layout["roles"]["layout_servers"])
+        holders = [{copy["host"] for copy in segment["replicas"]} for segment in layout["segments"]]
+        gone = next(hosts for hosts in holders if 2 * len(hosts & voters) < len(voters))
+        for name in gone:
+            cluster.kill(name)
+        await cluster.wait_until(
+            lambda answers: any(each["control"]["asks"] for each in answers.values()),
+            timeout=60,
+            what="a question",
+        )
+        for _ in range(10):
+            await trio.to_thread.run_sync(recorder.take)
+        for name in gone:
+            await cluster.start_one(name)
+        await cluster.wait_until_settled(timeout=90, what="the shard again")
+        for _ in range(10):
+            await trio.to_thread.run_sync(recorder.take)
+    check(recorder.series, "30s", "RotaAsks", tmp_path)
+
+
+def test_a_certificate_that_is_about_to_expire_and_a_crowd_of_connections(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("host", "127.0.0.1", lasts=13 * DAY)
+    trusting = ssl.create_default_context(cafile=authority.path)
+    api = Address("127.0.0.1", free_port())
+    token = new_token()
+    write_tokens(tmp_path / "tokens", [Token("prometheus", READ, digest_of(token))])
+    arguments = [
+        "--name",
+        "n1",
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        "log",
+        "--data-dir",
+        str(tmp_path / "data"),
+    ]
+    arguments += ["--api-tokens", str(tmp_path / "tokens")]
+    arguments += ["--api", str(api), "--api-certificate", str(certificate), "--api-key", str(key)]
+    with (tmp_path / "log").open("w") as output:
+        agent = subprocess.Popen([sys.executable, "-m", "rota", "agent", *arguments], stderr=output)
+    authorized = {"authorization": f"Bearer {token}"}
+    recorder = Recorder({"n1": f"https://{api}/metrics"}, WANTED, verify=trusting, headers=authorized)
+    following = "GET /v1/events?local=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n"
+    following += f"Authorization: Bearer {token}\r\n\r\n"  # an idle connection would be closed after 10 s
+    try:
+        until(lambda: recorder.take() or recorder.series, "the agent is not ready")
+        with ExitStack() as crowd:
+            for number in range(250):
+                source = (f"127.0.0.{2 + number % 4}", 0)  # of one address 64 may be open
+                plain = socket.create_connection((api.host, api.port), source_address=source)
+                encrypted = crowd.enter_context(trusting.wrap_socket(plain, server_hostname=api.host))
+                encrypted.sendall(following.encode())
+            for _ in range(12):
+                recorder.take()
+        authority.issue("host", "127.0.0.1", lasts=300 * DAY)
+        agent.send_signal(signal.SIGHUP)
+        for _ in range(12):
+            recorder.take()
+    finally:
+        agent.terminate()
+        agent.wait(30)
+    check(recorder.series, "30s", "RotaCertificateExpires RotaHttpCrowded", tmp_path)
 
 
 @dataclass

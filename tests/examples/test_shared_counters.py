@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from datastore_adapter import ReplicatedDict
-from tests.datastore_adapter.world import World
+from tests.datastore_adapter.harness import Harness
 from tests.examples.running import load
 
 example = load("shared_counters")
 
 
 def test_no_count_is_lost_although_a_host_is() -> None:
-    world = World(4, segments=2)
+    cluster = Harness(4, segments=2)
 
     async def story() -> None:
-        await world.settle(world.adapter())
-        counters = [ReplicatedDict(world.client(f"client{n}"), "counters") for n in range(3)]
-        tasks = [world.loop.start(example.add(each, "visits", 5)) for each in counters for _ in range(2)]
-        await world.runtime.sleep(0.05)
-        world.crash("n1")
-        await world.settle(world.adapter())
+        await cluster.settle(cluster.adapter())
+        counters = [ReplicatedDict(cluster.client(f"client{n}"), "counters") for n in range(3)]
+        tasks = [cluster.loop.start(example.add(each, "visits", 5)) for each in counters for _ in range(2)]
+        await cluster.runtime.sleep(0.05)
+        cluster.crash("n1")
+        await cluster.settle(cluster.adapter())
         for task in tasks:
             while not task.ended:
-                await world.runtime.sleep(0.05)
+                await cluster.runtime.sleep(0.05)
             assert task.error is None
         assert await counters[0].items() == {"visits": b"30"}
 
-    world.loop.run(story())
+    cluster.loop.run(story())

@@ -77,7 +77,7 @@ class Laboratory:
         return [send for send in effects.sends if isinstance(send.message, kind)]
 
 
-class KeyedAuthority:
+class KeyedSigner:
     """A stand-in for signatures where the crypto is not the point: whoever knows the public key could sign."""
 
     def __init__(self, public_key: bytes) -> None:
@@ -86,7 +86,7 @@ class KeyedAuthority:
     def sign(self, statement: bytes) -> bytes:
         return hashlib.blake2b(statement, key=self.public_key).digest()
 
-    def holds(self, public_key: bytes, signature: bytes, statement: bytes) -> bool:
+    def verify(self, public_key: bytes, signature: bytes, statement: bytes) -> bool:
         return hashlib.blake2b(statement, key=public_key).digest() == signature
 
 
@@ -148,8 +148,8 @@ class Cluster:
             } | core
             identity = rng.randbytes(16)
             if self.signed:
-                arguments["authority"] = authority = KeyedAuthority(rng.randbytes(32))
-                identity = incarnation_of(authority.public_key)
+                arguments["signer"] = signer = KeyedSigner(rng.randbytes(32))
+                identity = incarnation_of(signer.public_key)
             me = Member.create(name or f"n{number}", address, identity)
             return Core(me, settings=self.settings, rng=rng, cache=self.cache, **arguments)
 
@@ -175,7 +175,7 @@ class Cluster:
             elif isinstance(event, Evicted):
                 if not event.restarted:
                     self.copies.add(host.name)
-                self.simulator.call_after(0.3, lambda host=host: self._restart(host))
+                self.simulator.call_after(0.3, partial(self._restart, host))
 
     def _after_input(self, host: Any) -> None:
         """What the process here remembers goes to its disk."""

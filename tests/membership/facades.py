@@ -162,7 +162,8 @@ class Awaited:
         return getattr(self.blocking, name)
 
     async def leave(self) -> bool:
-        return self.blocking.leave()
+        done: bool = self.blocking.leave()
+        return done
 
     async def wait_for(self, *args: Any, **options: Any) -> Any:
         return self.blocking.wait_for(*args, **options)

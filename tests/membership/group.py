@@ -1,6 +1,6 @@
 """Cores that stand in one view already, each with memory of its own, on the simulator's network.
 
-What it is: the stage for tests that need a precise moment of a view change: who votes for what, which message is
+What it is: the instance for tests that need a precise moment of a view change: who votes for what, which message is
 lost, who dies when.
 What it isn't: a cluster that forms by itself (see conftest.Cluster and chaos.Cluster).
 """
@@ -96,10 +96,10 @@ class Group:
         """This member's cut detector comes to this cut."""
 
         def vote(process: _Standing, now: float) -> Effects:
-            stage = process.core._stage
-            assert stage is not None
-            stage.change.propose(cut, now)
-            stage._wake_for_votes(now)
+            instance = process.core._instance
+            assert instance is not None
+            instance.change.propose(cut, now)
+            instance._wake_for_votes(now)
             return process.core.tick(now)
 
         self.simulator.command(self.hosts[index], vote)
@@ -108,11 +108,11 @@ class Group:
         """This observer of the subject reports it, for whatever reason."""
 
         def report(process: _Standing, now: float) -> Effects:
-            stage = process.core._stage
-            assert stage is not None
-            rings = stage.reporter.own_rings(process.core._context.view.members[subject])
+            instance = process.core._instance
+            assert instance is not None
+            rings = instance.reporter.own_rings(process.core._context.view.members[subject])
             assert rings, "not an observer of that subject"
-            stage.reporter._batch.add_removal(AlertKind.REMOVE, subject, rings, now)
+            instance.reporter._batch.add_removal(AlertKind.REMOVE, subject, rings, now)
             return process.core.tick(now)
 
         self.simulator.command(self.hosts[index], report)

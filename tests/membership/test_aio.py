@@ -254,15 +254,15 @@ def test_a_failure_at_the_very_end_of_a_block_is_raised_and_cancels_nobody_else(
     async def main() -> None:
         with pytest.raises(BaseExceptionGroup) as raised:  # noqa: PT012 - the block is what is tested
             async with join() as cluster:
-                shell = cluster._shell
+                driver = cluster._driver
 
                 def broken(now: float) -> Any:
                     raise RuntimeError("a defect")
 
-                monkeypatch.setattr(shell.core, "tick", broken)
-                shell._wake_at = 0.0
-                shell.transport.wake()
-                while shell.state.failure is None:  # noqa: ASYNC110 - no waiting: the block must end itself
+                monkeypatch.setattr(driver.core, "tick", broken)
+                driver._wake_at = 0.0
+                driver.transport.wake()
+                while driver.state.failure is None:  # noqa: ASYNC110 - no waiting: the block must end itself
                     await asyncio.sleep(0)
         assert raised.value.subgroup(RuntimeError) is not None
         await asyncio.sleep(0.01)

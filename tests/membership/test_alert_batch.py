@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from membership.address import Address
-from membership.protocol.context.loop_lag import Lateness
+from membership.protocol.context.loop_lag import LoopLag
 from membership.protocol.cut_detection.alert_batch import AlertBatch
 from membership.protocol.view.member import Member
 from membership.settings import Settings
@@ -20,7 +20,7 @@ JOINERS = [
 
 def flushed_at(members: int, arrivals: list[float]) -> list[tuple[float, int]]:
     """When batches of joins were sent, and how many were in each, with a member that is never late."""
-    batch = AlertBatch(SETTINGS, members, Lateness())
+    batch = AlertBatch(SETTINGS, members, LoopLag())
     flushes: list[tuple[float, int]] = []
 
     def flush(until: float) -> None:

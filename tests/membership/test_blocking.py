@@ -212,7 +212,7 @@ def test_a_second_interrupt_does_not_wait_for_the_leave() -> None:
 
     def hold() -> None:
         with join() as cluster:
-            cluster._shell.leave = leaving.set  # type: ignore[method-assign]  # a leave that is never decided
+            cluster._driver.leave = leaving.set  # type: ignore[method-assign]  # a leave that is never decided
             thread.start()
             cluster.wait_for(size(7), PATIENCE)
 

@@ -11,7 +11,7 @@ from chaos import Cluster, NetworkSettings
 from chaos.faults import Crash
 from membership import Broadcaster, InMemoryNetwork, JoinArgumentError, Mode, Settings, SettingsError
 from membership.protocol import messages as wire
-from membership.protocol.core.view_instance import Stage
+from membership.protocol.core.view_instance import ViewInstance
 from membership.protocol.monitoring.monitor import Monitor
 from membership.protocol.view.cut import Cut
 
@@ -19,31 +19,30 @@ BOTH = [membership.epidemic(), membership.unicast_to_all()]
 
 
 class Member:
-    """One member's stage; its own reports and what others gossip go in, gossip comes out."""
+    """One member's instance; its own reports and what others gossip go in, gossip comes out."""
 
     def __init__(self, lab: Any, broadcaster: Broadcaster, size: int = 30) -> None:
         self.view = lab.configuration(size)
         self.context = lab.context(self.view, 0)
-        self.context.broadcaster = broadcaster
-        self.stage = Stage(self.context, Monitor(self.context), 0.0)
+        self.instance = ViewInstance(self.context, Monitor(self.context), broadcaster, 0.0)
         self.now = 0.0
 
     def report(self, subject: int, rings: int = 1) -> None:
-        self.stage.table.merge(wire.Alert(wire.AlertKind.REMOVE, subject, rings), self.now)
-        self.stage.gossip.wake(self.now)
+        self.instance.table.merge(wire.Alert(wire.AlertKind.REMOVE, subject, rings), self.now)
+        self.instance.gossip.wake(self.now)
 
     def hear(self, subject: int, rings: int = 1, votes: Any = ()) -> None:
-        digest = self.stage.table.digest(0)
+        digest = self.instance.table.digest(0)
         alerts = (wire.Alert(wire.AlertKind.REMOVE, subject, rings),)
-        self.stage.handle(wire.Gossip(*self.context.short_header, digest, alerts, votes), 5, self.now)
+        self.instance.handle(wire.Gossip(*self.context.short_header, digest, alerts, votes), 5, self.now)
 
     def told(self, seconds: float) -> list[Any]:
         """The gossip sent in the next seconds, without the probes."""
         sends: list[Any] = []
         end = self.now + seconds
-        while self.stage.deadline <= end:
-            self.now = max(self.now, self.stage.deadline)
-            self.stage.tick(self.now)
+        while self.instance.deadline <= end:
+            self.now = max(self.now, self.instance.deadline)
+            self.instance.tick(self.now)
             sends += self.context.take_effects(self.now).sends
         self.now = end
         return [send for send in sends if isinstance(send.message, wire.Gossip)]
@@ -51,7 +50,7 @@ class Member:
 
 def foreign_rings(member: Member, subject: int) -> int:
     """Rings of a subject that this member does not observe: its own are not believed from others."""
-    return 1023 & ~member.stage.reporter.own_rings(member.view.members[subject])
+    return 1023 & ~member.instance.reporter.own_rings(member.view.members[subject])
 
 
 class TestUnicastToAll:
@@ -65,7 +64,7 @@ class TestUnicastToAll:
     def test_what_others_say_is_not_told_on(self, lab) -> None:
         member = Member(lab, membership.unicast_to_all())
         member.hear(3, foreign_rings(member, 3) & 0b11111)
-        assert member.stage.table.removals[3].rings, "it is believed"
+        assert member.instance.table.removals[3].rings, "it is believed"
         told = member.told(3.0)
         assert not [send for send in told if send.message.alerts]
         assert told, "digests still find who missed it"
@@ -82,8 +81,8 @@ class TestUnicastToAll:
         cut = Cut.of([lab.member(900)])
         member.hear(4, foreign_rings(member, 4) & 1, ((cut.hash, b"\x06\x00\x00\x00"),))
         assert all(len(send.destinations) <= 4 for send in member.told(1.0))
-        member.stage.change.propose(cut, member.now)
-        member.stage.gossip.wake(member.now)
+        member.instance.change.propose(cut, member.now)
+        member.instance.gossip.wake(member.now)
         to_all = [send for send in member.told(1.0) if len(send.destinations) == 29]
         (send,) = to_all
         ((value, bitmap),) = send.message.votes

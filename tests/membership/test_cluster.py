@@ -367,7 +367,7 @@ async def test_a_clock_that_jumps_makes_due_what_waits_and_nothing_else(autojump
         members = await hosts.bootstrap(4)
         views = [len(host.changes) for host in members]
         for number in range(3):
-            members[number].cluster._shell.jump_clock(3600.0)
+            members[number].cluster._driver.jump_clock(3600.0)
             await trio.sleep(3)
         assert [len(host.changes) for host in members] == views
 
@@ -377,7 +377,7 @@ async def test_a_clock_that_jumps_makes_due_what_waits_and_nothing_else(autojump
         async with trio.open_nursery() as nursery:
             nursery.start_soon(members[0].cluster.leave)
             await trio.sleep(0.1)
-            members[0].cluster._shell.jump_clock(60.0)
+            members[0].cluster._driver.jump_clock(60.0)
         assert trio.current_time() - began < 0.2, "it waits up to leave_timeout, which is over now"
 
 
@@ -856,7 +856,7 @@ async def test_a_removal_that_ends_the_process_is_written_down_first(
         one, other = world.hosts[1].cluster, world.hosts[3]
         assert one is not None
         assert other.cluster is not None
-        state = other.cluster._shell.state
+        state = other.cluster._driver.state
         publish = state.publish
 
         def end_at_once(**news: Any) -> None:

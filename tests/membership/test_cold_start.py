@@ -15,7 +15,7 @@ from chaos.simulated_cluster.message_faults import MessageFaults
 from membership.address import Address
 from membership.protocol import messages as wire
 from membership.protocol.context.effects import JoinWaiting
-from membership.protocol.core.core import Core
+from membership.protocol.core import Core
 from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
 

@@ -73,7 +73,7 @@ class TestFounding:
 
 
 class TestAuthority:
-    """b14: no authority checks, one forged packet evicts anybody."""
+    """b14: no signer checks, one forged packet evicts anybody."""
 
     @pytest.fixture
     def view(self, lab):
@@ -97,16 +97,16 @@ class TestAuthority:
         own = dict(view.observer_masks(view.members[subject]))[0]
         alert = wire.Alert(wire.AlertKind.REMOVE, subject, 1023)
         hear(core, wire.Gossip(*short_header(view), wire.Digest(), (alert,)), 1.0)
-        assert not core._stage.table.removals[subject].rings & own
+        assert not core._instance.table.removals[subject].rings & own
         assert core.statistics()["reports in this member's name refused"] == 1
 
     def test_b14_a_member_leaves_only_for_itself(self, core: Core, view) -> None:
         """The leave names nobody: it is about its sender, and only observers of the sender report it."""
-        observed = {index for index in range(12) if core._stage.reporter.own_rings(view.members[index])}
+        observed = {index for index in range(12) if core._instance.reporter.own_rings(view.members[index])}
         for index in range(1, 12):
             hear(core, wire.LeaveRequest(*header(view, index)), 1.0)
         core.tick(1.2)
-        assert set(core._stage.table.removals) == observed - {0}
+        assert set(core._instance.table.removals) == observed - {0}
 
     def test_b14_a_ballot_of_somebody_else(self, core: Core, view) -> None:
         for message in (
@@ -150,7 +150,7 @@ class TestCatchUp:
 
     def advance(self, core: Core, *cuts: Cut) -> None:
         for cut in cuts:
-            core._views.apply(core._stage, cut, 1.0)
+            core._views.apply(core._instance, cut, 1.0)
         core._context.take_effects(1.0)
 
     def test_b6_a_stale_peer_learns_the_decision_in_one_round_trip(self, lab, view) -> None:
@@ -278,9 +278,9 @@ class TestCatchUp:
         alert = wire.Alert(wire.AlertKind.REMOVE, subject, 0b11)
         early = wire.Gossip(*short_header(later, later.index_of("n50")), wire.Digest(), (alert,))
         core.receive(lab.member(50).address, early, 1.0)
-        assert core._stage.table.empty
-        core._views.apply(core._stage, cut, 1.1)
-        assert core._stage.table.removals[subject].rings == 0b11
+        assert core._instance.table.empty
+        core._views.apply(core._instance, cut, 1.1)
+        assert core._instance.table.removals[subject].rings == 0b11
 
     def test_b11_but_only_so_many(self, lab, view) -> None:
         settings = Settings(early_messages_kept=5)
@@ -325,7 +325,7 @@ class TestLeaving:
         core = lab.core_in(view)
         core.leave(1.0)
         cut = Cut.of([], [Removal(core.me.incarnation, left=True)])
-        core._views.apply(core._stage, cut, 1.1)
+        core._views.apply(core._instance, cut, 1.1)
         told = lab.sent(core._context, wire.Decided)
         assert told
         assert core.status is Status.LEAVING
@@ -368,7 +368,7 @@ class TestLeaving:
                 Removal(lab.member(3).incarnation),
             ],
         )
-        core._views.apply(core._stage, cut, 1.0)
+        core._views.apply(core._instance, cut, 1.0)
         (change,) = (e for e in core._context.take_effects(1.0).events if isinstance(e, ViewChanged))
         assert change.left == (lab.member(1),)
         assert change.failed == (lab.member(2),)
@@ -410,7 +410,7 @@ class TestQuorum:
         """More likely this side is cut off. After healing, accusations would only evict the healthy."""
         core = lab.core_in(lab.configuration(6))
         self.silent(core, 60.0)
-        assert core._stage.table.empty
+        assert core._instance.table.empty
         assert core.statistics()["accusations withheld in self-doubt"]
 
 

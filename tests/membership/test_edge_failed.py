@@ -70,7 +70,7 @@ def test_one_word_removes_nobody_and_is_withdrawn(run: Any) -> None:
     ]
     run.run(settings.noise_lifetime + settings.report_lifetime)
     assert run.epoch == epoch
-    assert not any(host.process._stage.table.removals for host in run.hosts)
+    assert not any(host.process._instance.table.removals for host in run.hosts)
 
 
 def test_when_all_observers_say_so_it_goes_in_one_view_change(run: Any) -> None:
@@ -95,7 +95,7 @@ def test_it_stands_over_a_view_change(run: Any) -> None:
     run.run(1.0)
     view = accuser.process.configuration
     index = view.index_of_incarnation(subject.incarnation)
-    assert all(index in host.process._stage.table.removals for host in run.hosts)
+    assert all(index in host.process._instance.table.removals for host in run.hosts)
 
 
 def test_only_who_observes_a_member_may_say_so(run: Any) -> None:

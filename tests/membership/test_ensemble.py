@@ -10,10 +10,10 @@ import pytest
 from consensus import AcceptorState, Ballot
 from membership.address import Address
 from membership.ensemble import Client, EnsembleError, RecordError, Voter
-from membership.ensemble.cut_detection import Detection
-from membership.ensemble.durable_state import Record, decode_record, encode_record
+from membership.ensemble.cut_detection import CutDetection
+from membership.ensemble.durable_state import VoterState, decode_state, encode_state
 from membership.ensemble.electorate import Electorate
-from membership.ensemble.member_registry import Reception
+from membership.ensemble.member_registry import MemberRegistry
 from membership.protocol import messages as wire
 from membership.protocol.context.context import Context
 from membership.protocol.context.effects import Effects, QuorumLost, StateToSave
@@ -94,7 +94,7 @@ class TestFormation:
         electorates = {voter.electorate for voter in ensemble.voters.values()}
         assert len(electorates) == 1
         assert {len(electorate) for electorate in electorates} == {3}
-        records = [decode_record(data) for data in ensemble.saved.values()]
+        records = [decode_state(data) for data in ensemble.saved.values()]
         assert all(record.formed and record.electorate in electorates for record in records)
         assert len({voter.cluster_id for voter in ensemble.voters.values()}) == 1
 
@@ -142,7 +142,7 @@ class TestFormation:
 
 class TestMemory:
     def test_a_restarted_voter_remembers_what_it_promised_and_accepted(self, lab) -> None:
-        record = Record(
+        record = VoterState(
             lab.member(1),
             tuple(lab.members(3)),
             True,
@@ -150,7 +150,7 @@ class TestMemory:
             promised=(4, 2),
             accepted=Cut.of([lab.member(7)]),
         )
-        again = decode_record(encode_record(record))
+        again = decode_state(encode_state(record))
         assert again == record
         value = Cut.of([lab.member(7)]).hash
         assert again.state == AcceptorState(Ballot(4, 2), Ballot(3, 1), value)
@@ -158,7 +158,7 @@ class TestMemory:
     @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x90", b"\x91\x01"])
     def test_what_is_no_record_is_refused_with_what_to_do(self, data: bytes) -> None:
         with pytest.raises(RecordError, match="restore the file"):
-            decode_record(data)
+            decode_state(data)
 
     def test_the_state_of_another_member_is_refused(self, ensemble: Ensemble) -> None:
         with pytest.raises(RecordError, match="give each member its own"):
@@ -189,7 +189,7 @@ class TestMemory:
         ]
         assert spoken
         effect, _ = spoken[0]
-        record = decode_record(next(e.record for e in effect.events if isinstance(e, StateToSave)))
+        record = decode_state(next(e.record for e in effect.events if isinstance(e, StateToSave)))
         assert record.promised != (0, 0)
 
     def test_a_restarted_voter_keeps_its_vote_and_ends_the_round(self, ensemble: Ensemble, lab) -> None:
@@ -240,7 +240,9 @@ class TestAgreementOfThree:
         assert any(isinstance(event, QuorumLost) for _, event in ensemble.events)
 
 
-def report(detection: Detection, view: Configuration, observer: int, alert: wire.Alert, now: float) -> None:
+def report(
+    detection: CutDetection, view: Configuration, observer: int, alert: wire.Alert, now: float
+) -> None:
     incarnation = view.members[observer].incarnation
     detection.report(wire.EnsembleReport(incarnation, view.epoch, view.id, (alert,)), observer, now)
 
@@ -249,7 +251,7 @@ class TestReports:
     def test_only_own_rings_and_only_removals_count(self, lab) -> None:
         view = lab.configuration(20)
         context = lab.context(view)
-        detection = Detection(context)
+        detection = CutDetection(context)
         subject = 5
         masks = view.observer_masks(view.members[subject])
         observer, mask = masks[0]
@@ -266,7 +268,7 @@ class TestReports:
 
     def test_a_cut_comes_when_the_last_unstable_subject_is_stable(self, lab) -> None:
         view = lab.configuration(30)
-        detection = Detection(lab.context(view))
+        detection = CutDetection(lab.context(view))
         for subject in (3, 9):
             for observer, mask in view.observer_masks(view.members[subject]):
                 if subject == 9 and mask & 0b1111:
@@ -282,7 +284,7 @@ class TestReports:
 
     def test_silent_observers_are_asked_and_in_the_end_not_waited_for(self, lab) -> None:
         view, settings = lab.configuration(30), Settings()
-        detection = Detection(lab.context(view))
+        detection = CutDetection(lab.context(view))
         masks = view.observer_masks(view.members[9])
         for observer, mask in masks[:5]:
             report(detection, view, observer, wire.Alert(wire.AlertKind.REMOVE, 9, mask), 1.0)
@@ -297,7 +299,7 @@ class TestReports:
     def test_the_alarm_is_raised_while_somebody_is_suspected(self, lab) -> None:
         """Not for noise, at once for a subject at L, and again after a while."""
         view, settings = lab.configuration(30), Settings()
-        detection = Detection(lab.context(view))
+        detection = CutDetection(lab.context(view))
         masks = view.observer_masks(view.members[9])
         report(detection, view, masks[0][0], wire.Alert(wire.AlertKind.REMOVE, 9, masks[0][1]), 1.0)
         detection.tick(1.0)
@@ -321,9 +323,9 @@ class TestReports:
             context.configuration = view
             voters = Electorate(me, ADDRESSES)
             voters.restore(electorate, True, now)
-            reception = Reception(context, 1)
+            registry = MemberRegistry(context, 1)
             for turn in told:
-                reception.raise_alarm(voters, now)
+                registry.raise_alarm(voters, now)
                 for send in context.take_effects(now).sends:
                     assert isinstance(send.message, wire.EnsembleQuestion)
                     assert send.message.subjects == ()
@@ -334,7 +336,7 @@ class TestReports:
 
     def test_the_whole_cluster_never_goes_in_one_cut(self, lab) -> None:
         view = lab.configuration(4)
-        detection = Detection(lab.context(view))
+        detection = CutDetection(lab.context(view))
         for index in range(4):
             detection.leave(index, 1.0)
         detection.tick(1.0)
@@ -344,7 +346,7 @@ class TestReports:
 
     def test_joins_wait_for_others_that_start_at_the_same_time(self, lab) -> None:
         settings = Settings()
-        detection = Detection(lab.context(lab.configuration(4)))
+        detection = CutDetection(lab.context(lab.configuration(4)))
         detection.join(lab.member(10), 1.0)
         detection.tick(1.0)
         assert detection.cut() is None

@@ -10,6 +10,7 @@ from membership.address import Address
 from membership.protocol import messages as wire
 from membership.protocol.agreement.view_change import ViewChange
 from membership.protocol.cut_detection.alert_table import AlertTable
+from membership.protocol.dissemination.broadcaster import epidemic
 from membership.protocol.dissemination.gossip import GossipSpreader
 from membership.protocol.messages.sizes import GOSSIP_BYTES, alert_bytes, cut_bytes
 from membership.protocol.view.cut import Cut
@@ -22,7 +23,7 @@ class Spreader:
         self.context = lab.context(view, index, seed=index)
         self.table = AlertTable(view, self.context.settings)
         self.change = ViewChange(self.context)
-        self.gossip = GossipSpreader(self.context, self.table, self.change, 0.0)
+        self.gossip = GossipSpreader(self.context, self.table, self.change, epidemic(), 0.0)
 
     def learn(self, alerts, now: float) -> None:
         changed = False

@@ -325,7 +325,7 @@ class TestAdmission:
                 core = lab.core_in(view, index)
                 if view.members[index].incarnation in {removal.incarnation for removal in cut.removals}:
                     continue
-                core._views.apply(core._stage, cut, 1.0)
+                core._views.apply(core._instance, cut, 1.0)
                 sends = core._context.take_effects(1.0).sends
                 delivered = [send for send in sends if isinstance(send.message, wire.FullConfiguration)]
                 assert bool(delivered) == (index == deliverer)
@@ -335,7 +335,7 @@ class TestAdmission:
         joiner = lab.member(50)
         core = self.observer(lab, view, joiner)
         core.receive(SEED, wire.ObserveJoin(joiner, view.epoch, view.id), 0.0)
-        core._views.apply(core._stage, Cut.of([lab.member(60)]), 0.2)
+        core._views.apply(core._instance, Cut.of([lab.member(60)]), 0.2)
         told = [
             send
             for send in core._context.take_effects(0.2).sends
@@ -348,7 +348,7 @@ class TestAdmission:
         """The hold rule: a stream of joiners must not keep somebody unstable for ever."""
         view = lab.configuration(5)
         core = lab.core_in(view)
-        core._stage.change.propose(Cut.of([lab.member(60)]), 0.0)
+        core._instance.change.propose(Cut.of([lab.member(60)]), 0.0)
         joiner = lab.member(50)
         while not any(index == 0 for index, _ in view.observer_masks(joiner)):
             joiner = lab.member(joiner.port)

@@ -23,7 +23,8 @@ from chaos.simulated_cluster.cluster import Cluster
 from membership.address import Address
 from membership.protocol import messages as wire
 from membership.protocol.context.effects import Evicted, JoinRefused
-from membership.protocol.core.core import Core, Status
+from membership.protocol.core import Core
+from membership.protocol.core.status import Status
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.cut import Cut, Removal
@@ -81,7 +82,7 @@ def test_b2_no_fast_vote_after_a_classic_promise_so_five_decide_one_value(lab) -
     B is decided by the last three. If those two still voted, A would have the fast quorum of four elsewhere.
     """
     group = Group(lab, 5)
-    by_turn = sorted(range(5), key=lambda index: group.cores[index]._stage.change._turn())
+    by_turn = sorted(range(5), key=lambda index: group.cores[index]._instance.change._turn())
     coordinator, promising, others = by_turn[0], by_turn[1:3], by_turn[3:]
     a, b = group.cut(joins=[lab.member(50)]), group.cut(joins=[lab.member(51)])
     for index in others:
@@ -323,7 +324,7 @@ def test_b11_what_the_next_view_says_early_is_not_lost(lab) -> None:
         if receiver != 0:
             return False
         early = isinstance(message, wire.Gossip) and message.epoch == later.epoch and bool(message.alerts)
-        return not early or behind._stage is None
+        return not early or behind._instance is None
 
     group.lost = lost
     for index in range(1, 6):
@@ -340,7 +341,7 @@ def test_b11_what_the_next_view_says_early_is_not_lost(lab) -> None:
     (chain,) = (send.message for send in effects.sends if isinstance(send.message, wire.DecidedChain))
     behind.receive(group.cores[1].me.address, chain, group.now)
     assert behind.configuration.id == later.id
-    assert behind._stage.table.removals[subject].rings
+    assert behind._instance.table.removals[subject].rings
 
 
 # -- B12: a broadcast without repair -----------------------------------------------------------------
@@ -358,11 +359,11 @@ def test_b12_a_report_whose_every_broadcast_is_lost_still_reaches_everybody(lab)
     )
     group.accuse(observer, subject)
     group.run(5.0)
-    assert all(subject not in group.cores[index]._stage.table.removals for index in deaf)
+    assert all(subject not in group.cores[index]._instance.table.removals for index in deaf)
     group.lost = lambda sender, receiver, message: False
 
     def everybody_knows() -> bool:
-        return all(subject in core._stage.table.removals for core in group.cores)
+        return all(subject in core._instance.table.removals for core in group.cores)
 
     assert group.run(3.0, everybody_knows)
 
@@ -436,7 +437,7 @@ def test_b13_nor_do_a_thousand_joins_and_departures() -> None:
     assert max(most[5:]) < 1.3 * max(most[:5]), most
 
 
-# -- B14: no authority checks ------------------------------------------------------------------------
+# -- B14: no signer checks ------------------------------------------------------------------------
 
 
 def test_b14_no_single_forged_packet_removes_anybody(lab) -> None:
@@ -623,14 +624,14 @@ def test_b19_what_a_detector_saw_of_an_edge_that_is_gone_accuses_nobody(lab) -> 
     effects = core.tick(0.0)
     while effects.wake_at < 30.0:
         effects = core.tick(effects.wake_at)
-    core._views.apply(core._stage, cut, 30.0)
+    core._views.apply(core._instance, cut, 30.0)
     former = {later.index_of_incarnation(incarnation) for incarnation in subjects - still}
     watched = {edge.subject.incarnation for edge in core._monitor.subjects}
     assert watched == still
     effects = core.tick(30.0)
     while effects.wake_at < 32.0:
         effects = core.tick(effects.wake_at)
-    assert not former & set(core._stage.table.removals)
+    assert not former & set(core._instance.table.removals)
 
 
 @pytest.mark.parametrize("seconds", [3.2, 3.6, 4.0, 4.4])

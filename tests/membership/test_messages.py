@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from membership.protocol import messages as wire
 from membership.protocol.view.cut import Cut, Removal, Update
 from membership.protocol.view.member import Member
-from membership.protocol.view.removal_history import FaultyMember
+from membership.protocol.view.removal_history import RemovedMember
 
 
 class EarlierConfiguration(msgspec.Struct, array_like=True, tag=8):
@@ -23,7 +23,7 @@ class EarlierConfiguration(msgspec.Struct, array_like=True, tag=8):
     epoch: int
     configuration_id: bytes
     body: bytes
-    faulty: tuple[FaultyMember, ...] = ()
+    faulty: tuple[RemovedMember, ...] = ()
 
 
 class EarlierColdStart(msgspec.Struct, array_like=True, tag=54):
@@ -61,7 +61,7 @@ def examples(lab) -> list[wire.Message]:
         wire.JoinDenied(*HEADER, member.incarnation, "no"),
         wire.ObserveJoin(member, 7, b"c" * 16),
         wire.JoinObserved(*HEADER, member.incarnation),
-        wire.FullConfiguration(*HEADER, b"body", (FaultyMember("n1", "10.0.0.1", 7946, 2, False),)),
+        wire.FullConfiguration(*HEADER, b"body", (RemovedMember("n1", "10.0.0.1", 7946, 2, False),)),
         wire.Probe(*SHORT_HEADER, 9, digest),
         wire.ProbeAcknowledged(*SHORT_HEADER, 9, None),
         wire.QuorumAlarm(*SHORT_HEADER, 9, None),

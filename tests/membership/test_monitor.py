@@ -197,7 +197,7 @@ class TestRest:
 
     def test_a_few_subjects_at_a_time_and_each_in_its_turn(self, lab) -> None:
         prober = self.resting(lab)
-        assert prober.monitor.resting
+        assert prober.monitor.idle
         subjects = len(prober.monitor.subjects)
         assert set(self.probes_of(prober, float(subjects)).values()) == {prober.settings.idle_probes}
         assert not prober.told
@@ -250,7 +250,7 @@ class TestRest:
         foreign = next(index for index in range(300) if index not in subjects)
         for index in (foreign, 300):
             prober.monitor.on_unanswered(index, prober.now)
-        assert prober.monitor.resting
+        assert prober.monitor.idle
         assert prober.context.counters[counter_of(Refusal.UNANSWERED_NOT_OBSERVED)] == 2
 
     def test_it_ends_while_a_view_change_is_under_way(self, lab) -> None:
@@ -359,7 +359,7 @@ class TestNotMember:
         answer = NotMember(b"another process!", probe.configuration_id, probe.sequence)
         assert prober.monitor.on_not_member(subject.address, answer, 1.0) is None
         assert not prober.failed
-        assert prober.monitor.subjects[0].gone
+        assert prober.monitor.subjects[0].replaced
         assert not prober.monitor.subjects[0].answered
 
     def test_the_same_incarnation_only_lacks_its_view(self, lab) -> None:
@@ -448,9 +448,9 @@ class TestLocalHealth:
         victim = prober.monitor.subjects[0].subject
         prober.silent.add(victim.incarnation)
         prober.run(3.95)
-        assert [edge.subject.name for edge in prober.monitor.leaning_edges()] == [victim.name]
+        assert [edge.subject.name for edge in prober.monitor.corroborating_edges()] == [victim.name]
         prober.monitor.health.on_lag()
-        assert not prober.monitor.leaning_edges()
+        assert not prober.monitor.corroborating_edges()
 
 
 def test_one_that_doubts_itself_does_not_probe_more_often(lab) -> None:

@@ -42,9 +42,9 @@ def know(group: Group, subject: int, rings: int, indices: Iterable[int] | None =
     """Whether everybody has this tally of the subject."""
     found = []
     for index in range(len(group.cores)) if indices is None else indices:
-        stage = group.cores[index]._stage
-        assert stage is not None
-        report = stage.table.removals.get(subject)
+        instance = group.cores[index]._instance
+        assert instance is not None
+        report = instance.table.removals.get(subject)
         found.append(0 if report is None else report.rings.bit_count())
     return set(found) == {rings}
 
@@ -135,7 +135,7 @@ class TestAlerts:
             group.propose(index, Cut.of([joiner]))
         assert group.run(2.0, lambda: group.together(2))
         group.run(2.0)
-        assert all(core._stage is not None and core._stage.table.empty for core in group.cores)
+        assert all(core._instance is not None and core._instance.table.empty for core in group.cores)
 
     def test_4_2_a_ring_counts_once_however_often_it_reports(self, lab) -> None:
         group = Group(lab, 20)
@@ -227,9 +227,9 @@ class TestCutDetection:
         group.lost = lambda sender, receiver, message: True  # nobody hears anybody, so nothing is decided
         group.propose(0, group.cut(3))
         group.propose(0, group.cut(3, 4))
-        stage = group.cores[0]._stage
-        assert stage is not None
-        assert list(stage.change._fast.votes) == [group.cut(3).hash]
+        instance = group.cores[0]._instance
+        assert instance is not None
+        assert list(instance.change._fast.votes) == [group.cut(3).hash]
 
 
 class TestViewChange:

@@ -16,7 +16,7 @@ from chaos.simulated_cluster.message_faults import MessageFaults
 from membership.errors import RecoveryError
 from membership.protocol import messages as wire
 from membership.protocol.context.effects import AcceptedToSave, Evicted, JoinWaiting
-from membership.protocol.core.core import Core
+from membership.protocol.core import Core
 from membership.protocol.view.configuration import RECOVERY_STRIDE, RESTART_STRIDE, Configuration
 from membership.protocol.view.cut import Cut, Removal
 from membership.protocol.view.view_difference import ViewChanged

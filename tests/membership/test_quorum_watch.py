@@ -1,4 +1,4 @@
-"""The roll call: whom a member asks when neighbours are silent, and how often. See `quorum_watch`."""
+"""The quorum poll: whom a member asks when its neighbours are silent, and how often. See `quorum_watch`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Watcher:
             self.watch.on_alarm(index, now)
 
     def run(
-        self, begin: float, end: float, *, late: float = 0.0, resting: bool = False, heard: bool = True
+        self, begin: float, end: float, *, late: float = 0.0, idle: bool = False, heard: bool = True
     ) -> None:
         """Tick whenever it is due, `late` seconds after; everybody but the silent answers at once.
 
@@ -57,7 +57,7 @@ class Watcher:
             for index in self.neighbours:
                 if heard and index not in self.silent:
                     self.watch.heard(index, now)
-            self.watch.tick(now, None, resting=resting)
+            self.watch.tick(now, None, idle=idle)
             effects = self.context.take_effects(0.0)
             self.events.extend(effects.events)
             for send in effects.sends:
@@ -86,7 +86,7 @@ def test_who_rests_counts_its_neighbours_in_and_asks_them_when_its_rest_ends(lab
     """They may rest as well, and are then not heard for a while."""
     watcher = Watcher(lab)
     answering, watcher.silent = watcher.silent, {*watcher.neighbours}
-    watcher.run(0.0, 60.0, resting=True)
+    watcher.run(0.0, 60.0, idle=True)
     assert not watcher.asked
     watcher.silent = answering
     watcher.run(60.0, 62.0, heard=False)
@@ -98,11 +98,11 @@ def test_who_rests_counts_its_neighbours_in_and_asks_them_when_its_rest_ends(lab
 def test_alarms_end_the_rest(lab) -> None:
     """All subjects of a member may be well, and the others gone."""
     watcher = Watcher(lab)
-    watcher.run(0.0, 20.0, resting=True, heard=False)
+    watcher.run(0.0, 20.0, idle=True, heard=False)
     assert not watcher.asked
     watcher.alarm(5, 20.0)
     watcher.silent = set(range(300))
-    watcher.run(20.0, 20.0 + BOUND, resting=True)
+    watcher.run(20.0, 20.0 + BOUND, idle=True)
     assert [type(event) for event in watcher.events] == [QuorumLost], "nobody vouches for them any more"
 
 

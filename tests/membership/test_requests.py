@@ -153,7 +153,7 @@ class TestMetadata:
             gossip = wire.Gossip(sender.incarnation[:8], view.epoch, view.short_id, wire.Digest(), (alert,))
             core.receive(sender.address, gossip, 1.0)
         assert core.statistics()["dropped: update alert without the record of a member"] == 4
-        assert not core._stage.table.joins
+        assert not core._instance.table.joins
 
     def test_they_do_not_move_anybody_on_the_rings(self, lab) -> None:
         for size in (5, 200):  # rebuilt, and edited
@@ -243,7 +243,7 @@ class TestEviction:
         for index, evicted in ((3, True), (4, False)):
             gone = core.configuration.index_of_incarnation(view.members[index].incarnation)
             cut = Cut.of(removals=[Removal(core.configuration.members[gone].incarnation, False, evicted)])
-            core._views.apply(core._stage, cut, 1.0)
+            core._views.apply(core._instance, cut, 1.0)
             core._context.take_effects(1.0)
             former = view.members[index]
             probe = wire.Probe(former.incarnation[:8], view.epoch, view.short_id, 1, None)

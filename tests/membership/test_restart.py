@@ -129,7 +129,7 @@ def test_an_observer_reports_a_successor_only_when_the_predecessor_is_silent(lab
     core.receive(old.address, sign, 1.01)
     (answer,) = core.receive(new.address, request, 1.2).sends
     assert isinstance(answer.message, wire.JoinDenied)
-    assert new.incarnation not in core._stage.table.joins
+    assert new.incarnation not in core._instance.table.joins
 
 
 def test_nobody_comes_in_under_the_first_bytes_of_a_members_incarnation(lab) -> None:

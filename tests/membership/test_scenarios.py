@@ -317,9 +317,9 @@ class TestReturn:
                     len(core._admission._waiting)
                     + len(core._admission._parked)
                     + len(core._admission._asked)
-                    + len(core._stage.table.joins)
+                    + len(core._instance.table.joins)
                     + len(core._catch_up._early),
-                    len(core._admission._pushed) + len(core._admission._challenges),
+                    len(core._admission._pushed) + len(core._admission._holder_checks),
                     len(core._catch_up._decisions),
                 )
             )

@@ -1,4 +1,4 @@
-"""Many members in one process on real sockets: the shells of agents, driven by one loop."""
+"""Many members in one process on real sockets: the drivers of agents, driven by one loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from membership.protocol.context.effects import Event
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.view_difference import ViewChanged
 from membership.runtime.core_factory import Identity
-from membership.runtime.driver import Shell
+from membership.runtime.driver import Driver
 from membership.runtime.shared_loop import SharedLoop, open_shared_loop
 from membership.settings import Settings
 from membership.transport import InMemoryNetwork, Transport
@@ -33,7 +33,7 @@ class Crowd:
 
     def __init__(self, loop: SharedLoop) -> None:
         self.loop = loop
-        self.shells: list[Shell] = []
+        self.drivers: list[Driver] = []
         self.started = -1
         self.chain: dict[int, ViewChanged] = {}
         """The first report of each view that follows another, by epoch."""
@@ -42,10 +42,10 @@ class Crowd:
     async def start(self, count: int) -> None:
         for _ in range(count):
             self.started += 1
-            shell = await make_shell(self.started, [each.transport.bound for each in self.shells[:1]])
-            shell.on_event = self._listen
-            self.shells.append(shell)
-            await self.loop.start(shell)
+            driver = await make_driver(self.started, [each.transport.bound for each in self.drivers[:1]])
+            driver.on_event = self._listen
+            self.drivers.append(driver)
+            await self.loop.start(driver)
 
     def _listen(self, event: Event) -> None:
         if isinstance(event, ViewChanged):
@@ -56,23 +56,23 @@ class Crowd:
 
     def kill(self, numbers: list[int]) -> None:
         for number in numbers:
-            self.loop.kill(self.shells[number])
-        self.shells = [shell for number, shell in enumerate(self.shells) if number not in numbers]
+            self.loop.kill(self.drivers[number])
+        self.drivers = [driver for number, driver in enumerate(self.drivers) if number not in numbers]
 
     async def until_agreed(self) -> Configuration:
         """Wait until exactly the living members stand in one view, and all of them do."""
         with trio.fail_after(PATIENCE):
             while True:
-                views = {shell.core.configuration for shell in self.shells}
+                views = {driver.core.configuration for driver in self.drivers}
                 view = views.pop()
-                if not views and view is not None and len(view) == len(self.shells):
+                if not views and view is not None and len(view) == len(self.drivers):
                     return view
                 await self.news.wait()
 
 
-async def make_shell(number: int, seeds: list[Address], network: InMemoryNetwork | None = None) -> Shell:
+async def make_driver(number: int, seeds: list[Address], network: InMemoryNetwork | None = None) -> Driver:
     transport = await Transport.bind(LOOPBACK, network=network)
-    return Shell(
+    return Driver(
         transport,
         Identity(f"m{number}", transport.advertised, ()),
         seeds=seeds,
@@ -96,7 +96,7 @@ async def test_sixty_members_in_one_loop_join_and_lose_four_in_one_view_change()
     async with crowd() as members:
         await members.start(60)
         full = await members.until_agreed()
-        assert all(shell.core.configuration is full for shell in members.shells), "views are shared"
+        assert all(driver.core.configuration is full for driver in members.drivers), "views are shared"
         members.kill([5, 17, 30, 59])
         cut = await members.until_agreed()
         assert cut.epoch == full.epoch + 1
@@ -109,7 +109,7 @@ async def test_a_killed_members_port_is_free_at_once_and_the_loop_goes_on() -> N
     async with crowd() as members:
         await members.start(3)
         await members.until_agreed()
-        gone = members.shells[2]
+        gone = members.drivers[2]
         members.kill([2])
         members.loop.kill(gone)  # a second time is nothing
         with socket.socket(type=socket.SOCK_DGRAM) as successor:
@@ -139,7 +139,7 @@ async def test_a_torn_stream_costs_only_itself() -> None:
     async with crowd() as members:
         await members.start(2)
         await members.until_agreed()
-        target = members.shells[0].transport
+        target = members.drivers[0].transport
         opening = encode_opening(Envelope(Address("127.0.0.1", 9), UNKNOWN_CLUSTER), MEMBERSHIP_SERVICE)
         stream = await trio.open_tcp_stream(*target.bound)
         await stream.send_all(opening + frame_prefix(1000) + b"the beginning")
@@ -156,7 +156,7 @@ async def test_a_torn_stream_costs_only_itself() -> None:
 async def test_only_members_on_sockets_share_a_loop() -> None:
     async with open_shared_loop() as loop:
         with pytest.raises(ValueError, match="socket"):
-            await loop.start(await make_shell(0, [], InMemoryNetwork()))
+            await loop.start(await make_driver(0, [], InMemoryNetwork()))
 
 
 class FullSocket:
@@ -182,7 +182,7 @@ def test_what_a_full_socket_does_not_take_is_lost_and_counted() -> None:
 
 
 class _Busy:
-    """Stands in for a shell and its transport: with datagrams that are never all read, or always due."""
+    """Stands in for a driver and its transport: with datagrams that are never all read, or always due."""
 
     def __init__(self, *, unread: bool) -> None:
         self.transport = self

@@ -75,7 +75,7 @@ class Table:
             case wire.Rejected():
                 change.on_rejected(message, now)
             case wire.PullCut():
-                change.bodies.on_pull(message, member)
+                change.proposals.on_pull(message, member)
             case wire.CutBody():
                 change.on_body(message, now)
             case _:

@@ -9,6 +9,7 @@ costs far more than the compiler under test.  A seed is enough to see a failing 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -196,20 +197,19 @@ class PolicyMaker:
         if depth == 0 or pick([True, False, False]):
             return pick([*shape.integers, *shape.integers, "-2", "0", "1", "3"])
         a, b = self.integer(shape, depth - 1), self.integer(shape, depth - 1)
-        return pick(
-            [
-                lambda: f"({a} {pick('+-*')} {b})",
-                lambda: f"({a} {pick('/%')} {pick(['2', '-3', '0'])})",
-                lambda: f"({a} {pick('/%')} {b})",
-                lambda: f"{pick(['greatest', 'least'])}({a}, {b})",
-                lambda: f"abs({a})",
-                lambda: f"coalesce({a}, {b})",
-                lambda: f"nullif({a}, {b})",
-                lambda: f"CASE WHEN {self.boolean(shape, depth - 1)} THEN {a} ELSE {b} END",
-                lambda: f"CASE {a} WHEN 1 THEN {b} END",
-                lambda: self.value_query(a, b),
-            ]
-        )()
+        forms: list[Callable[[], str]] = [
+            lambda: f"({a} {pick('+-*')} {b})",
+            lambda: f"({a} {pick('/%')} {pick(['2', '-3', '0'])})",
+            lambda: f"({a} {pick('/%')} {b})",
+            lambda: f"{pick(['greatest', 'least'])}({a}, {b})",
+            lambda: f"abs({a})",
+            lambda: f"coalesce({a}, {b})",
+            lambda: f"nullif({a}, {b})",
+            lambda: f"CASE WHEN {self.boolean(shape, depth - 1)} THEN {a} ELSE {b} END",
+            lambda: f"CASE {a} WHEN 1 THEN {b} END",
+            lambda: self.value_query(a, b),
+        ]
+        return pick(forms)()
 
     def boolean(self, shape: Shape, depth: int) -> str:
         pick = self.random.choice

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product, tee
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.oracle import Verdict
-from mgmt.compiler.split import SplitQuery
+from mgmt.compiler.relational.split import SplitQuery
+from mgmt.compiler.verification.oracle import Verdict
 from mgmt.language.bound_queries.queries import Demand
 from mgmt.language.names.catalog import domain_sql
 from mgmt.solution import PrimaryKey, Solution, Value

@@ -8,18 +8,30 @@ from collections.abc import Iterator
 from itertools import product
 from random import Random
 
+import numpy as np
 import pytest
 
 from mgmt.optimization.backends.cp_sat import CpSatBackend
+from mgmt.optimization.columns import TRUE, Linear, Lists, integers
 from mgmt.optimization.minizinc import minizinc
 from mgmt.optimization.optimize import optimize
-from mgmt.optimization.problem import TRUE, Cardinality, Linear, Objective, Problem, Row, Tag, truncate
-from tests.mgmt.test_problem import allowed, every, lexicographic, random_problem
+from mgmt.optimization.problem import LinearRows, LiteralRows, Objective, Problem, Relation
+from tests.mgmt.test_problem import (
+    allowed,
+    every,
+    lexicographic,
+    maximum,
+    one,
+    random_problem,
+    tagged,
+    truncate,
+)
 
 
 def assignments(problem: Problem) -> Iterator[tuple[int, ...]]:
     """All of them, also those whose defined values are wrong."""
-    ranges = [range(low, high + 1) for low, high in zip(problem.lower, problem.upper, strict=True)]
+    bounds = zip(problem.lower.tolist(), problem.upper.tolist(), strict=True)
+    ranges = [range(low, high + 1) for low, high in bounds]
     return product(*ranges)
 
 
@@ -27,21 +39,22 @@ def linear_problem(seed: int) -> Problem:
     """A random problem with rows and cardinalities under conditions, and nothing that is not linear."""
     random = Random(seed)
     problem = Problem()
-    literals = [problem.new_literal() for _ in range(random.randint(2, 4))]
-    number = problem.new_variable(-2, 3)
+    literals = problem.new_literals(random.randint(2, 4)).tolist()
+    (number,) = problem.new_variables([-2], [3]).tolist()
     for row in range(random.randint(2, 6)):
         chosen = [literal ^ random.randint(0, 1) for literal in literals]
         condition = random.choice((TRUE, *chosen))
-        tag = Tag(random.choice("xy"), row)
+        source = tagged(random.choice("xy"), row)
+        when = integers([condition])
         if random.random() < 0.4:
-            problem.cardinalities.append(
-                Cardinality(tuple(chosen[1:]), random.random() < 0.5, condition, tag)
-            )
+            relation = random.choice((Relation.EXACTLY_ONE, Relation.AT_MOST_ONE))
+            problem.rows.append(LiteralRows(relation, Lists.of([chosen[1:]]), when, source))
         else:
             variables = (number, *(literal // 2 for literal in literals))
             linear = Linear(random.randint(-2, 2), variables, tuple(random.randint(-3, 3) for _ in variables))
             lower = random.randint(-4, 3)
-            problem.rows.append(Row(linear, lower, lower + random.randint(0, 4), condition, tag))
+            upper = lower + random.randint(0, 4)
+            problem.rows.append(LinearRows(one(linear), integers([lower]), integers([upper]), when, source))
     linear = Linear(1, (number, literals[0] // 2), (random.choice((-1, 2)), 3))
     problem.objectives.append(Objective("first", linear, random.random() < 0.5, 1, 1))
     problem.objectives.append(Objective("then", Linear(0, (literals[1] // 2,), (1,)), True, 2, 2))
@@ -59,7 +72,7 @@ def test_the_optimum_is_found_tier_by_tier() -> None:
             outcomes["infeasible"] += 1
             continue
         assert found.values is not None, f"seed {seed}"
-        assert lexicographic(problem, tuple(found.values)) == best, f"seed {seed}"
+        assert lexicographic(problem, tuple(found.values.tolist())) == best, f"seed {seed}"
         assert all(tier.proven and tier.bound == tier.value for tier in found.tiers), f"seed {seed}"
         outcomes["solved"] += 1
     assert outcomes["infeasible"] >= 5
@@ -71,7 +84,7 @@ def test_the_same_seed_gives_the_same_answer() -> None:
         found = [
             optimize(linear_problem(seed), CpSatBackend(), {}, budget=60, seed=7, workers=1) for _ in range(2)
         ]
-        assert found[0].values == found[1].values
+        assert np.array_equal(found[0].values, found[1].values)  # type: ignore[arg-type]
 
 
 # ---- MiniZinc ---------------------------------------------------------------------------------------
@@ -86,7 +99,7 @@ def evaluate(text: str, values: tuple[int, ...]) -> object:
         quotient = truncate(one, other)
         return names[target] == (quotient if sign == "div" else one - other * quotient)
     text = re.sub(r"(?<![<>])=", "==", text)
-    return eval(text, {"__builtins__": {}, "max": max}, names)
+    return eval(text, {"__builtins__": {}, "max": max, "min": min}, names)
 
 
 def satisfied(text: str, values: tuple[int, ...]) -> bool:
@@ -105,12 +118,12 @@ def satisfied(text: str, values: tuple[int, ...]) -> bool:
 def test_the_minizinc_text_means_the_problem(seed: int) -> None:
     problem = random_problem(Random(seed)) if seed % 2 else linear_problem(seed)
     if not seed % 4:
-        number = problem.new_variable(-3, 3)
-        problem.quotient(Linear(1, (number,), (1,)), 2)
-        problem.remainder(Linear(0, (number,), (1,)), -2)
-        problem.product(Linear(0, (number,), (1,)), Linear(1, (number,), (2,)))
+        (number,) = problem.new_variables([-3], [3]).tolist()
+        problem.quotient(one(Linear(1, (number,), (1,))), integers([2]))
+        problem.remainder(one(Linear(0, (number,), (1,))), integers([-2]))
+        problem.product(one(Linear(0, (number,), (1,))), one(Linear(1, (number,), (2,))))
     text = minizinc(problem)
-    for variable in range(1, len(problem.lower)):
+    for variable in range(1, problem.variables):
         assert f"var {problem.lower[variable]}..{problem.upper[variable]}: x{variable};" in text
     objective = re.search(r"^solve minimize (.*);$", text, re.MULTILINE)
     assert bool(objective) == bool(problem.objectives)
@@ -125,12 +138,12 @@ def test_the_minizinc_text_means_the_problem(seed: int) -> None:
 
 def test_the_minizinc_text_of_a_small_problem() -> None:
     problem = Problem()
-    on, off = problem.new_literal(), problem.new_literal()
-    number = problem.new_variable(-1, 5)
-    problem.require_any((on, off ^ 1), Tag("either", 3))
-    problem.require_at_most_one((on, off), Tag("one", 0), exactly=True, when=on)
-    problem.require_range(Linear(2, (number,), (-3,)), 0, 4, Tag("range", 1))
-    top = problem.maximum([Linear(0, (number,), (1,)), Linear(1)])
+    on, off = problem.new_literals(2).tolist()
+    (number,) = problem.new_variables([-1], [5]).tolist()
+    problem.require_any(Lists.of([(on, off ^ 1)]), tagged("either", 3))
+    problem.require_one(Lists.of([(on, off)]), tagged("one", 0), exactly=True, when=integers([on]))
+    problem.require_range(one(Linear(2, (number,), (-3,))), 0, 4, tagged("range", 1))
+    top = maximum(problem, [Linear(0, (number,), (1,)), Linear(1)])
     problem.objectives.append(Objective("size", top, False, 1, 1))
     problem.objectives.append(Objective("switch", Linear(0, (1,), (1,)), True, 2, 3))
     assert minizinc(problem, tier=2, reached={1: 2}) == (

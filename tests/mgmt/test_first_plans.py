@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mgmt.compiler.general import GeneralPart
 from mgmt.compiler.model import Model
+from mgmt.compiler.parts.constraint_model import GeneralPart
 from mgmt.errors import InfeasibleError, SolveTimeout
 from mgmt.state.database import Database
 from tests.mgmt.support import database
@@ -65,7 +65,7 @@ def test_the_general_road_goes_on_where_there_is_none_in_time(
     def none_in_time(*_: object, **__: object) -> None:
         raise SolveTimeout("no placement")
 
-    monkeypatch.setattr("mgmt.compiler.columnar.solve", none_in_time)
+    monkeypatch.setattr("mgmt.compiler.parts.assignment.solve", none_in_time)
     with pytest.raises(SolveTimeout, match="too many cells"):
         Model.build(state, CHEAP + DEAREST).solve(budget=20)
 

@@ -15,7 +15,7 @@ from mgmt.compiler.model import Model
 from mgmt.errors import PolicyError, PolicySyntaxError
 from mgmt.language.implied_constraints import bind_settings
 from mgmt.language.names.catalog import Catalog
-from mgmt.language.parsing.settings import parse_settings
+from mgmt.language.parsing.set_statements import parse_settings
 from mgmt.language.parsing.statements import parse_statements
 from mgmt.language.policy_packs import load_pack, pack_names
 from mgmt.language.pushdown.column_types import EngineTypes

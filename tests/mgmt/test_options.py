@@ -15,7 +15,7 @@ from mgmt.errors import (
     UnknownColumnError,
     UnsupportedConstructError,
 )
-from mgmt.language.parsing.settings import parse_settings
+from mgmt.language.parsing.set_statements import parse_settings
 from mgmt.solution import SolveStatus
 from mgmt.source_text import SourceText
 from tests.mgmt.support import database, solve

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.oracle import Oracle
+from mgmt.compiler.verification.oracle import Oracle
 from mgmt.errors import DataError, UnsupportedConstructError
 from mgmt.state.database import Database
 from tests.budget import budgeted

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.oracle_sql import EXISTS
+from mgmt.compiler.verification.oracle_sql import EXISTS
 from mgmt.errors import UnsupportedConstructError
 from mgmt.solution import Value
 from mgmt.state.database import Database

@@ -12,7 +12,7 @@ import pytest
 import mgmt
 from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError, PolicySyntaxError, VerificationError
-from mgmt.explaining.policies.compilation_report import explain
+from mgmt.explaining.policies.compilation_report import report_compilation
 from mgmt.explaining.policies.policy_test_syntax import parse_tests
 from mgmt.explaining.policies.policy_tests import run_tests
 from mgmt.explaining.solutions.decision_log import decision_log
@@ -276,7 +276,7 @@ def test_a_question_is_of_one_moment(each_database: str, monkeypatch: pytest.Mon
         lambda: why_not(model, "task", (1,), "b").core[0].constraint,
         lambda: what_if(model, "DELETE FROM task WHERE id = 2").difference is not None and "c",
         lambda: headroom(model, "task", (1,)).exact or "c",
-        lambda: str(explain(model).solve) and "c",
+        lambda: str(report_compilation(model).solve) and "c",
     ):
         with running(monkeypatch) as clock:
             assert ask() == "c"
@@ -355,7 +355,7 @@ def test_a_test_that_does_not_is_refused_where_it_stands(now: str, line: int, me
 
 
 def test_it_is_said_which_of_the_policies_ask() -> None:
-    stages = explain(model_of(), solve=False).queries
+    stages = report_compilation(model_of(), solve=False).queries
     assert [stage.name for stage in stages if stage.asks_for_the_time] == ["leased"]
     (leased,) = (stage for stage in stages if stage.name == "leased")
     assert "now()" in leased.database_sql

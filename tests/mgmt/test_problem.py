@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from random import Random
 
@@ -12,29 +12,27 @@ from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.checking import value_of
+from mgmt.optimization.columns import FALSE, LIMIT, TRUE, Linear, Linears, Lists, integers
 from mgmt.optimization.infeasible import restricted
 from mgmt.optimization.optimize import optimize
 from mgmt.optimization.problem import (
-    FALSE,
-    LIMIT,
-    TRUE,
-    Linear,
+    LinearRows,
     Objective,
     OperationKind,
+    Operations,
     Problem,
+    Relation,
+    Rows,
+    Source,
     Tag,
     add,
     scale,
-    truncate,
 )
 from mgmt.optimization.structure import tighten
 
 
 def allowed(problem: Problem, values: tuple[int, ...]) -> bool:
     """Whether an assignment satisfies everything, checked one by one."""
-
-    def holds(literal: int) -> bool:
-        return (values[literal // 2] == 1) != bool(literal & 1)
 
     def operate(kind: OperationKind, operands: list[int]) -> int:
         if kind is OperationKind.MAXIMUM:
@@ -44,30 +42,48 @@ def allowed(problem: Problem, values: tuple[int, ...]) -> bool:
         quotient = truncate(operands[0], operands[1])
         return quotient if kind is OperationKind.QUOTIENT else operands[0] - operands[1] * quotient
 
+    def satisfied(block: Rows, row: int) -> bool:
+        if isinstance(block, LinearRows):
+            return block.lower[row] <= value_of(block.linears.row(row), values) <= block.upper[row]
+        number = sum(holds(literal, values) for literal in block.literals.row(row).tolist())
+        return (
+            number <= 1
+            if block.relation is Relation.AT_MOST_ONE
+            else number == 1
+            if block.relation is (Relation.EXACTLY_ONE)
+            else number >= 1
+        )
+
+    def defined(block: Operations, row: int) -> bool:
+        places = range(block.starts[row], block.starts[row + 1])
+        operands = [value_of(block.operands.row(place), values) for place in places]
+        return values[block.targets[row]] == operate(block.kind, operands)
+
     return (
-        all(any(map(holds, clause.literals)) for clause in problem.clauses)
-        and all(
-            not holds(c.enforcement)
-            or (sum(map(holds, c.literals)) == 1 if c.exactly else sum(map(holds, c.literals)) <= 1)
-            for c in problem.cardinalities
+        all(
+            not holds(condition, values) or satisfied(block, row)
+            for block in problem.rows
+            for row, condition in enumerate(block.enforcement.tolist())
         )
         and all(
-            not holds(row.enforcement)
-            or (
-                (row.lower is None or value_of(row.linear, values) >= row.lower)
-                and (row.upper is None or value_of(row.linear, values) <= row.upper)
-            )
-            for row in problem.rows
+            holds(target, values)
+            == all(holds(literal, values) for literal in block.literals.row(row).tolist())
+            for block in problem.conjunctions
+            for row, target in enumerate(block.targets.tolist())
         )
-        and all(
-            values[o.target] == operate(o.kind, [value_of(operand, values) for operand in o.operands])
-            for o in problem.operations
-        )
+        and all(defined(block, row) for block in problem.operations for row in range(len(block.targets)))
     )
 
 
+def truncate(dividend: int, divisor: int) -> int:
+    """Toward zero, without a fraction in between."""
+    quotient = abs(dividend) // abs(divisor)
+    return quotient if (dividend < 0) == (divisor < 0) else -quotient
+
+
 def every(problem: Problem) -> Iterator[tuple[int, ...]]:
-    ranges = [range(low, high + 1) for low, high in zip(problem.lower, problem.upper, strict=True)]
+    bounds = zip(problem.lower.tolist(), problem.upper.tolist(), strict=True)
+    ranges = [range(low, high + 1) for low, high in bounds]
     return (values for values in product(*ranges) if allowed(problem, values))
 
 
@@ -75,63 +91,104 @@ def holds(literal: int, values: tuple[int, ...]) -> bool:
     return (values[literal // 2] == 1) != bool(literal & 1)
 
 
+def tagged(constraint: str, row: int) -> Source:
+    return Source(constraint, integers([row]))
+
+
+def one(linear: Linear) -> Linears:
+    """A column of one row."""
+    return Linears.of(linear)
+
+
+def literal_value(literal: int) -> Linear:
+    return Linears.literals(integers([literal])).row(0)
+
+
+def conjunction(problem: Problem, literals: Sequence[int]) -> int:
+    return int(problem.conjunction_of(Lists.of([literals]))[0])
+
+
+def disjunction(problem: Problem, literals: Sequence[int]) -> int:
+    return int(problem.disjunction_of(Lists.of([literals]))[0])
+
+
+def maximum(problem: Problem, operands: Sequence[Linear]) -> Linear:
+    return problem.maximum(Linears.of(*operands), integers([0] * len(operands)), 1).row(0)
+
+
+def gated(problem: Problem, linear: Linear, literal: int) -> Linear:
+    return problem.gated(one(linear), integers([literal])).row(0)
+
+
+NO_CHOICES = Lists.of([])
+
+
+def satisfies(block: LinearRows, values: tuple[int, ...]) -> bool:
+    found = [value_of(block.linears.row(row), values) for row in range(len(block.lower))]
+    return bool((block.lower <= found).all() and (block.upper >= found).all())
+
+
 def small_problem() -> tuple[Problem, list[int], Linear, Linear]:
     """Three literals and two sums over a few variables."""
     problem = Problem()
-    literals = [problem.new_literal() for _ in range(3)]
-    number = problem.new_variable(-2, 3)
-    one = Linear(1, (literals[0] // 2, number), (2, -1))
+    literals = problem.new_literals(3).tolist()
+    (number,) = problem.new_variables([-2], [3]).tolist()
+    first = Linear(1, (literals[0] // 2, number), (2, -1))
     other = Linear(-1, (literals[1] // 2, literals[2] // 2), (3, -2))
-    return problem, literals, one, other
+    return problem, literals, first, other
 
 
 def test_conjunction_and_disjunction() -> None:
     problem, (a, b, c), _, _ = small_problem()
-    both, either = problem.conjunction((a, b ^ 1)), problem.disjunction((b, c))
-    assert problem.conjunction((b ^ 1, a)) == both, "made once"
+    both, either = conjunction(problem, (a, b ^ 1)), disjunction(problem, (b, c))
+    assert conjunction(problem, (b ^ 1, a)) == both, "made once"
     for values in every(problem):
         assert holds(both, values) == (holds(a, values) and not holds(b, values))
         assert holds(either, values) == (holds(b, values) or holds(c, values))
-    assert problem.conjunction(()) == TRUE
-    assert problem.conjunction((a, FALSE)) == FALSE
-    assert problem.conjunction((a, a ^ 1)) == FALSE
-    assert problem.disjunction((a, a ^ 1)) == TRUE
-    assert problem.conjunction((a, TRUE)) == a
+    assert conjunction(problem, ()) == TRUE
+    assert conjunction(problem, (a, FALSE)) == FALSE
+    assert conjunction(problem, (a, a ^ 1)) == FALSE
+    assert disjunction(problem, (a, a ^ 1)) == TRUE
+    assert conjunction(problem, (a, TRUE)) == a
 
 
 @pytest.mark.parametrize("bound", range(-6, 7))
 def test_thresholds(bound: int) -> None:
-    problem, _, one, other = small_problem()
-    first, second = problem.at_most(one, bound), problem.at_most(add(other, one), bound)
+    problem, _, single, other = small_problem()
+    both = Linears.of(single, add(other, single))
+    first, second = problem.at_most(both, bound).tolist()
     seen = 0
     for values in every(problem):
         seen += 1
-        assert holds(first, values) == (value_of(one, values) <= bound)
-        assert holds(second, values) == (value_of(other, values) + value_of(one, values) <= bound)
+        assert holds(first, values) == (value_of(single, values) <= bound)
+        assert holds(second, values) == (value_of(other, values) + value_of(single, values) <= bound)
     assert seen == 48, "a definition leaves every assignment possible, once"
 
 
 def test_gated_values() -> None:
-    problem, (a, _, _), one, other = small_problem()
-    gated = [problem.gated(part, a) for part in (one, other, Linear(7))] + [problem.gated(one, a ^ 1)]
+    problem, (a, _, _), single, other = small_problem()
+    parts = [gated(problem, part, a) for part in (single, other, Linear(7))] + [gated(problem, single, a ^ 1)]
     for values in every(problem):
         on = holds(a, values)
-        found = [value_of(part, values) for part in gated]
-        expected = [value_of(one, values), value_of(other, values), 7]
+        found = [value_of(part, values) for part in parts]
+        expected = [value_of(single, values), value_of(other, values), 7]
         assert found == [*([e if on else 0 for e in expected]), 0 if on else expected[0]]
-    assert problem.gated(one, TRUE) == one
-    assert problem.gated(one, FALSE) == Linear(0)
+    assert gated(problem, single, TRUE) == single
+    assert gated(problem, single, FALSE) == Linear(0)
 
 
 def test_maximum_product_quotient_remainder() -> None:
-    problem, _, one, other = small_problem()
-    top = problem.maximum([one, other, Linear(0)])
-    times = problem.product(one, other)
-    parts = [(d, problem.quotient(one, d), problem.remainder(one, d)) for d in (2, -2)]
+    problem, _, single, other = small_problem()
+    top = maximum(problem, [single, other, Linear(0)])
+    times = problem.product(one(single), one(other)).row(0)
+    divisors = integers([2, -2])
+    twice = Linears.of(single, single)
+    quotients, remainders = problem.quotient(twice, divisors), problem.remainder(twice, divisors)
+    parts = [(d, quotients.row(row), remainders.row(row)) for row, d in enumerate((2, -2))]
     seen = 0
     for values in every(problem):
         seen += 1
-        a, b = value_of(one, values), value_of(other, values)
+        a, b = value_of(single, values), value_of(other, values)
         assert value_of(top, values) == max(a, b, 0)
         assert value_of(times, values) == a * b
         for divisor, quotient, remainder in parts:
@@ -141,13 +198,13 @@ def test_maximum_product_quotient_remainder() -> None:
 
 
 def test_ranges_are_exact_and_bounded() -> None:
-    problem, _, one, _ = small_problem()
-    found = [value_of(one, values) for values in every(problem)]
-    assert problem.range_of(one) == (min(found), max(found))
+    problem, _, single, _ = small_problem()
+    found = [value_of(single, values) for values in every(problem)]
+    assert problem.range_of(single) == (min(found), max(found))
     with pytest.raises(OverflowError):
-        problem.range_of(scale(one, LIMIT))
+        problem.range_of(scale(single, LIMIT))
     with pytest.raises(OverflowError):
-        problem.new_variable(0, LIMIT + 1)
+        problem.new_variables([0], [LIMIT + 1])
 
 
 def random_problem(random: Random) -> Problem:
@@ -155,22 +212,23 @@ def random_problem(random: Random) -> Problem:
     problem = Problem()
     groups = []
     for _ in range(random.randint(1, 3)):
-        literals = [problem.new_literal() for _ in range(random.randint(1, 3))]
-        number = problem.new_variable(-1, random.randint(0, 2))
+        literals = problem.new_literals(random.randint(1, 3)).tolist()
+        (number,) = problem.new_variables([-1], [random.randint(0, 2)]).tolist()
         groups.append((literals, number))
         for row in range(random.randint(0, 3)):
-            tag = Tag(random.choice("xy"), row)
+            source = tagged(random.choice("xy"), row)
             chosen = [literal ^ random.randint(0, 1) for literal in literals]
-            linear = add(Linear(0, (number,), (1,)), *(problem.literal_value(literal) for literal in chosen))
+            linear = add(Linear(0, (number,), (1,)), *map(literal_value, chosen))
             kind = random.randrange(4)
             if kind == 0:
-                problem.require_any(chosen, tag)
+                problem.require_any(Lists.of([chosen]), source)
             elif kind == 1:
-                problem.require_at_most_one(chosen, tag, exactly=random.random() < 0.5)
+                problem.require_one(Lists.of([chosen]), source, exactly=random.random() < 0.5)
             elif kind == 2:
-                problem.require_range(linear, random.randint(-2, 1), random.randint(0, 3), tag)
+                problem.require_range(one(linear), random.randint(-2, 1), random.randint(0, 3), source)
             else:
-                problem.require_range(problem.maximum([linear, Linear(1)]), None, 2, tag, when=chosen[0])
+                top = one(maximum(problem, [linear, Linear(1)]))
+                problem.require_range(top, None, 2, source, when=integers(chosen[:1]))
     for number in range(random.randint(0, 3)):
         terms = {v: random.randint(-2, 2) for literals, n in groups for v in (literals[0] // 2, n)}
         linear = Linear(random.randint(-1, 1), tuple(terms), tuple(terms.values()))
@@ -196,13 +254,13 @@ def test_tiers_against_enumeration(chunk: int) -> None:
     for seed in range(25):
         problem = random_problem(Random(1000 * chunk + seed))
         best = min((lexicographic(problem, values) for values in every(problem)), default=None)
-        hint = {variable: problem.lower[variable] for variable in range(1, len(problem.lower))}
+        hint = dict(enumerate(problem.lower.tolist()))
         found = optimize(problem, CpSatBackend(), hint, budget=20, seed=seed, workers=1)
         if best is None:
             assert found.values is None
             continue
         assert found.values is not None
-        values = tuple(found.values)
+        values = tuple(found.values.tolist())
         assert allowed(problem, values)
         assert lexicographic(problem, values) == best
         if problem.objectives:
@@ -212,64 +270,55 @@ def test_tiers_against_enumeration(chunk: int) -> None:
 
 def test_redundant_rows_exclude_nothing() -> None:
     problem = Problem()
-    choice = tuple(problem.new_literal() for _ in range(3))
-    problem.require_at_most_one(choice, exactly=True)
-    condition = problem.new_literal()
-    for literal in choice:
-        problem.conjunction((literal, condition))
-    problem.conjunction((choice[0] ^ 1, condition))
-    assert tighten(problem, [choice]) == 2
+    choice = problem.new_literals(3)
+    problem.require_one(Lists.of([choice]), exactly=True)
+    (condition,) = problem.new_literals(1).tolist()
+    problem.conjunction(choice, integers([condition] * 3))
+    conjunction(problem, (int(choice[0]) ^ 1, condition))
+    assert tighten(problem, Lists.of([choice])) == 2
     solutions = list(every(problem))
     assert len(solutions) == 6
     for values in solutions:
-        for row in problem.redundant:
-            value = value_of(row.linear, values)
-            assert row.lower is None or value >= row.lower
-            assert row.upper is None or value <= row.upper
+        assert all(satisfies(block, values) for block in problem.redundant)
 
 
 def test_a_capacity_is_nothing_where_nothing_is_used() -> None:
     problem = Problem()
-    placed = [problem.new_literal() for _ in range(4)]
-    load = add(*(scale(problem.literal_value(literal), 2 + place) for place, literal in enumerate(placed)))
-    used = problem.disjunction(placed)
-    problem.require_range(load, None, 6, Tag("capacity", 0))
-    assert tighten(problem, []) == 1
-    (row,) = problem.redundant
-    assert row.upper == 0
-    assert row.linear == add(load, scale(problem.literal_value(used), -6))
-    assert all(value_of(row.linear, values) <= 0 for values in every(problem))
+    placed = problem.new_literals(4).tolist()
+    load = add(*(scale(literal_value(literal), 2 + place) for place, literal in enumerate(placed)))
+    used = disjunction(problem, placed)
+    problem.require_range(one(load), None, 6, tagged("capacity", 0))
+    assert tighten(problem, NO_CHOICES) == 1
+    (block,) = problem.redundant
+    assert block.upper.tolist() == [0]
+    assert block.linears.row(0) == add(load, scale(literal_value(used), -6))
+    assert all(value_of(block.linears.row(0), values) <= 0 for values in every(problem))
 
 
 @pytest.mark.parametrize("shown", [2, 3])
 @pytest.mark.parametrize("low", [-1, 0])
 def test_a_number_is_what_it_is_with_all_values_of_a_choice_together(shown: int, low: int) -> None:
     problem = Problem()
-    choice = tuple(problem.new_literal() for _ in range(3))
-    problem.require_at_most_one(choice, exactly=True)
-    number = Linear(0, (problem.new_variable(low, 2),), (1,))
-    for literal in choice[:shown]:
-        problem.gated(number, literal)
-    assert tighten(problem, [choice]) == int(shown == 3 or low == 0)
+    choice = problem.new_literals(3)
+    problem.require_one(Lists.of([choice]), exactly=True)
+    number = Linears.single(problem.new_variables([low], [2]))
+    problem.gated(number.take(integers([0] * shown)), choice[:shown])
+    assert tighten(problem, Lists.of([choice])) == int(shown == 3 or low == 0)
     solutions = list(every(problem))
     assert len(solutions) == 3 * (3 - low)
-    for row in problem.redundant:
-        for values in solutions:
-            value = value_of(row.linear, values)
-            assert row.upper is not None
-            assert value <= row.upper
-            assert row.lower is None or value >= row.lower
+    assert all(satisfies(block, values) for block in problem.redundant for values in solutions)
 
 
 def test_what_follows_from_all_constraints_is_not_demanded_without_one() -> None:
     problem = Problem()
-    placed, used = [problem.new_literal() for _ in range(3)], problem.new_literal()
-    total = add(*map(problem.literal_value, placed))
-    problem.require_range(total, None, 2, Tag("capacity", 0))
+    *placed, used = problem.new_literals(4).tolist()
+    total = add(*map(literal_value, placed))
+    problem.require_range(one(total), None, 2, tagged("capacity", 0))
     for literal in placed:
-        problem.require_any((literal ^ 1, used), Tag("only where open", 0))
-    assert tighten(problem, []) == 1
-    assert [row.linear for row in problem.redundant] == [add(total, scale(problem.literal_value(used), -2))]
+        problem.require_any(Lists.of([(literal ^ 1, used)]), tagged("only where open", 0))
+    assert tighten(problem, NO_CHOICES) == 1
+    (block,) = problem.redundant
+    assert block.linears.row(0) == add(total, scale(literal_value(used), -2))
     for constraints, most in (({"capacity", "only where open"}, 0), ({"capacity"}, 2)):
         session = CpSatBackend().load(restricted(problem, constraints=constraints))
         session.strengthen()
@@ -281,10 +330,10 @@ def test_what_follows_from_all_constraints_is_not_demanded_without_one() -> None
 
 def test_dropping_a_constraint_keeps_the_others_and_the_definitions() -> None:
     problem = Problem()
-    a, b = problem.new_literal(), problem.new_literal()
-    both = problem.conjunction((a, b))
-    problem.require_any((both,), Tag("both", 0))
-    problem.require_any((a ^ 1,), Tag("not a", 0))
+    a, b = problem.new_literals(2).tolist()
+    both = conjunction(problem, (a, b))
+    problem.require_any(Lists.of([(both,)]), tagged("both", 0))
+    problem.require_any(Lists.of([(a ^ 1,)]), tagged("not a", 0))
     backend = CpSatBackend()
     assert problem.constraint_names == ("both", "not a")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import mgmt
+from mgmt.compiler.encoding.quantities import quantities_of
 from mgmt.compiler.model import Model
-from mgmt.compiler.quantities import quantities_of
 from mgmt.errors import InfeasibleError, OverflowError, PolicyError, UnsupportedConstructError  # noqa: A004
 from mgmt.explaining.solutions.why import why, why_not
 from mgmt.solution import SolveStatus

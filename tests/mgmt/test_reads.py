@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import parse_one
 
-from mgmt.compiler.reads import UNKNOWN, read_by, read_by_text
+from mgmt.compiler.relational.dependencies import UNKNOWN, read_by, read_by_text
 from mgmt.state.snapshot import NUMBER, WHOLE
 from tests.mgmt.support import database
 

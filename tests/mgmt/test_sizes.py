@@ -96,7 +96,7 @@ def test_the_budget_holds_while_a_statement_is_encoded(monkeypatch: pytest.Monke
         return float("inf")
 
     monkeypatch.setattr(
-        "mgmt.compiler.encoder.time", SimpleNamespace(monotonic=late, perf_counter=time.perf_counter)
+        "mgmt.compiler.encoding.encoder.time", SimpleNamespace(monotonic=late, perf_counter=time.perf_counter)
     )
     with pytest.raises(
         SolveTimeout, match="pod_affinity: it is not encoded after 9 s, the budget of the solve"

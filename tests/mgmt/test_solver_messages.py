@@ -13,9 +13,9 @@ from datastore_adapter.interface import ServiceRoles
 from mgmt import PolicyChoice
 from mgmt.placement.placement_rows import HostRow, PlacementState, ReplicaRow, SegmentRow
 from mgmt.solution import Delta, ObjectiveValue
+from mgmt.solving.placement_questions import Explanation, Question
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
 from mgmt.solving.policy_listing import PolicyEntry
-from mgmt.solving.questions import Explanation, Question
 from mgmt.solving.solver_messages import (
     LARGEST_FRAME,
     Answer,

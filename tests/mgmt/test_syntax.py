@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgmt.errors import PolicyError, PolicySyntaxError
-from mgmt.language.parsing.statements import TailKind, parse_statements
+from mgmt.language.parsing.statements import parse_statements
+from mgmt.language.parsing.trailing_clauses import TailKind
 from mgmt.source_text import SourceText
 from mgmt.sql.tokens import MAXIMUM_NESTING
 

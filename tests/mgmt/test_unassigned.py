@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mgmt.compiler.decided import Assignments
+from mgmt.compiler.decisions import Assignments
 from mgmt.compiler.model import Model
 from mgmt.errors import StatementTimeoutError
 from mgmt.explaining.policies.lint import Rule, lint
@@ -110,7 +110,7 @@ def test_a_database_that_takes_too_long_for_the_question_is_no_failure(
     def too_long(*_: object) -> Iterator[Assignments]:
         raise StatementTimeoutError(1.0, together=True)
 
-    monkeypatch.setattr("mgmt.compiler.unassigned._fillings", too_long)
+    monkeypatch.setattr("mgmt.compiler.results.unassigned._fillings", too_long)
     assert solved(SPARE).unassigned == ()
 
 

@@ -7,7 +7,8 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from rota.client.api_client import ApiClient
-from rota.http.api import Backend, build_application
+from rota.http.api import build_application
+from rota.http.backend import Backend
 from tests.rota.description import Description
 
 

@@ -9,7 +9,9 @@ import httpx
 import pytest
 
 from rota.errors import ApiError
-from rota.http.api import LARGEST_CHANGE, LARGEST_RECORD, build_application
+from rota.http.api import build_application
+from rota.http.endpoints import LARGEST_CHANGE
+from rota.http.limits import LARGEST_RECORD
 
 JSON = {"content-type": "application/json"}
 

@@ -110,7 +110,7 @@ def test_it_leaves_when_told(run: Run) -> None:
 
 async def test_its_clock_jumps_when_told_or_as_soon_as_it_is_a_member() -> None:
     jumps: list[float] = []
-    cluster = SimpleNamespace(_shell=SimpleNamespace(jump_clock=jumps.append))
+    cluster = SimpleNamespace(_driver=SimpleNamespace(jump_clock=jumps.append))
     ours, _ = trio.testing.memory_stream_pair()
     chaos_control = ChaosControl(cast(trio.SocketStream, ours), "n0")
     chaos_control._obey(control.JumpClock(60.0), lambda: None)

@@ -9,6 +9,7 @@ import json
 import re
 import socket
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -16,11 +17,13 @@ import pytest
 
 import chaos
 from membership import Address
+from rota.client.target import Where
 from rota.commands.command_line import main, rota
 from rota.errors import UsageProblem
 from rota.local.cluster_file import ClusterFile, Place
 from rota.local.demo import DemoOptions, check_options
 from rota.terminal.output import printable
+from rota.terminal.progress import waiting
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -48,6 +51,13 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str], path:
     status, out, _ = run(capsys, *path, "--help")
     assert status == 0
     assert out.startswith("Usage: rota")
+    assert "\n    rota " in out, "an example"
+    assert "..." not in out.partition("\nCommands:")[2], "whole sentences"
+
+
+def test_the_first_help_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--help")
+    assert "..." not in out.partition("\nCommands:")[2]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +90,7 @@ def test_every_reporting_command_has_json(capsys: pytest.CaptureFixture[str], pa
     "arguments",
     [("nonsense",), ("members", "--nonsense"), ("drain",), ("demo", "--nodes", "0"), ("demo", "--loss", "2"),
      ("agent", "--tag", "rack"), ("log", "read", "s", "--address", "-1"), ("map", "get"),
-     ("map", "ls", "--limit", "0"), ("chaos", "run")],
+     ("map", "ls", "--limit", "0"), ("chaos", "run"), ("tokens", "add", "alice")],
 )  # fmt: skip
 def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
     status, out, err = run(capsys, *arguments)
@@ -126,7 +136,13 @@ def test_no_agent_there(capsys: pytest.CaptureFixture[str], command: tuple[str, 
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "http://", "127.0.0.1:notaport"])
+def test_an_address_without_a_port_is_told_with_the_one_that_was_asked() -> None:
+    assert [Where.parse(each).text for each in ("localhost", "https://[::1]", "http://a:7947/")] == [
+        "http://localhost:80", "https://[::1]:443", "http://a:7947",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://", "127.0.0.1:notaport", "http://proxy:80/rota"])
 def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str], url: str) -> None:
     status, _, err = run(capsys, "members", "--api", url)
     assert status == 2
@@ -368,3 +384,26 @@ def test_what_no_agent_can_be_told_is_a_usage_error(
     named = () if option[0] == "--name" else ("--name", "n1")
     status, _, err = run(capsys, "agent", *places, *named, *option)
     assert status == 2, err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_takes_long_says_so_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", short := Terminal())
+    with waiting("solving"):
+        pass
+    assert short.getvalue() == ""
+    monkeypatch.setattr("rota.terminal.progress.LONG", 0.0)
+    monkeypatch.setattr(sys, "stderr", long := Terminal())
+    until = time.monotonic() + 20
+    with waiting("solving"):
+        while "solving" not in long.getvalue():
+            assert time.monotonic() < until
+    monkeypatch.setattr(sys, "stderr", file := io.StringIO())
+    with waiting("solving"):
+        pass
+    assert file.getvalue() == ""

@@ -83,7 +83,10 @@ def test_contexts_are_set_used_listed_and_removed(
     run(capsys, "context", "remove", "b")
     assert chosen("ask").api == DEFAULT_URL
     status, _, error = run(capsys, "context", "use", "b")
-    assert (status, error) == (2, "rota: there is no context 'b'; known: a\n")
+    assert (status, error) == (
+        2,
+        "rota: there is no context 'b'; known: a; `rota context set b --api URL` makes it\n",
+    )
 
 
 @pytest.mark.parametrize(

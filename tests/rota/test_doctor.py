@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from membership import Address
+from rota.access.roles import OPERATE
+from rota.access.tls import TlsFiles
+from rota.access.tokens import Token, digest_of, write_tokens
+from rota.agent.settings import AgentSettings
+from rota.client.target import Target
 from rota.commands import host_checks as doctor
 from rota.commands.host_checks import Outcome
 from rota.errors import ApiError
 from rota.terminal.watching import watch
+from tests.examples.running import free_port
+from tests.rota.certificates import DAY, Authority
 from tests.rota.test_command_line import run
 
 NOBODY = "http://127.0.0.1:1"
@@ -89,6 +99,86 @@ def test_a_disk_that_is_small_slow_or_elsewhere_is_warned_of(
 def test_an_address_of_another_host_is_told_as_such() -> None:
     finding = doctor.free_to_listen(Address("192.0.2.1", 7946))
     assert (finding.outcome, finding.check) == (Outcome.FAILED, "port 7946")
+
+
+def https_settings(directory: Path, certificate: Path, key: Path) -> str:
+    write_tokens(directory / "tokens", [Token("alice", OPERATE, digest_of("rota_of_alice"))])
+    return (
+        f'listen = "127.0.0.1:0"\napi = "0.0.0.0:{free_port()}"\nstore = "none"\n'
+        f'api_certificate = "{certificate}"\napi_key = "{key}"\napi_tokens = "{directory}/tokens"\n'
+    )
+
+
+@pytest.mark.parametrize(("lasts", "outcome"), [(30, "good"), (13, "warning"), (-1, "failed")])
+def test_a_certificate_is_looked_at_before_clients_do(
+    lasts: int, outcome: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    certificate, key = Authority(tmp_path).issue("n1", "n1.example", lasts=lasts * DAY)
+    config = tmp_path / "agent.toml"
+    config.write_text(https_settings(tmp_path, certificate, key))
+    status, out, _ = run(capsys, "doctor", "--config", str(config), "--json")
+    (found,) = (each for each in json.loads(out)["checks"] if each["check"] == "https")
+    assert (found["outcome"], status) == (outcome, int(outcome == "failed"))
+    assert found["text"].startswith("for n1.example, 1 tokens; the certificate expire")
+
+
+def test_what_keeps_https_from_being_served_is_said(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    certificate, _ = authority.issue("n1", "n1.example")
+    _, other = authority.issue("n2", "n2.example")
+    config = tmp_path / "agent.toml"
+    config.write_text(https_settings(tmp_path, certificate, other))
+    status, out, err = run(capsys, "doctor", "--config", str(config))
+    assert (status, err) == (1, "rota: failed: https\n")
+    assert f"{certificate} and {other} are no certificate and its key" in out
+
+
+def test_an_agent_that_lets_nobody_in_is_not_taken_for_another_program(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue("n1", "127.0.0.1")
+    context = TlsFiles(certificate, key).context()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            with suppress(OSError), listener.accept()[0] as client:
+                context.wrap_socket(client, server_side=True)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        running, found = doctor.agent(Target(f"https://127.0.0.1:{listener.getsockname()[1]}"))
+        thread.join()
+    assert (running, found.outcome) == (True, Outcome.WARNING)
+    assert "--ca-file" in found.text
+    assert "--token-file" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("settings", "address"),
+    [
+        (AgentSettings(), "http://127.0.0.1:7947"),
+        (AgentSettings(api_socket=Path("/run/api.sock")), "unix:/run/api.sock"),
+        (AgentSettings(api=Address("0.0.0.0", 1), api_certificate=Path("c")), "https://127.0.0.1:1"),
+        (AgentSettings(api=Address("::", 1), api_certificate=Path("c")), "https://[::1]:1"),
+    ],
+)
+def test_the_agent_of_this_host_is_asked_where_it_listens(settings: AgentSettings, address: str) -> None:
+    assert doctor.own_address(settings) == address
+
+
+def test_an_agent_without_data_needs_no_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = importlib.metadata.version
+
+    def version(package: str) -> str:
+        if package in ("ortools", "sqlglot"):
+            raise importlib.metadata.PackageNotFoundError(package)
+        return known(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert doctor.versions(places=False).outcome is Outcome.GOOD
+    found = doctor.versions(places=True)
+    assert found.outcome is Outcome.FAILED
+    assert "rota[agent,plane]" in found.remedy
 
 
 def test_what_is_watched_is_shown_when_it_changes(

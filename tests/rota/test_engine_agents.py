@@ -14,6 +14,7 @@ import trio
 from valkey import Valkey
 
 from chaos.slots.clients import connect
+from rota.errors import ApiError
 from rota.local.cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
 from tests.rota.test_engine_servers import runs
 from tests.slots.conftest import engine  # noqa: F401 - a fixture
@@ -49,6 +50,9 @@ async def test_servers_live_and_die_with_their_agent(engine: str, tmp_path: Path
         password = cluster.password_file.read_text().strip()
         assert {file.read_text().strip() for file in files} == {password}
         assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+        with pytest.raises(ApiError, match=r"in Valkey or Redis, not in the log: .* their own backups"):
+            await cluster.agents["n1"].get("/v1/backup")
 
         ours = await servers_of(cluster, "n1")
         client = await trio.to_thread.run_sync(connect, "redis", ours, password)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import h11
 import pytest
 import trio
 
@@ -307,3 +310,28 @@ class TestHostileClients:
         with trio.fail_after(5):
             assert await closed(stream) == b""
         await stream.aclose()
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_connections_that_have_ended_wait_for_no_garbage_collection(
+    authority: Authority, tmp_path: Path, token: Path, encrypted: bool
+) -> None:
+    """A full one stops the agent for as long as it takes, and it takes long where many are to be collected."""
+    files = TlsFiles(*authority.issue("agent", "127.0.0.1"))
+    access = Access(tmp_path / "tokens", files) if encrypted else Access()
+    trusting = ssl.create_default_context(cafile=authority.path)
+    gc.collect()
+    gc.disable()
+    try:
+        async with serving(access) as address:
+            for sent in (b"", HEAD, HEAD + b"\r\n"):
+                stream: trio.abc.Stream = await trio.open_tcp_stream(*address)
+                if encrypted:
+                    stream = trio.SSLStream(stream, trusting, server_hostname="127.0.0.1")
+                await stream.send_all(sent)
+                await trio.aclose_forcefully(stream)
+            await until(lambda: access.statistics().get("http.connections") == 3)
+            await until(lambda: access.open_connections() == 0)
+            await until(lambda: not any(type(each) is h11.Connection for each in gc.get_objects()))
+    finally:
+        gc.enable()

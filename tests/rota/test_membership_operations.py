@@ -108,8 +108,8 @@ async def test_tag_evict_and_leave(tmp_path: Path, description: Description) -> 
         description.check_answer("POST", "/v1/evict", evicted)
         assert evicted == {"host": "n5", "evicted": True, "epoch": epoch + 2}
         assert await ended(n5) == 0
-        assert "evicted by an operator" in n5.last_words()
-        assert "quorum-lost" not in n5.last_words(), "it is out; the others have their majority"
+        assert "evicted by an operator" in n5.last_lines()
+        assert "quorum-lost" not in n5.last_lines(), "it is out; the others have their majority"
         await until_size(cluster, 4)
         for arguments, code in ((("evict", "n5"), "unknown_host"), (("evict", "n1"), "refused")):
             assert (await rota(*arguments, "--api", str(n1.api), fails=True))["code"] == code

@@ -11,7 +11,9 @@ import httpx
 import pytest
 from starlette.routing import Route
 
-from rota.http.api import ENDPOINTS, Backend, build_application
+from rota.http.api import build_application
+from rota.http.backend import Backend
+from rota.http.endpoints import ENDPOINTS
 from tests.rota.description import Description
 
 APPLICATION = build_application(cast(Backend, None))

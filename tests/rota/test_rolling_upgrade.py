@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import trio
 
+from membership import Address, Key
+from rota.access.roles import OPERATE
+from rota.access.tokens import Token, digest_of, new_token, write_tokens
 from rota.client.api_client import ApiClient
+from rota.client.target import Target
 from rota.errors import ApiError
 from rota.local.cluster import AgentProcess, ClusterPlan, LocalCluster, is_settled, open_local_cluster
 from rota.version import VERSION
+from tests.rota.certificates import Authority
 from tests.rota.frozen import frozen_build
 
 pytestmark = [pytest.mark.demo, pytest.mark.socket]
@@ -31,6 +37,8 @@ class MixedCluster(LocalCluster):
     """Hosts that run version 0.1, but for some."""
 
     frozen: ClassVar[tuple[list[str], dict[str, str]]]
+    access: ClassVar[Target | None]
+    """Where there is one, all serve HTTPS to those who have its token, with a certificate and tokens beside it."""
 
     def __init__(self, plan: ClusterPlan) -> None:
         super().__init__(plan)
@@ -40,6 +48,16 @@ class MixedCluster(LocalCluster):
 
     def program(self, name: str) -> tuple[list[str], dict[str, str]]:
         return super().program(name) if name in self.upgraded else self.frozen
+
+    def options(self) -> list[str]:
+        if self.access is None:
+            return []
+        files = {name: self.plan.directory / f"host.{name}" for name in ("pem", "key", "tokens")}
+        names = {"pem": "--api-certificate", "key": "--api-key", "tokens": "--api-tokens"}
+        return [word for name, path in files.items() for word in (names[name], str(path))]
+
+    def target(self, api: Address) -> Target:
+        return super().target(api) if self.access is None else replace(self.access, api=f"https://{api}")
 
     async def restart(self, name: str, *, upgrade: bool) -> None:
         """End it, start the other version on the same data; until all is as wanted again."""
@@ -88,7 +106,7 @@ class Traffic:
             await trio.sleep(PAUSE)
 
     async def _append(self, agent: AgentProcess, text: str) -> int:
-        client = ApiClient(str(agent.api), timeout=60.0)
+        client = ApiClient(agent.target, timeout=60.0)
         answer = await trio.to_thread.run_sync(client.post, STREAM, text.encode(), abandon_on_cancel=True)
         return int(answer["address"])
 
@@ -113,17 +131,34 @@ class Traffic:
             assert self.confirmed.items() <= found.items()
 
 
-@pytest.mark.parametrize("leaving", [False, pytest.param(True, marks=pytest.mark.sweep)])
+def issue_access(directory: Path) -> Target:
+    """A certificate and tokens for every agent of a cluster; how a client with one of the tokens reaches them."""
+    directory.mkdir()
+    authority, token = Authority(directory), new_token()
+    authority.issue("host", "127.0.0.1")
+    write_tokens(directory / "host.tokens", [Token("alice", OPERATE, digest_of(token))])
+    (directory / "alice.token").write_text(token)
+    return Target(token_file=directory / "alice.token", ca_file=authority.path)
+
+
+@pytest.mark.parametrize(
+    ("leaving", "secured"), [(False, True), pytest.param(True, False, marks=pytest.mark.sweep)]
+)
 async def test_from_0_1_to_this_version_and_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaving: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaving: bool, secured: bool
 ) -> None:
+    """``secured``: with TLS, tokens and a key ring."""
     monkeypatch.setattr(MixedCluster, "frozen", frozen_build(tmp_path / "0.1"), raising=False)
+    access = issue_access(tmp_path / "cluster") if secured else None
+    monkeypatch.setattr(MixedCluster, "access", access, raising=False)
+    keys = (Key.generate(),) if secured else ()
     # A crash is found out after 30 s: a slow start is no view change.
-    plan = ClusterPlan(tmp_path / "cluster", nodes=3, segments=3, preset="wan")
+    plan = ClusterPlan(tmp_path / "cluster", nodes=3, segments=3, preset="wan", keys=keys)
     async with open_local_cluster(plan, MixedCluster) as cluster:
         assert isinstance(cluster, MixedCluster)
         cluster.leaving = leaving
-        await cluster.wait_together(60)
+        for status in (await cluster.wait_together(60)).values():
+            assert (status["keys"] is not None) == secured
         await cluster.wait_until_settled(timeout=60, what="a placement", size=3)
         traffic = Traffic(cluster)
         async with trio.open_nursery() as nursery:

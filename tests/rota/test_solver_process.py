@@ -17,8 +17,8 @@ import trio
 from datastore_adapter.interface import ServiceRoles
 from mgmt import Controller, Host, HostView, Intent, PolicyChoice, PolicySolver, SolverUnavailableError
 from mgmt.placement.placement_rows import HostRow, PlacementState, ReplicaRow, SegmentRow
+from mgmt.solving.placement_questions import Question
 from mgmt.solving.placement_solver import Solved, Undecided
-from mgmt.solving.questions import Question
 from rota.agent.solver_process import SolverLimits, SolverProcess, open_solver_process
 from rota.local.cluster import ClusterPlan, open_local_cluster
 from tests.fake_adapter import FakeAdapter, FakeEngine

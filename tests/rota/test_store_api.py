@@ -12,24 +12,24 @@ from rota.errors import ApiError
 from rota.services.event_log import EventLog
 from rota.services.key_service import KeyService
 from rota.services.store_api import MAPS_AT_ONCE, StoreApi
-from tests.datastore_adapter.world import World
+from tests.datastore_adapter.harness import Harness
 from tests.rota.description import Description
 
 
 @pytest.fixture
-def world() -> World:
-    world = World(3, segments=2)
-    world.loop.run(world.settle(world.adapter()))
-    return world
+def harness() -> Harness:
+    harness = Harness(3, segments=2)
+    harness.loop.run(harness.settle(harness.adapter()))
+    return harness
 
 
 def base(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-def test_a_map_by_one_request_after_the_other(world: World, description: Description) -> None:
+def test_a_map_by_one_request_after_the_other(harness: Harness, description: Description) -> None:
     async def story() -> None:
-        store, other = StoreApi(world.client()), StoreApi(world.client("other"))
+        store, other = StoreApi(harness.client()), StoreApi(harness.client("other"))
 
         async def ask(**request: Any) -> Any:
             answer = await store.change("m", request)
@@ -52,7 +52,7 @@ def test_a_map_by_one_request_after_the_other(world: World, description: Descrip
             await store.entries(f"map{number}", 1)
         assert (await store.entries("m", 9))["keys"] == 1
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 @pytest.mark.parametrize(
@@ -70,15 +70,15 @@ def test_a_map_by_one_request_after_the_other(world: World, description: Descrip
         {"action": "set", "key": "k", "value": base(bytes(1 << 19))},
     ],
 )
-def test_a_request_that_is_none_is_refused_as_such(world: World, request_: dict[str, Any]) -> None:
+def test_a_request_that_is_none_is_refused_as_such(harness: Harness, request_: dict[str, Any]) -> None:
     with pytest.raises(ApiError) as refused:
-        world.loop.run(StoreApi(world.client()).change("m", request_))
+        harness.loop.run(StoreApi(harness.client()).change("m", request_))
     assert (refused.value.code, refused.value.status) == ("bad_request", 400)
 
 
-def test_streams(world: World, description: Description) -> None:
+def test_streams(harness: Harness, description: Description) -> None:
     async def story() -> None:
-        client = world.client()
+        client = harness.client()
         store = StoreApi(client)
         for number in range(5):
             description.check_answer("POST", "/v1/log/s", await store.append("s", bytes([number])))
@@ -107,7 +107,7 @@ def test_streams(world: World, description: Description) -> None:
         with pytest.raises(ApiError, match="a stream's name"):
             await store.append("map/m", b"no map is damaged from here")
 
-    world.loop.run(story())
+    harness.loop.run(story())
 
 
 def test_an_agent_that_ends_begins_no_request_and_says_so() -> None:

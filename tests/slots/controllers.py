@@ -34,16 +34,19 @@ class Controller:
     def __init__(
         self,
         fleet: Fleet,
-        keeper: FakeEngine | None = None,
+        layout_adapter: FakeEngine | None = None,
         access: EngineAccess | None = None,
         settings: SlotsSettings | None = None,
         view_epoch: int = 1,
     ) -> None:
         self.fleet = fleet
-        self.keeper = keeper or FakeEngine(list(fleet.hosts))
+        self.layout_adapter = layout_adapter or FakeEngine(list(fleet.hosts))
         self.view_epoch = view_epoch
         self.adapter = SlotsAdapter(
-            FakeAdapter(self.keeper), fleet.addresses, access or EngineAccess(), settings or SlotsSettings()
+            FakeAdapter(self.layout_adapter),
+            fleet.addresses,
+            access or EngineAccess(),
+            settings or SlotsSettings(),
         )
         self.tell(list(fleet.hosts))
 

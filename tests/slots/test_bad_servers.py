@@ -151,11 +151,11 @@ def test_a_server_of_another_cluster_or_with_keys_of_its_own_is_left_alone(engin
         fleet.create([[first], [second]])
         introduce([stranger, other])
         stranger.call("CLUSTER", "ADDSLOTSRANGE", 0, 99)
-        keeper = fleet.hosts["n2"][1]
-        keeper.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        wait_until(lambda: keeper.info_of_cluster()["cluster_state"] == "ok", "it takes keys")
-        keeper.call("SET", "a", "b")
-        keeper.call("CLUSTER", "DELSLOTSRANGE", 0, 16383)
+        layout_adapter = fleet.hosts["n2"][1]
+        layout_adapter.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        wait_until(lambda: layout_adapter.info_of_cluster()["cluster_state"] == "ok", "it takes keys")
+        layout_adapter.call("SET", "a", "b")
+        layout_adapter.call("CLUSTER", "DELSLOTSRANGE", 0, 16383)
         controller = Controller(fleet)
         before = states(fleet.servers)
 
@@ -164,7 +164,7 @@ def test_a_server_of_another_cluster_or_with_keys_of_its_own_is_left_alone(engin
             assert observation.servers["n2"] == 0
             notices = "\n".join(observation.notices)
             assert f"{stranger.address} on n2 answers for another cluster" in notices
-            assert f"{keeper.address} on n2 belongs to no cluster and holds 1 keys" in notices
+            assert f"{layout_adapter.address} on n2 belongs to no cluster and holds 1 keys" in notices
             target = placement({"s00": "n0 n2", "s01": "n1"})
             status = await controller.run(controller.adapter.lower(observation, target).steps[0])
             assert isinstance(status, Failed)

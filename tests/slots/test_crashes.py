@@ -68,7 +68,7 @@ async def follow(controller: Controller, target: Placement) -> None:
 
 async def dies(fleet: Fleet, first: Controller, target: Placement, at: int, *, before: bool) -> bool:
     """Whether the controller came so far; if not, it has completed the plan."""
-    controller = Controller(fleet, first.keeper, view_epoch=first.view_epoch + 1)
+    controller = Controller(fleet, first.layout_adapter, view_epoch=first.view_epoch + 1)
     mortal = Mortal(controller, at, before=before)
 
     async def until_it_ends() -> None:
@@ -95,7 +95,7 @@ def test_whenever_the_controller_ends_the_next_one_completes_the_drain(engine: s
             await agree(first, target)
             ended = await dies(fleet, first, target, at, before=before)
             first.view_epoch += 1
-            successor = Controller(fleet, first.keeper, view_epoch=first.view_epoch)
+            successor = Controller(fleet, first.layout_adapter, view_epoch=first.view_epoch)
             await follow(successor, target)
             observation = await successor.observed()
             assert chains_of(observation) == in_order(target), f"ended at command {at}"
@@ -129,7 +129,7 @@ def test_a_cluster_that_was_only_begun_is_made_by_the_next_one(engine: str, befo
         async def main() -> None:
             await agree(first, target)
             assert await dies(fleet, first, target, at, before=before)
-            successor = Controller(fleet, first.keeper, view_epoch=first.view_epoch + 1)
+            successor = Controller(fleet, first.layout_adapter, view_epoch=first.view_epoch + 1)
             await follow(successor, target)
             observation = await successor.observed()
             assert chains_of(observation) == in_order(target)
@@ -144,7 +144,7 @@ def in_order(target: Placement) -> dict[str, str]:
 
 
 async def agree(controller: Controller, target: Placement) -> None:
-    agreeing = Controller(controller.fleet, controller.keeper, view_epoch=controller.view_epoch + 1)
+    agreeing = Controller(controller.fleet, controller.layout_adapter, view_epoch=controller.view_epoch + 1)
     controller.view_epoch += 1
     slots = {key: [list(pair) for pair in ranges] for key, ranges in target.slots.items()}
     await agreeing.agree(target, segments=["s00", "s01", "s02"], slots=slots)

@@ -1,4 +1,4 @@
-"""Who may be promoted, in any order of events: replication as the servers do it, in miniature, and the judge of it."""
+"""Who may be promoted, in any order of events: replication as the servers do it, in miniature, and the assess of it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Process:
 
 @dataclass
 class World:
-    """A shard of primary ``p`` with three replicas, another one of ``q`` beside it, and one judge."""
+    """A shard of primary ``p`` with three replicas, another one of ``q`` beside it, and one assess."""
 
     chance: random.Random
     now: float = 0.0
@@ -171,13 +171,13 @@ class World:
             replica.offset, replica.data = 1, ("", 0)
             replica.history = self.chance.choice([replica.history, f"own {replica.name} {replica.run}"])
 
-    def judge(self) -> Verdict:
+    def assess(self) -> Verdict:
         candidates = [
             Candidate(replica.sample, replica.name, replica.follows)
             for replica in self.replicas
             if replica.follows == PRIMARY
         ]
-        return self.evidence.judge(PRIMARY, candidates, self.now)
+        return self.evidence.assess(PRIMARY, candidates, self.now)
 
 
 def lost_in(seed: int) -> tuple[World, Verdict]:
@@ -192,7 +192,7 @@ def lost_in(seed: int) -> tuple[World, Verdict]:
             replica.link_up = replica.syncing = False
     for _ in range(world.chance.randrange(12)):
         world.happen()
-    return world, world.judge()
+    return world, world.assess()
 
 
 @pytest.mark.parametrize("first", range(0, 3000, 1000))
@@ -208,7 +208,7 @@ def test_nobody_is_promoted_who_lacks_what_the_primary_was_seen_to_have(first: i
             )
         promoted += bool(verdict.fit)
         refused += bool(verdict.refused)
-    assert promoted > 250, "it is no judge that refuses everybody"
+    assert promoted > 250, "it is no assess that refuses everybody"
     assert refused > 500
 
 
@@ -227,13 +227,13 @@ def test_a_replica_in_step_at_the_last_sample_may_always_be_promoted() -> None:
 def test_what_is_known_is_not_enough_when_nobody_has_looked_for_long() -> None:
     world = World(random.Random(0))
     replica = Candidate(world.servers["a"].sample, "a", PRIMARY)
-    assert not world.evidence.judge(PRIMARY, [replica], 0.0).fit, "it was never sampled"
+    assert not world.evidence.assess(PRIMARY, [replica], 0.0).fit, "it was never sampled"
     world.sample(world.servers["a"])
-    assert world.evidence.judge(PRIMARY, [replica], BLIND - 0.1).fit
-    assert not world.evidence.judge(PRIMARY, [replica], BLIND + 0.1).fit
+    assert world.evidence.assess(PRIMARY, [replica], BLIND - 0.1).fit
+    assert not world.evidence.assess(PRIMARY, [replica], BLIND + 0.1).fit
     world.dead, world.now = True, BLIND - 0.1
     world.sample(world.servers["a"])  # asked in vain: from then on it is known to be lost
-    assert world.evidence.judge(PRIMARY, [replica], 100.0).fit
+    assert world.evidence.assess(PRIMARY, [replica], 100.0).fit
 
 
 def test_of_those_that_may_be_promoted_the_one_with_most_writes_comes_first() -> None:

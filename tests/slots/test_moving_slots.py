@@ -103,7 +103,7 @@ def test_a_move_is_met_called_back_and_taken_up(fleet: Fleet) -> None:
 def test_what_a_controller_before_began_is_taken_up(fleet: Fleet) -> None:
     """By another process, which knows only what it sees."""
     first = Controller(fleet)
-    second = Controller(fleet, first.keeper, view_epoch=2)
+    second = Controller(fleet, first.layout_adapter, view_epoch=2)
 
     async def main() -> None:
         await first.reach(placement({"s00": "n0", "s01": "n1"}, TWO), slots=TWO)

@@ -38,8 +38,8 @@ class Plane:
 
     def __init__(self, fleet: Fleet, initial: Intent) -> None:
         self.fleet = fleet
-        self.keeper = FakeEngine(list(HOSTS))
-        self.adapter = SlotsAdapter(FakeAdapter(self.keeper), fleet.addresses, EngineAccess())
+        self.layout_adapter = FakeEngine(list(HOSTS))
+        self.adapter = SlotsAdapter(FakeAdapter(self.layout_adapter), fleet.addresses, EngineAccess())
         self.events: list[ControlEvent] = []
         self.controller = Controller(
             self.adapter, "n1", initial=initial, settings=SETTINGS, listener=self.events.append

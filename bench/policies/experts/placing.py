@@ -13,9 +13,9 @@ from bench.policies.experts.problem import (
     Instance,
     Plan,
     Problem,
-    chosen,
     names,
     one_of_each,
+    plan_of,
     require,
     scaled,
     text,
@@ -154,11 +154,7 @@ def _packing(draw: Random, size: float) -> Instance:
             model.add_implication(used[node + 1], used[node])
         model.add(sum(used) >= max(-(-sum(column) // 100) for column in zip(*sizes, strict=True)))
 
-        def plan(solver: cp_model.CpSolver) -> Plan:
-            places = {(pod,): nodes[chosen(solver, row) or 0] for pod, row in zip(pods, on, strict=True)}
-            return {("pod", "variable__node"): places}
-
-        return Handwritten(model, [sum(used)], plan)
+        return Handwritten(model, [sum(used)], plan_of("pod", "variable__node", pods, nodes, on))
 
     def check(plan: Plan) -> list[int]:
         place = [text(plan["pod", "variable__node"][pod,]) for pod in pods]
@@ -234,11 +230,11 @@ def _chatty(draw: Random, size: float) -> Instance:
                 model.add_bool_or(apart, ~at[one][zone], at[other][zone])
                 model.add_bool_or(apart, at[one][zone], ~at[other][zone])
 
-        def plan(solver: cp_model.CpSolver) -> Plan:
-            places = {(s,): zones[chosen(solver, row) or 0] for s, row in zip(services, at, strict=True)}
-            return {("service", "variable__zone"): places}
-
-        return Handwritten(model, [sum(rate * cut[pair] for pair, rate in rates.items())], plan)
+        return Handwritten(
+            model,
+            [sum(rate * cut[pair] for pair, rate in rates.items())],
+            plan_of("service", "variable__zone", services, zones, at),
+        )
 
     def check(plan: Plan) -> list[int]:
         zone = [text(plan["service", "variable__zone"][service,]) for service in services]
@@ -314,11 +310,7 @@ def _shares(draw: Random, size: float) -> Instance:
             model.add(load <= cpu[host] * highest + cpu[host] - 1)
             model.add(load >= cpu[host] * lowest)
 
-        def plan(solver: cp_model.CpSolver) -> Plan:
-            places = {(job,): hosts[chosen(solver, row) or 0] for job, row in zip(jobs, on, strict=True)}
-            return {("job", "variable__host"): places}
-
-        return Handwritten(model, [highest - lowest], plan)
+        return Handwritten(model, [highest - lowest], plan_of("job", "variable__host", jobs, hosts, on))
 
     def check(plan: Plan) -> list[int]:
         place = [text(plan["job", "variable__host"][job,]) for job in jobs]

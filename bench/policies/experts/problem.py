@@ -99,6 +99,18 @@ def one_of_each(model: cp_model.CpModel, rows: int, values: int) -> list[list[Li
     return literals
 
 
+def plan_of(
+    table: str, column: str, rows: Sequence[str], values: Sequence[str], literals: Sequence[Sequence[Literal]]
+) -> Callable[[cp_model.CpSolver], Plan]:
+    """For models made with `one_of_each`: reads which value each row of a table has in a solution."""
+
+    def plan(solver: cp_model.CpSolver) -> Plan:
+        found = {(row,): values[chosen(solver, each) or 0] for row, each in zip(rows, literals, strict=True)}
+        return {(table, column): found}
+
+    return plan
+
+
 def chosen(solver: cp_model.CpSolver, literals: Sequence[Literal]) -> int | None:
     """Which of these is true, if any."""
     return next((place for place, literal in enumerate(literals) if solver.boolean_value(literal)), None)

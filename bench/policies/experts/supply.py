@@ -11,9 +11,9 @@ from bench.policies.experts.problem import (
     Instance,
     Plan,
     Problem,
-    chosen,
     names,
     one_of_each,
+    plan_of,
     require,
     scaled,
     text,
@@ -41,13 +41,7 @@ def _brokers(draw: Random, size: float) -> Instance:
             for broker, literal in enumerate(row):
                 model.add_hint(literal, broker == home)
 
-        def plan(solver: cp_model.CpSolver) -> Plan:
-            places = {
-                (name,): brokers[chosen(solver, row) or 0] for name, row in zip(streams, on, strict=True)
-            }
-            return {("stream", "variable__broker"): places}
-
-        return Handwritten(model, [peak], plan)
+        return Handwritten(model, [peak], plan_of("stream", "variable__broker", streams, brokers, on))
 
     def check(plan: Plan) -> list[int]:
         place = [text(plan["stream", "variable__broker"][stream,]) for stream in streams]
@@ -243,11 +237,7 @@ def _assignment(draw: Random, size: float) -> Instance:
             price[job][agent] * on[job][agent] for job in range(len(jobs)) for agent in range(len(agents))
         )
 
-        def plan(solver: cp_model.CpSolver) -> Plan:
-            places = {(job,): agents[chosen(solver, row) or 0] for job, row in zip(jobs, on, strict=True)}
-            return {("job", "variable__agent"): places}
-
-        return Handwritten(model, [cost], plan)
+        return Handwritten(model, [cost], plan_of("job", "variable__agent", jobs, agents, on))
 
     def check(plan: Plan) -> list[int]:
         place = [agents.index(text(plan["job", "variable__agent"][job,])) for job in jobs]
@@ -327,10 +317,11 @@ def _facilities(draw: Random, size: float) -> Instance:
         cost = sum(price * site for price, site in zip(opening, opened, strict=True))
         cost += sum(distance[c][s] * at[c][s] for c in range(len(customers)) for s in range(len(sites)))
 
+        served = plan_of("customer", "variable__site", customers, sites, at)
+
         def plan(solver: cp_model.CpSolver) -> Plan:
-            places = {(c,): sites[chosen(solver, row) or 0] for c, row in zip(customers, at, strict=True)}
             return {
-                ("customer", "variable__site"): places,
+                **served(solver),
                 ("site", "variable__open"): {
                     (s,): solver.boolean_value(literal) for s, literal in zip(sites, opened, strict=True)
                 },

@@ -1,9 +1,8 @@
 """The replicated log behind the management plane's interface.
 
-What it is: `interface.Adapter` for the log: observation from a majority, steps as background tasks, intent
-by compare-and-set.
-What it is not: an authority.  Everything it knows can be found out again; a new controller's adapter goes
-on where a dead one's stopped, because steps are defined by their effect.
+`interface.Adapter` for the log: observation from a majority, steps as background tasks, intent by compare-and-set.
+Everything it knows can be found out again: a new controller's adapter goes on where a dead one's stopped, because
+steps are defined by their effect.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from datastore_adapter.interface import (
 )
 from datastore_adapter.log.adapter.lowering import CLOSE, COMPLETE, COPY, KINDS, OPEN, lower
 from datastore_adapter.log.adapter.observation import make_observation, version_of
-from datastore_adapter.log.adapter.step_arguments import chains_of, hosts_needed, identity_of, wish_of
+from datastore_adapter.log.adapter.step_arguments import chains_of, hosts_needed, identity_of, target_of
 from datastore_adapter.log.client.replication import Replication
 from datastore_adapter.log.errors import (
     EpochSealedError,
@@ -52,7 +51,7 @@ from datastore_adapter.log.errors import (
     SupersededError,
 )
 from datastore_adapter.log.layout.chain import LayoutChain
-from datastore_adapter.log.layout.change import Wish
+from datastore_adapter.log.layout.change import LayoutTarget
 from datastore_adapter.log.layout.document import EpochDocument, Layout, encode_document
 from datastore_adapter.log.layout.history import read_history
 from datastore_adapter.log.messages import Install, StatusReply
@@ -257,12 +256,12 @@ class LogAdapter:
         authority = Authority.of(fence)
         try:
             layout = (await self._chain.fetch()).document.layout
-            wish = _failover_wish(layout, segment, frozenset(self._addresses), prefer)
-            await self._open(wish, authority)
+            target = _failover_target(layout, segment, frozenset(self._addresses), prefer)
+            await self._open(target, authority)
         except LogError as error:
             raise AdapterError(f"segment {segment} could not fail over: {error}") from error
         with suppress(LogError):  # only tidies up: the same hosts in one order throughout
-            chain = {segment: wish.chains[segment]}
+            chain = {segment: target.chains[segment]}
             await self._reconfiguration.close(chain, View(self._addresses), authority)
 
     async def forget(self, hosts: Collection[str], fence: Fence) -> None:
@@ -271,7 +270,7 @@ class LogAdapter:
         await self._repeat(lambda: self._reconfiguration.forget(hosts, view, authority))
 
     async def recover(self, fence: Fence, *, only_look: bool = False) -> Recovery:
-        """See `interface.Adapter.recover` and `log.layout.forced`."""
+        """See `interface.Adapter.recover` and `log.reconfiguration.forced`."""
         forced = ForcedLayout(self._runtime, self._settings, self._chain, self._addresses)
         return await (forced.look() if only_look else forced.run(Authority.of(fence)))
 
@@ -302,7 +301,7 @@ class LogAdapter:
 
     async def _execute(self, run: _Run, step: Step, authority: Authority) -> None:
         if step.kind == OPEN:
-            await self._open(wish_of(step), authority, force=bool(step.arguments.get("force")))
+            await self._open(target_of(step), authority, force=bool(step.arguments.get("force")))
         elif step.kind == COMPLETE:
             await self._repeat(lambda: self._reconfiguration.complete(View(self._addresses), authority))
         elif step.kind == CLOSE:
@@ -311,9 +310,9 @@ class LogAdapter:
         else:
             await self._repeat(partial(self._copy, run, step))
 
-    async def _open(self, wish: Wish, authority: Authority, *, force: bool = False) -> None:
-        """Reach the wish; a host that it does without, and whose disk cannot even be settled, is left behind."""
-        wished = {host for chain in wish.chains.values() for host in chain}
+    async def _open(self, target: LayoutTarget, authority: Authority, *, force: bool = False) -> None:
+        """Reach the target; a host that it does without, and whose disk cannot even be settled, is left behind."""
+        wanted_hosts = {host for chain in target.chains.values() for host in chain}
         full: set[str] = set()
 
         async def attempt() -> None:
@@ -321,10 +320,10 @@ class LogAdapter:
                 view = View(self._addresses)
                 try:
                     await self._reconfiguration.open(
-                        wish, view, authority, force=force, without=frozenset(full)
+                        target, view, authority, force=force, without=frozenset(full)
                     )
                 except ReplicaRefusedError as error:
-                    if error.code != "full" or error.host in wished | full:
+                    if error.code != "full" or error.host in wanted_hosts | full:
                         raise
                     full.add(error.host)
                 else:
@@ -394,16 +393,16 @@ def _is_alive_in_chain(replica: Replica) -> bool:
     return replica.state in (ReplicaState.IN_SYNC, ReplicaState.SYNCING)
 
 
-def _failover_wish(layout: Layout, key: str, live: frozenset[str], prefer: str | None) -> Wish:
-    wish = Wish.as_is(layout)
-    if key not in wish.chains:
+def _failover_target(layout: Layout, key: str, live: frozenset[str], prefer: str | None) -> LayoutTarget:
+    target = LayoutTarget.as_is(layout)
+    if key not in target.chains:
         raise LayoutError(f"there is no segment {key!r}")
-    chain = [host for host in wish.chains[key] if host in live]
+    chain = [host for host in target.chains[key] if host in live]
     candidates = chain[1:] + chain[:1]
     head = prefer if prefer is not None else next(iter(candidates), None)
     if head not in chain:
-        raise LayoutError(f"segment {key}: {head} is no live replica of {', '.join(wish.chains[key])}")
+        raise LayoutError(f"segment {key}: {head} is no live replica of {', '.join(target.chains[key])}")
     ordered = (head, *(host for host in chain if host != head))
     # Whoever died stands in other chains as well, and none of them could be sealed with it.
     gone = frozenset(layout.hosts()) - live
-    return replace(wish, chains={**wish.chains, key: ordered}).without(gone)
+    return replace(target, chains={**target.chains, key: ordered}).without(gone)

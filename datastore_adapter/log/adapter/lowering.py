@@ -1,6 +1,6 @@
 """From a wanted placement to steps: pure, so that the dry run of a plan needs no server.
 
-What it is: the log's vocabulary of steps, and which of them a change needs.
+The log's vocabulary of steps, and which of them a change needs.
 
 - ``open`` (one for the whole change): one new layout; writing goes on at the log's tail on the new chains, dead
   hosts leave every chain, roles change hands.
@@ -8,8 +8,8 @@ What it is: the log's vocabulary of steps, and which of them a change needs.
 - ``close`` (one): one new layout; the new replicas serve the old records too, leaving ones are dropped.
 - ``complete`` (only as a repair): whatever was left half done, by a new epoch of the chains as they are then.
 
-What it is not: their execution (`log.adapter.log_adapter`).  Every step is defined by its effect, so that
-one that was begun by a dead controller can be started again by its successor.
+Every step is defined by its effect, so that one that was begun by a dead controller can be started again by its
+successor.
 """
 
 from __future__ import annotations

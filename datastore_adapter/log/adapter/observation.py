@@ -1,7 +1,4 @@
-"""What the log reports of itself, in the terms of the adapter interface: a pure function.
-
-What it is not: the asking (`log.adapter.log_adapter`), nor a judgement of what should be (`mgmt`).
-"""
+"""What the log reports of itself, in the terms of the adapter interface: a pure function."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a step of the log says, read back from its arguments: pure functions.
-
-What it is not: how steps are made (`log.adapter.lowering`) or carried out (`log.adapter.log_adapter`).
-"""
+"""What a step of the log says, read back from its arguments: pure functions."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import json
 
 from datastore_adapter.interface import Step
 from datastore_adapter.log.adapter.lowering import COPY
-from datastore_adapter.log.layout.change import Wish
+from datastore_adapter.log.layout.change import LayoutTarget
 
 
 def identity_of(step: Step) -> str:
@@ -34,9 +31,9 @@ def chains_of(step: Step) -> dict[str, tuple[str, ...]]:
     return {key: tuple(hosts) for key, hosts in step.arguments.get("segments", {}).items()}
 
 
-def wish_of(step: Step) -> Wish:
+def target_of(step: Step) -> LayoutTarget:
     roles = step.arguments["roles"]
-    return Wish(
+    return LayoutTarget(
         chains_of(step),
         tuple(roles["layout_servers"]),
         tuple(roles["sequencers"]),

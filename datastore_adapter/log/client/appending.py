@@ -1,9 +1,9 @@
 """Appends: many at a time share the messages, and each gets at most one place in the log.
 
-What it is: the appends that wait go together as a batch: one request for all their addresses, one message per chain
-and replica for all their records, so that the replicas make them durable with one fsync.  What a batch cannot
-write plainly goes on alone, under the rules below.
-What it is not: retrying (`log.client.log_client`), or an order among appends that are under way together.
+The appends that wait go together as a batch: one request for all their addresses, one message per chain and replica
+for all their records, so that the replicas make them durable with one fsync.  What a batch cannot write plainly goes
+on alone, under the rules below.  It does not retry (`log.client.log_client`), and does not order appends that are
+under way together.
 
 An append keeps the address its record may stand at.  It takes another one only when it is certain that the record
 does not stand at the first and never will: so there is at most one record of it in the log.

@@ -1,10 +1,10 @@
 """Copying a log as it is: parts of it with everything that stands there, and the same parts into an empty log.
 
-What it is: for backups.  A part is read from the log units in chunks, all stripes at the same time.  It is written at
-the same addresses: the sequencer gives them out, a hole for each hole, so that each stream, and each address that a
-record names (a map's snapshots do), means what it meant.  Either can be repeated: what stands already is not changed.
-What it is not: a copy that survives a change of the layout in its middle.  The next epoch fills what is not written
-yet of the addresses given out, and these are lost to the copy; that is told.
+For backups.  A part is read from the log units in chunks, all stripes at the same time.  It is written at the same
+addresses: the sequencer gives them out, a hole for each hole, so that each stream, and each address that a record
+names (a map's snapshots do), means what it meant.  Either can be repeated: what stands already is not changed.  A
+copy does not survive a change of the layout in its middle.  The next epoch fills what is not written yet of the
+addresses given out, and these are lost to the copy; that is told.
 Source: CORFU (NSDI 2012) section 2 (write-once addresses are the log's only state).
 """
 

@@ -1,10 +1,9 @@
 """Is this layout still the one in force?  Asked by who must not be told the past.
 
-What it is: a question to a majority of the layout servers.  A sequencer that was deposed while it was cut off
-answers whoever still knows its epoch; but the next epoch was chosen by a majority of the same layout servers, one of
-which is among any majority that is asked afterwards.
-What it is not: needed for appends, since log units refuse a sealed epoch, nor for reading a known address, which
-never changes.
+A question to a majority of the layout servers.  A sequencer that was deposed while it was cut off answers whoever
+still knows its epoch; but the next epoch was chosen by a majority of the same layout servers, one of which is among
+any majority that is asked afterwards.  Appends do not need it, since log units refuse a sealed epoch, nor does
+reading a known address, which never changes.
 Source: L. Lamport, *Paxos Made Simple*, 2001 (quorums intersect); CORFU (NSDI 2012) section 2.3 (epochs).
 """
 

@@ -1,8 +1,7 @@
 """The layout as a client knows it: found from any agents' addresses, and followed from epoch to epoch.
 
-What it is: the latest document seen, and asking for a later one when that is of no use any more.
-What it is not: certainty that no later one was decided (`log.layout.current_epoch`), nor the layout servers'
-own reading of the chain by majorities (`log.layout.chain`): a client that is behind is refused, and asks again.
+The latest document seen, and asking for a later one when that is of no use any more. A later one may have been
+decided (`log.client.current_epoch`): a client that is behind is refused, and asks again.
 Source: CORFU (NSDI 2012) section 2.1 (clients hold a projection, and fetch the next one when theirs is sealed).
 """
 

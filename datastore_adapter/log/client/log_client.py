@@ -1,8 +1,8 @@
 """The log's client: append, read, iterate streams, with all retries.
 
-What it is: what an application embeds.  It finds the layout by itself from any agents' addresses, follows
-it from epoch to epoch, and gives each append exactly one place in the log as far as its caller can tell.
-What it is not: an ordering of concurrent appends beyond the addresses they get.
+What an application embeds.  It finds the layout by itself from any agents' addresses, follows it from epoch to epoch,
+and gives each append exactly one place in the log as far as its caller can tell.  Concurrent appends have no order
+beyond the addresses they get.
 Source: CORFU (NSDI 2012) section 2 (append, read, fill); Tango (SOSP 2013) section 5 (streams).
 """
 

@@ -1,7 +1,6 @@
 """Chain replication: writing to, reading from and completing the chains of one epoch document.
 
-What it is: the procedures of a client of the log units, under one layout, without retries over layouts.
-What it is not: the choice of an address (sequencer) or of what to do when the layout is old (client).
+The procedures of a client of the log units, under one layout, without retries over layouts.
 
 The rules.  A writer goes from head to tail, and a record counts as written when the tail has it.  The head
 decides who wins an address: writers and hole fillers alike begin there.  A reader asks the tail; what the

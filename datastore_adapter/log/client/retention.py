@@ -1,9 +1,8 @@
 """What the streams of a log still need, so that what none needs can be trimmed.
 
-What it is: a mark per stream, below which its users need nothing any more, kept in a stream of its own.  The log is
-trimmed from its beginning up to the first record that some stream needs; a stream without a mark needs all its records.
-What it is not: a way to free the middle of the log.  One old record of a stream that nobody forgets keeps
-everything after it.
+A mark per stream, below which its users need nothing any more, kept in a stream of its own.  The log is trimmed from
+its beginning up to the first record that some stream needs; a stream without a mark needs all its records.  It cannot
+free the middle of the log.  One old record of a stream that nobody forgets keeps everything after it.
 
 Marks only grow, so that tables are merged by the greater mark, in any order.  A record holds what its writer knew, and
 from where on it had not looked: that record and those from there on are the whole table.  No trim goes beyond what

@@ -1,13 +1,13 @@
 """One reader of a stream: where it stands, and what comes next.
 
-What it is: batches of records in order of address, each up to the tail of the moment it is asked for.  A reader that
-is not far behind follows the back-pointers, at one question to the sequencer and one read per record; one that is
-far behind, or whose pointers lead to holes only, searches the log units.  It misses nothing: records that were
-trimmed before it came to them are a TrimmedError, and where nobody has what comes next it goes no further.
+Batches of records in order of address, each up to the tail of the moment it is asked for.  A reader that is not far
+behind follows the back-pointers, at one question to the sequencer and one read per record; one that is far behind, or
+whose pointers lead to holes only, searches the log units.  It misses nothing: records that were trimmed before it
+came to them are a TrimmedError, and where nobody has what comes next it goes no further.
 
 The tail is the sequencer's word, and dies with it: an address that was given out and never written may be given again
 by the next one.  So a reader stands no further than what is written or settled, and never at a tail it was only told.
-What it is not: a subscription; nothing happens between two calls.
+Nothing happens between two calls.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finding the records of a stream without pointers: ask the log units what they hold of it.
 
-What it is: the search of a range of addresses under one layout, which fills the holes it meets, so that nothing can
-appear later in what it has searched; and the names of all streams in a range.
-What it is not: following the tail, for which the back-pointers are cheaper (`log.sequencer.back_pointers`).
+The search of a range of addresses under one layout, which fills the holes it meets, so that nothing can appear later
+in what it has searched; and the names of all streams in a range. For following the tail the back-pointers are cheaper
+(`log.sequencer.back_pointers`).
 Source: CORFU (NSDI 2012) section 2.2 (filling holes); Tango (SOSP 2013) section 5 (scanning when pointers end).
 """
 

@@ -1,11 +1,9 @@
 """The log's server in an event loop of its own, which has a thread of its own.
 
-What it is: what an agent runs.  A write to a disk holds up the loop it is called in, and handing each to a thread costs
-more than the write: two threads that wait for each other, and for Python's lock, at every request.  So the whole server
-has a thread, from the socket to the disk and back, and a disk that stalls stalls the log and nothing else: the agent's
-own loop goes on speaking for the host.
-What it is not: the server (`log.host.server`).  Connections are accepted and greeted in the agent's loop, and then
-handed over.
+What an agent runs.  A write to a disk holds up the loop it is called in, and handing each to a thread costs more than
+the write: two threads that wait for each other, and for Python's lock, at every request.  So the whole server has a
+thread, from the socket to the disk and back, and a disk that stalls stalls the log and nothing else: the agent's own
+loop goes on speaking for the host.  Connections are accepted and greeted in the agent's loop, and then handed over.
 """
 
 from __future__ import annotations

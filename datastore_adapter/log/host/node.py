@@ -1,9 +1,8 @@
 """All roles of the log on one host, as one state machine: layout server, log unit, sequencer.
 
-What it is: the dispatch of requests to roles, and what one role must tell another.  A host runs every role;
-one that the layout does not name idles.
-What it is not: a server.  `log.host.server` moves the bytes and decides which thread calls what;
-the simulator calls it directly.
+The dispatch of requests to roles, and what one role must tell another.  A host runs every role; one that the layout
+does not name idles.  `log.host.server` moves the bytes and decides which thread calls what; the simulator calls it
+directly.
 """
 
 from __future__ import annotations

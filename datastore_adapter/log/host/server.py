@@ -1,9 +1,9 @@
 """The log's server: the roles of one host behind the "log" service.
 
-What it is: the shell around `LogNode`.  Requests are carried out as they come; what has come by then is made
-durable together, and while that goes on the next requests gather, so that one fsync serves many.
-What it is not: a listener; `membership`'s transport calls `serve` for every stream opened to the service.  Nor to run
-in the event loop that speaks for the host, which a disk would hold up (`log.host.log_thread`).
+The shell around `LogNode`.  Requests are carried out as they come; what has come by then is made durable together,
+and while that goes on the next requests gather, so that one fsync serves many.  `membership`'s transport calls
+`serve` for every stream opened to the service.  It must not run in the event loop that speaks for the host, which a
+disk would hold up (`log.host.log_thread`).
 """
 
 from __future__ import annotations

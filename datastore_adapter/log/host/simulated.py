@@ -1,8 +1,8 @@
 """A whole cluster of the log's state machines in virtual time, deterministic by seed.
 
-What it is: a network that delays, loses, partitions, and hosts that crash
-and restart from what their storage kept.  Client, reconfiguration and adapter run on it unchanged.
-What it is not: fault schedules or invariants; whoever hosts it brings them (tests, `chaos`).
+A network that delays, loses, partitions, and hosts that crash and restart from what their storage kept.  Client,
+reconfiguration and adapter run on it unchanged.  Fault schedules and invariants are brought by whoever hosts it
+(tests, `chaos`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The chain of epoch documents: reading its end from a majority, and deciding the next one.
 
-What it is: the proposer's side of the layout chain.  A `Proposal` is one attempt to decide the document after
-a given one, in two calls, so that log units can be sealed between the promise and the choice.
-What it is not: the acceptor (`log.layout.server`), nor what to propose (`log.layout.reconfiguration`).
+The proposer's side of the layout chain.  A `Proposal` is one attempt to decide the document after a given one, in two
+calls, so that log units can be sealed between the promise and the choice.
 
 Only answers from the disks that a document names count for it (`disk_identity`).  A named layout server that is behind
 counts once it was told the document: as it had not, it has voted for no later one.

@@ -1,8 +1,7 @@
 """How one layout becomes the next: pure functions, the arithmetic of a reconfiguration.
 
-What it is: opening (new chains, and perhaps other segments, from the tail on), closing (new replicas take over the
-closed extents, equal neighbours merge, what is trimmed is left out), dropping dead hosts (`extent_states`).
-What it is not: deciding, sealing, copying (`log.layout.reconfiguration`, `log.log_unit.transfer`); it trusts the
+Opening (new chains, and perhaps other segments, from the tail on), closing (new replicas take over the closed
+extents, equal neighbours merge, what is trimmed is left out), dropping dead hosts (`extent_states`).  It trusts the
 caller's word on what is sealed and copied.
 
 Two rules keep data safe.  A chain with addresses that are not *settled* may only lose members, never gain
@@ -27,7 +26,7 @@ from datastore_adapter.log.layout.striping import Striping, from_address, keys_f
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class LayoutTarget:
     """What a reconfiguration is to reach: per segment the chain of its open extent, and the roles."""
 
     chains: Mapping[str, tuple[str, ...]]
@@ -38,13 +37,13 @@ class Wish:
     """Segments that take no more records; they have chains all the same."""
 
     @classmethod
-    def as_is(cls, layout: Layout) -> Wish:
-        """The wish that changes nothing."""
+    def as_is(cls, layout: Layout) -> LayoutTarget:
+        """The target that changes nothing."""
         chains = {segment.key: segment.open_extent.chain for segment in layout.segments}
         return cls(chains, layout.layout_servers, layout.sequencers, layout.log_units, layout.retired)
 
-    def without(self, gone: Collection[str]) -> Wish:
-        """The same wish without dead hosts, where others remain.
+    def without(self, gone: Collection[str]) -> LayoutTarget:
+        """The same target without dead hosts, where others remain.
 
         A dead sequencer without a spare is followed by the head of the first chain.
         """
@@ -75,45 +74,45 @@ def absent_layout_server(servers: Sequence[str], live: Collection[str]) -> str |
     return absent[0] if absent and is_even and len(absent) < len(servers) else None
 
 
-def _voting(layout: Layout, wished: tuple[str, ...], gone: Collection[str]) -> tuple[str, ...]:
-    """The layout servers wished for and, where they are even, one of today's that is gone."""
-    present = [host for host in layout.layout_servers if host in wished or host in gone]
-    live = [host for host in present if host not in gone or host in wished]
-    if len(wished) % 2 or set(live) != set(wished):
-        return wished
+def _voting(layout: Layout, wanted_hosts: tuple[str, ...], gone: Collection[str]) -> tuple[str, ...]:
+    """The layout servers wanted and, where they are even, one of today's that is gone."""
+    present = [host for host in layout.layout_servers if host in wanted_hosts or host in gone]
+    live = [host for host in present if host not in gone or host in wanted_hosts]
+    if len(wanted_hosts) % 2 or set(live) != set(wanted_hosts):
+        return wanted_hosts
     forgotten = layout.forgotten
     spare = next((host for host in present if host not in live and host not in forgotten), None)
-    return wished if spare is None else (*wished, spare)
+    return wanted_hosts if spare is None else (*wanted_hosts, spare)
 
 
-def check_wish(layout: Layout, wish: Wish) -> None:
+def check_target(layout: Layout, target: LayoutTarget) -> None:
     """Refuse what this log cannot do; raises LayoutError."""
-    forgotten = [segment.key for segment in layout.segments if segment.key not in wish.chains]
+    forgotten = [segment.key for segment in layout.segments if segment.key not in target.chains]
     if forgotten:
         raise LayoutError(f"segment {forgotten[0]!r} has records: retire it, and say where they are to be")
-    if wish.chains and not wish.written:
+    if target.chains and not target.written:
         raise LayoutError("all segments are retired: the log needs one that takes records")
-    for key, chain in wish.chains.items():
+    for key, chain in target.chains.items():
         if not chain:
             raise LayoutError(f"segment {key}: at least one host is needed")
 
 
-def concerns_writers(layout: Layout, wish: Wish) -> bool:
-    """Whether the wish needs the epoch sealed: another chain of an open extent, other segments, or another sequencer.
+def concerns_writers(layout: Layout, target: LayoutTarget) -> bool:
+    """Whether the target needs the epoch sealed: another chain of an open extent, other segments, or another sequencer.
 
     Everything else (closed extents, layout servers, spare sequencers, intent) is invisible to a writer, so
     that writers may go on under the epoch they know.
     """
     if not layout.segments:
-        return bool(wish.chains)
-    if wish.sequencers[:1] != layout.sequencers[:1] or wish.written != layout.all_stripings[-1].keys:
+        return bool(target.chains)
+    if target.sequencers[:1] != layout.sequencers[:1] or target.written != layout.all_stripings[-1].keys:
         return True
-    return any(wish.chains[segment.key] != segment.open_extent.chain for segment in layout.segments)
+    return any(target.chains[segment.key] != segment.open_extent.chain for segment in layout.segments)
 
 
 def open_layout(
     layout: Layout,
-    wish: Wish,
+    target: LayoutTarget,
     *,
     epoch: int,
     tail: int,
@@ -123,7 +122,7 @@ def open_layout(
     forgetful: Mapping[str, Collection[str]] | None = None,
     sealed: Mapping[str, Collection[str]] | None = None,
 ) -> Layout:
-    """The layout of `epoch` in which writing goes on at `tail` on the chains wished for.
+    """The layout of `epoch` in which writing goes on at `tail` on the chains wanted.
 
     `gone`: hosts whose replicas are dropped where others remain.  `activated`: `layout` had been activated,
     that is, all addresses below its base are settled.  `away`: of these, the hosts that are not there at all (None:
@@ -131,10 +130,10 @@ def open_layout(
     open extent.  `sealed`: per segment, the hosts that have its data and are sealed, so that they can take back
     what was away.
     """
-    check_wish(layout, wish)
+    check_target(layout, target)
     if tail < layout.base:
         raise LayoutError(f"tail {tail} lies below the epoch's base {layout.base}")
-    stripings = restriped(layout.all_stripings, tail, wish.written)
+    stripings = restriped(layout.all_stripings, tail, target.written)
     after = replace(layout, stripings=stripings)
     presence = Presence(
         frozenset(gone),
@@ -144,7 +143,7 @@ def open_layout(
         frozenset(layout.forgotten),
     )
     segments = tuple(
-        _open_segment(after, key, wish.chains[key], tail, presence) for key in sorted(wish.chains)
+        _open_segment(after, key, target.chains[key], tail, presence) for key in sorted(target.chains)
     )
     changed = replace(
         after,
@@ -153,12 +152,12 @@ def open_layout(
         settled_below=settled_below(layout) if activated else layout.settled_below,
         stripings=_shortest(stripings, segments),
     )
-    return _with_roles(after_change(changed, segments, presence.away), wish, gone)
+    return _with_roles(after_change(changed, segments, presence.away), target, gone)
 
 
 def quiet_layout(
     layout: Layout,
-    wish: Wish,
+    target: LayoutTarget,
     *,
     gone: Collection[str],
     activated: bool,
@@ -168,7 +167,7 @@ def quiet_layout(
 
     Nothing is sealed for it, so that what was away stays so.  Arguments as of `open_layout`.
     """
-    if layout.segments and concerns_writers(layout, wish):
+    if layout.segments and concerns_writers(layout, target):
         raise LayoutError("this change concerns writers: the epoch must be sealed first")
     presence = Presence(
         frozenset(gone), frozenset(gone if away is None else away), forgotten=frozenset(layout.forgotten)
@@ -182,7 +181,7 @@ def quiet_layout(
     )
     settled = settled_below(layout) if activated else layout.settled_below
     changed = after_change(replace(layout, settled_below=settled), segments, presence.away)
-    return _with_roles(changed, wish, gone)
+    return _with_roles(changed, target, gone)
 
 
 def close_layout(layout: Layout, chains: Mapping[str, tuple[str, ...]], *, trimmed_below: int = 0) -> Layout:
@@ -251,12 +250,12 @@ def _closed(segment: Segment, presence: Presence, joining: Collection[str] = ())
     return tuple(presence.applied(segment.key, extent, joining) for extent in segment.closed_extents)
 
 
-def _with_roles(layout: Layout, wish: Wish, gone: Collection[str]) -> Layout:
+def _with_roles(layout: Layout, target: LayoutTarget, gone: Collection[str]) -> Layout:
     changed = replace(
         layout,
-        layout_servers=_voting(layout, wish.layout_servers, gone),
-        sequencers=wish.sequencers,
-        log_units=wish.log_units,
+        layout_servers=_voting(layout, target.layout_servers, gone),
+        sequencers=target.sequencers,
+        log_units=target.log_units,
         unresponsive=(),
     )
     return replace(changed, unresponsive=tuple(host for host in changed.hosts() if host in gone)).validate()

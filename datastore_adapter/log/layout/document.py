@@ -1,11 +1,10 @@
-"""The epoch document: what is agreed, once per epoch, about the log and about the operators' wishes.
+"""The epoch document: what is agreed, once per epoch, about the log and about what operators want.
 
-What it is: immutable values with a deterministic encoding, and the arithmetic of extents.  The log is one
-write-once address space 0, 1, 2, …, striped over segments (`log.layout.striping`).  A segment, the unit of
-placement, is a list of extents ``[start, end)`` of global addresses, each with a chain of hosts, head first; the
-last extent is open (``end`` is None).  An extent lies within one stripe: where the striping changes it is split.
-A closed one may be *away*: nobody who holds it was there (`log.layout.sealing` says why the log can go on then).
-What it is not: how it is agreed (`log.layout.chain`) nor how it changes (`log.layout.change`).
+Immutable values with a deterministic encoding, and the arithmetic of extents.  The log is one write-once address
+space 0, 1, 2, …, striped over segments (`log.layout.striping`).  A segment, the unit of placement, is a list of
+extents ``[start, end)`` of global addresses, each with a chain of hosts, head first; the last extent is open (``end``
+is None).  An extent lies within one stripe: where the striping changes it is split.  A closed one may be *away*:
+nobody who holds it was there (`log.reconfiguration.sealing` says why the log can go on then).
 Source: M. Balakrishnan et al., *CORFU: A Shared Log Design for Flash Clusters*, NSDI 2012, section 2
 (projections); L. Lamport, D. Malkhi, L. Zhou, *Vertical Paxos*.
 """

@@ -1,14 +1,12 @@
 """What becomes of extents when the hosts that hold them go and come back: pure functions.
 
-What it is: dead hosts leave the chains in which others remain.  Where none remains the extent is *away*: it keeps its
-chain, the log goes on without it, and it is taken back when its hosts are there again, or *forgotten* when an operator
-has said that they never come.
-What it is not: the question whether the log may go on (`log.layout.sealing`), nor the rest of a change of the
-layout (`log.layout.change`).
+Dead hosts leave the chains in which others remain.  Where none remains the extent is *away*: it keeps its chain, the
+log goes on without it, and it is taken back when its hosts are there again, or *forgotten* when an operator has said
+that they never come.
 
 An extent is taken back only when every host that its chain keeps is sealed and knows the segment: from then on
 nobody who works under an older layout, in which the chain may have had other hosts, can write there, and the activation
-of the new epoch completes what stands on a part of the chain (`log.layout.activation`).  Until then its
+of the new epoch completes what stands on a part of the chain (`log.reconfiguration.activation`).  Until then its
 chain stays as it was, host by host, so that reading and completing by the rules of chain replication is right whichever
 layout a client knows.  An extent that had not been settled when it went away holds `Layout.settled_below`
 down, so that the activation that takes it back comes to it.

@@ -1,8 +1,8 @@
 """The documents before the one in force, as far back as they are kept: how the layout came about.
 
-What it is: what each host keeps beside its layout server, and reading it from all of them.  A document was told to a
-majority of its layout servers before anything went on, so as long as one of those answers it is found.
-What it is not: needed for anything.  A host that cannot keep it serves all the same.
+What each host keeps beside its layout server, and reading it from all of them.  A document was told to a majority of
+its layout servers before anything went on, so as long as one of those answers it is found.  Nothing needs it: a host
+that cannot keep it serves all the same.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The layout server: keeps the latest epoch document, and is an acceptor for the next one.
 
-What it is: a state machine whose every answer that promises something is preceded by an fsync.  Every host
-runs one and keeps the latest document it was told, and earlier ones (`layout_history`); only the hosts that
-the document names as layout servers are asked to decide.
-What it is not: a proposer (`log.layout.chain`).
+A state machine whose every answer that promises something is preceded by an fsync.  Every host runs one and keeps the
+latest document it was told, and earlier ones (`log.layout.history`); only the hosts that the document names as layout
+servers are asked to decide.
 
 The document of epoch e + 1 is decided by classic single-decree Paxos among the layout servers of epoch e.
 A promise is at the same time the seal of epoch e: from then on `FetchDocument` tells that something is under

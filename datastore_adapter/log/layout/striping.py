@@ -1,10 +1,9 @@
 """Which addresses belong to which segment: striping, and how it changes at an address.
 
-What it is: arithmetic.  From some address on the log is striped over a list of segments: address ``a`` belongs to the
-``a % n``-th of them.  When the number of segments changes, another list holds from the log's tail on; what was written
+Arithmetic.  From some address on the log is striped over a list of segments: address ``a`` belongs to the ``a %
+n``-th of them.  When the number of segments changes, another list holds from the log's tail on; what was written
 before stays where it is.  A segment that is in no list from some address on is *retired*: it keeps its records and
 takes no more.
-What it is not: who holds the segments (`log.layout.document`).
 Source: M. Balakrishnan et al., *CORFU*, NSDI 2012, section 2.1 (mapping: ranges of addresses to sets of units).
 """
 

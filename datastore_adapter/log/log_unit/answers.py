@@ -1,8 +1,7 @@
 """What a log unit tells of the segments it holds: surveys, chunks, record ids, the latest addresses of streams.
 
-What it is: answers in pages, each of bounded size, that say where to go on.  They change nothing.
-What it is not: allowed at any time; the log unit (`log.log_unit.unit`) refuses sealed epochs before it asks
-here.
+Answers in pages, each of bounded size, that say where to go on.  They change nothing.  The log unit
+(`log.log_unit.unit`) refuses sealed epochs before it asks here.
 Source: CORFU (NSDI 2012) section 2.3 (what a reconfiguration and a sequencer's recovery need to know of a unit).
 """
 

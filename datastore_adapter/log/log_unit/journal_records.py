@@ -1,9 +1,7 @@
 """The records of a segment's journal: how they are written down, and read back only where they are sound.
 
-What it is: on disk a record is a header of 36 bytes (magic, kind, length, address, epoch, checksum of the body,
-checksum of the header) and a body: an encoded entry, or the state of a store.
-What it is not: the journal, which knows where a record stands and which of them holds
-(`log.log_unit.segment_store`).
+On disk a record is a header of 36 bytes (magic, kind, length, address, epoch, checksum of the body, checksum of the
+header) and a body: an encoded entry, or the state of a store.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Pulling: a new replica fetches what it lacks from another host, without a way over the controller.
 
-What it is: the destination's part of one piece of state transfer, as a procedure: ask the source, give the answer to
-the own log unit.  A replica that was one before, and comes back, first compares what it still has with the source by
-record ids (`Reclaim`), so that only what is missing or wrong travels.
-What it is not: the choice of pieces and sources, or their pace (`log.log_unit.transfer`).
+The destination's part of one piece of state transfer, as a procedure: ask the source, give the answer to the own log
+unit.  A replica that was one before, and comes back, first compares what it still has with the source by record ids
+(`Reclaim`), so that only what is missing or wrong travels.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """One segment's records on one host's disk: a journal of checksummed records, and its index in memory.
 
-What it is: write-once per address; journal files of bounded size, each starting with a state record;
-recovery by scanning; detection of torn writes and flipped bits.  Nothing whose checksum fails is ever
-returned.
-What it is not: aware of epochs, chains or other hosts (`log.log_unit.unit`).
+Write-once per address; journal files of bounded size, each starting with a state record; recovery by scanning;
+detection of torn writes and flipped bits.  Nothing whose checksum fails is ever returned.  It knows nothing of
+epochs, chains or other hosts (`log.log_unit.unit`).
 
 A later record of an address replaces an earlier one; that happens only in repairs and after joining again.  How a
 record looks on disk: `log.log_unit.journal_records`.

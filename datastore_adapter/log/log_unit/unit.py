@@ -1,9 +1,8 @@
 """The log unit: one host's share of the write-once address space, as a state machine.
 
-What it is: it answers writes, reads, seals, joins and state transfer for the segments it is a replica of.
-The answer to a request that changed something may leave only after `commit`, so that one fsync serves many
-(group commit); `Outcome.needs_commit` says so.
-What it is not: aware of chains.  Writers go from head to tail by themselves.
+It answers writes, reads, seals, joins and state transfer for the segments it is a replica of.  The answer to a
+request that changed something may leave only after `commit`, so that one fsync serves many (group commit);
+`Outcome.needs_commit` says so.  It knows nothing of chains: writers go from head to tail by themselves.
 
 Epochs: a data request carries the data epoch of the asker's layout and is refused once that epoch is
 sealed.  Requests of higher epochs are accepted, as far as the unit knows that they were decided: their decision needed

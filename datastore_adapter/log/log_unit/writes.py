@@ -1,9 +1,8 @@
 """What becomes of the records that a log unit is given: written once, left out, repaired.
 
-What it is: the rules of one segment's addresses, for a batch of new records, for a single one, which may also repair
-damage or fill a hole, and for a chunk of a transfer.
-What it is not: allowed at any time, or durable by itself; the log unit (`log.log_unit.unit`) refuses sealed
-epochs before it writes here, and commits afterwards.
+The rules of one segment's addresses, for a batch of new records, for a single one, which may also repair damage or
+fill a hole, and for a chunk of a transfer. The log unit (`log.log_unit.unit`) refuses sealed epochs before it writes
+here, and commits afterwards.
 Source: CORFU (NSDI 2012) section 2.2 (write-once storage units).
 """
 

@@ -1,7 +1,6 @@
 """What a replicated map writes into the log, and its encoding.
 
-What it is: commands, the chunks of a snapshot and its manifest, as values that are checked on decoding.
-What it is not: their meaning (`log.maps.state`).
+Commands, the chunks of a snapshot and its manifest, as values that are checked on decoding.
 
 A record that does not begin with our mark was put there by somebody else, and every replica leaves it out alike.
 One of a later version is an error, because leaving it out would let replicas differ.

@@ -1,9 +1,9 @@
 """A dictionary that many processes share: state-machine replication over a stream of the log.
 
-What it is: the shell around `log.maps.state`.  A write is a command in the map's stream; its outcome is
-known once everything up to it is applied here.  A read first applies everything that was acknowledged before it was
-asked for, so reads and writes are linearizable.  Requests that come at the same time share one look at the tail.
-What it is not: a cache (a read asks the sequencer and the layout servers), nor larger than one process's memory.
+The shell around `log.maps.state`.  A write is a command in the map's stream; its outcome is known once everything up
+to it is applied here.  A read first applies everything that was acknowledged before it was asked for, so reads and
+writes are linearizable.  Requests that come at the same time share one look at the tail.  It is no cache (a read asks
+the sequencer and the layout servers), and no larger than one process's memory.
 Source: M. Balakrishnan et al., *Tango*, SOSP 2013, section 3 (objects over a shared log).
 """
 

@@ -1,6 +1,6 @@
 """The settings of a replicated map.
 
-What it is not: anything its replicas must agree on.  A limit goes with each command, so all of them decide alike.
+Replicas need not agree on them.  A limit goes with each command, so all of them decide alike.
 """
 
 from __future__ import annotations

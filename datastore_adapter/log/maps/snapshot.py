@@ -1,9 +1,8 @@
 """Snapshots of a replicated map, in the log itself.
 
-What it is: writing one (chunks, then the manifest that names them, then the word that older records are not needed),
-and finding and reading the newest.  A crash in between leaves chunks that no manifest names, or records that could have
-been trimmed: nothing that anybody mistakes for a snapshot.
-What it is not: the choice of the moment (`log.maps.replicated_dict`).
+Writing one (chunks, then the manifest that names them, then the word that older records are not needed), and finding
+and reading the newest.  A crash in between leaves chunks that no manifest names, or records that could have been
+trimmed: nothing that anybody mistakes for a snapshot.
 
 Everything of a snapshot stands behind the position it is of.  So once its manifest is in the log, all three streams of
 the map can forget what lies before that position, whoever else writes snapshots at the same time.

@@ -1,8 +1,7 @@
 """The replicated map as a state machine: commands in order of address in, their outcomes and a map out.
 
-What it is: pure.  Two replicas that applied the same records hold the same map and told the same outcomes, whatever
-their settings and whatever else stood in the stream.
-What it is not: aware of the log, of snapshots' records, or of who asked.
+Pure.  Two replicas that applied the same records hold the same map and told the same outcomes, whatever their
+settings and whatever else stood in the stream.
 Source: F. Schneider, *Implementing Fault-Tolerant Services Using the State Machine Approach*, 1990.
 """
 

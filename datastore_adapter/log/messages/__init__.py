@@ -1,9 +1,8 @@
 """Everything the log's processes say to each other.
 
-What it is: requests, replies and refusals as plain structs, checked on decoding, in modules by who answers.  Every
-request gets exactly one reply.  The tags are the wire format: a number once used stays with its message.
-What it is not: their encoding (`log.host.codec`), nor the documents' own (`log.layout.document`),
-which they carry as opaque bytes.
+Requests, replies and refusals as plain structs, checked on decoding, in modules by who answers.  Every request gets
+exactly one reply.  The tags are the wire format: a number once used stays with its message.  They carry documents as
+opaque bytes (`log.layout.document`).
 """
 
 from typing import TypeAlias

@@ -1,9 +1,7 @@
 """The encoding of what the log's processes say to each other, and of what stands at an address.
 
-What it is: frames with a number by which a reply finds its request, and entries as they lie on disk.  Everything is
-checked as it is decoded.
-What it is not: the stream the frames travel on (`membership.transport`), nor an entry's record on disk with its
-checksums (`log.log_unit.journal_records`).
+Frames with a number by which a reply finds its request, and entries as they lie on disk.  Everything is checked as it
+is decoded.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Activation: what has to be true before the sequencer of a new epoch hands out its first token.
 
-What it is: settle every address below the epoch's base, collect the latest addresses of every stream, start
-the sequencer; and the question whether that has happened.
-What it is not: a change of the layout.  It can be repeated, by anybody, for the epoch in force.  Nor does it concern
-extents that are away or forgotten: `Layout.settled_below` and `Layout.pointers_from` say what was left out.
+Settle every address below the epoch's base, collect the latest addresses of every stream, start the sequencer; and
+the question whether that has happened.  It changes no layout, and can be repeated, by anybody, for the epoch in
+force.  Extents that are away or forgotten are left out: `Layout.settled_below` and `Layout.pointers_from` say which.
 
 So a record that stood on a part of its chain when the epoch before was sealed is completed before the first
 token of the new one, and the back-pointers of a stream never miss a record that was acknowledged.

@@ -1,10 +1,10 @@
 """A new chain of epoch documents when a majority of the layout servers is lost for good, by an operator's word.
 
-What it is: the hosts that are left tell the latest document they know and the latest value they have voted for; from
-that a document is made that names layout servers among them, at an epoch that the old chain cannot reach, and all of
-them keep it.  Everything else goes on from there by itself: the next change seals the log units, which refuse the
-old chain's writers, and hosts of the old chain that come back take the higher epoch.
-What it is not: agreement.  The lost majority may have decided documents that nobody here knows of, and if it is only
+The hosts that are left tell the latest document they know and the latest value they have voted for; from that a
+document is made that names layout servers among them, at an epoch that the old chain cannot reach, and all of them
+keep it.  Everything else goes on from there by itself: the next change seals the log units, which refuse the old
+chain's writers, and hosts of the old chain that come back take the higher epoch.
+This is not agreement.  The lost majority may have decided documents that nobody here knows of, and if it is only
 cut off it can go on by itself until it meets this one.  No program can know which is the case; so it is done only
 when an operator says so, and only by a host in whose view that majority is missing.
 Source: L. Lamport, *Paxos Made Simple* (a value that may have been chosen is adopted: the highest vote); the epochs as

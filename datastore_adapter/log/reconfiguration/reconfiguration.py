@@ -1,13 +1,12 @@
 """Reconfiguration: how a cluster goes from one epoch document to the next.
 
-What it is: seal, read the tails, decide, publish, activate; each part can be repeated, by anybody.
-What it is not: the decision what to change (the management plane's `Placement`, lowered to steps).
+Seal, read the tails, decide, publish, activate; each part can be repeated, by anybody.
 
 A change that concerns writers (`log.layout.change.concerns_writers`) seals the log units; every other one is
 decided without them, and writers go on under the data epoch they know.  That is safe because the chains
 they write to and the sequencer they ask are the same in both documents.
 
-After the decision the epoch is activated (`log.layout.activation`); until then it takes no appends.
+After the decision the epoch is activated (`log.reconfiguration.activation`); until then it takes no appends.
 Source: CORFU (NSDI 2012) section 2.3 (reconfiguration).
 """
 
@@ -24,8 +23,8 @@ from datastore_adapter.interface import NO_CAUSE, Cause, Fence, FencedError, Sta
 from datastore_adapter.log.errors import LayoutError, ReplicaUnavailableError, SupersededError
 from datastore_adapter.log.layout.chain import LayoutChain, Proposal
 from datastore_adapter.log.layout.change import (
-    Wish,
-    check_wish,
+    LayoutTarget,
+    check_target,
     close_layout,
     concerns_writers,
     open_layout,
@@ -115,7 +114,7 @@ class Reconfiguration:
 
     async def open(
         self,
-        wish: Wish,
+        target: LayoutTarget,
         view: View,
         authority: Authority,
         *,
@@ -123,7 +122,7 @@ class Reconfiguration:
         at: int | None = None,
         without: frozenset[str] = frozenset(),
     ) -> EpochDocument:
-        """Reach `wish` in one epoch; the document then in force, activated.
+        """Reach `target` in one epoch; the document then in force, activated.
 
         Without `force` nothing happens when it is reached already; with it a new data epoch begins in any
         case, which completes whatever somebody else left half done.  With `at`, only the document of that
@@ -134,20 +133,22 @@ class Reconfiguration:
         began = now()
         latest = await self._chain.fetch()
         current = latest.document
-        check_wish(current.layout, wish)
+        check_target(current.layout, target)
         if at is not None and current.epoch != at:
             raise SupersededError(current.epoch)
         authority.check(current)
-        disks = await self._check_layout_servers(wish, current, ask_all=force and not current.layout.segments)
+        disks = await self._check_layout_servers(
+            target, current, ask_all=force and not current.layout.segments
+        )
         away = view.gone(current.layout)
         gone = away | without
         activated = await self.activation.is_activated(current)
         renewed = any(current.disks.get(host, disk) != disk for host, disk in disks.items())
-        reopen = concerns_writers(current.layout, wish) or (
+        reopen = concerns_writers(current.layout, target) or (
             bool(current.layout.segments) and (force or not activated or renewed)
         )
         if not reopen:
-            layout = quiet_layout(current.layout, wish, gone=gone, activated=activated, away=away)
+            layout = quiet_layout(current.layout, target, gone=gone, activated=activated, away=away)
             unchanged = replace(layout, settled_below=current.layout.settled_below) == current.layout
             document = self._next(current, layout, view, authority, disks)
             same_hosts = (document.hosts, document.disks) == (current.hosts, current.disks)
@@ -157,10 +158,10 @@ class Reconfiguration:
         looked = now()
         proposal = self._proposal(current)
         await proposal.prepare()
-        sealed = await seal(self._runtime, self._settings, self._chain, current, wish, away)
+        sealed = await seal(self._runtime, self._settings, self._chain, current, target, away)
         layout = open_layout(
             current.layout,
-            wish,
+            target,
             epoch=current.epoch + 1,
             tail=sealed.tail,
             gone=gone,
@@ -183,7 +184,7 @@ class Reconfiguration:
     async def complete(self, view: View, authority: Authority) -> EpochDocument:
         """Make the log serve again after somebody left a change half done; the document then in force.
 
-        What is wished for is found out here, not by who asked: the chains and roles of the document in
+        What is wanted is found out here, not by who asked: the chains and roles of the document in
         force by now, without dead hosts.
         """
         latest = await self._chain.fetch()
@@ -198,8 +199,8 @@ class Reconfiguration:
             return current
         # Where a disk is so full that it cannot even be settled, the others go on without it.
         lost = view.gone(current.layout).union(host for host, status in statuses.items() if status.full)
-        wish = Wish.as_is(current.layout).without(lost)
-        decided = await self.open(wish, view, authority, force=True, at=current.epoch, without=lost)
+        target = LayoutTarget.as_is(current.layout).without(lost)
+        decided = await self.open(target, view, authority, force=True, at=current.epoch, without=lost)
         if back and has_come_back(decided.layout, statuses, view.addresses):
             # Said as a failure, so that it is tried again after a while and not at once.
             raise ReplicaUnavailableError(
@@ -335,16 +336,16 @@ class Reconfiguration:
             raise SupersededError(decided.epoch)
 
     async def _check_layout_servers(
-        self, wish: Wish, current: EpochDocument, *, ask_all: bool
+        self, target: LayoutTarget, current: EpochDocument, *, ask_all: bool
     ) -> dict[str, bytes]:
-        """The disks of the layout servers and the sequencer wished for, if they are others than now, or `ask_all`.
+        """The disks of the layout servers and the sequencer wanted, if they are others than now, or `ask_all`.
 
         The chain of documents must not be entrusted to servers most of which are away.
         """
-        servers = wish.layout_servers
+        servers = target.layout_servers
         is_new = ask_all or servers != current.layout.layout_servers
         asked = dict.fromkeys(servers if is_new else ())
-        asked.update(dict.fromkeys(host for host in wish.sequencers[:1] if host not in current.disks))
+        asked.update(dict.fromkeys(host for host in target.sequencers[:1] if host not in current.disks))
         if not asked:
             return {}
         addresses = self._chain.addresses(tuple(asked), current)

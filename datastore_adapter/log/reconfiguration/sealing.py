@@ -1,8 +1,8 @@
 """Sealing an epoch at the log units, and letting new replicas join their chains.
 
-What it is: the part of a reconfiguration between the promise of the layout servers and their choice.
-What it is not: reversible.  A sealed epoch takes no more writes; if the reconfiguration fails here, another
-has to come after it (`Reconfiguration.complete`).
+The part of a reconfiguration between the promise of the layout servers and their choice.  It cannot be undone.  A
+sealed epoch takes no more writes; if the reconfiguration fails here, another has to come after it
+(`Reconfiguration.complete`).
 
 **When every replica of a segment is away** the log goes on without them, although they cannot be sealed.  What has to
 be excluded is that a record acknowledged under the old epoch stands at an address that the new epoch gives to another.
@@ -35,7 +35,7 @@ from typing import Final, TypeAlias
 
 from datastore_adapter.log.errors import CallError, EpochSealedError, ReplicaUnavailableError
 from datastore_adapter.log.layout.chain import LayoutChain
-from datastore_adapter.log.layout.change import Wish
+from datastore_adapter.log.layout.change import LayoutTarget
 from datastore_adapter.log.layout.document import EpochDocument, Segment
 from datastore_adapter.log.messages import (
     Done,
@@ -81,21 +81,21 @@ async def seal(
     settings: LogSettings,
     chain: LayoutChain,
     current: EpochDocument,
-    wish: Wish,
+    target: LayoutTarget,
     away: Collection[str] = (),
 ) -> SealedEpoch:
-    """Seal `current`'s epoch at the log units, and let the new replicas of `wish` join.
+    """Seal `current`'s epoch at the log units, and let the new replicas of `target` join.
 
     Every unit that stays in a chain must be sealed, because what stands on it alone belongs to the old
     epoch; of a chain that loses all its units, one must be, or the sequencer if they are all `away`.  A unit that
     answers but does not know the segment begins anew.  Raises EpochSealedError (somebody was faster) and
     ReplicaUnavailableError.
     """
-    units = dict.fromkeys(host for hosts in wish.chains.values() for host in hosts)
+    units = dict.fromkeys(host for hosts in target.chains.values() for host in hosts)
     for segment in current.layout.segments:
         units.update(dict.fromkeys(segment.open_extent.chain))
     # All others that are there, too: each may have come back with another disk.
-    others = (*current.layout.holders(), *wish.layout_servers, *wish.sequencers[:1])
+    others = (*current.layout.holders(), *target.layout_servers, *target.sequencers[:1])
     units.update(dict.fromkeys(host for host in others if host not in away))
     addresses = chain.addresses(tuple(units), current)
     replies = await call_all(runtime, addresses, Seal(current.epoch), settings.call_timeout)
@@ -108,15 +108,17 @@ async def seal(
         for host, reply in answers.items()
     }
     disks = {host: reply.disk for host, reply in answers.items()}
-    found = replace(_evaluate(current, wish, tails, away), disks=disks)
+    found = replace(_evaluate(current, target, tails, away), disks=disks)
     if found.away:
         highest = await _seal_sequencer(runtime, settings, chain, current, found.away)
         found = replace(found, tail=max(found.tail, highest))
-    await _join(runtime, settings, addresses, _joins(current, wish, tails, found.tail, replies))
+    await _join(runtime, settings, addresses, _joins(current, target, tails, found.tail, replies))
     return found
 
 
-def _evaluate(current: EpochDocument, wish: Wish, tails: Tails, away: Collection[str]) -> SealedEpoch:
+def _evaluate(
+    current: EpochDocument, target: LayoutTarget, tails: Tails, away: Collection[str]
+) -> SealedEpoch:
     """Whether enough units are sealed, and what they tell."""
     tail = current.layout.base
     forgetful: dict[str, tuple[str, ...]] = {}
@@ -129,7 +131,7 @@ def _evaluate(current: EpochDocument, wish: Wish, tails: Tails, away: Collection
         hosts = segment.open_extent.chain
         own = [host for host in hosts if host in sealed[segment.key]]
         absent = [host for host in hosts if host not in tails]
-        needed = [host for host in absent if host in wish.chains[segment.key]]
+        needed = [host for host in absent if host in target.chains[segment.key]]
         if not own and absent and not needed and all(host in away for host in absent):
             left.append(segment.key)
         elif needed or not own:
@@ -181,11 +183,11 @@ async def _seal_sequencer(
 
 
 def _joins(
-    current: EpochDocument, wish: Wish, tails: Tails, tail: int, replies: Mapping[str, Reply]
+    current: EpochDocument, target: LayoutTarget, tails: Tails, tail: int, replies: Mapping[str, Reply]
 ) -> list[tuple[str, Join]]:
     """Who has to join what, being new in a chain or having lost its disk.  `replies`: to the seal, by host."""
     joins: list[tuple[str, Join]] = []
-    for key, hosts in sorted(wish.chains.items()):
+    for key, hosts in sorted(target.chains.items()):
         segment = current.layout.segment(key)
         present = () if segment is None else segment.open_extent.chain
         for host in hosts:

@@ -1,9 +1,9 @@
 """State transfer: bring a new replica up to date with the closed extents of a segment.
 
-What it is: a copy in checksummed chunks, straight from one host to the other, that can be stopped and resumed
-anywhere, because the new replica itself tells what it is missing; another source is taken when one dies.
-What it is not: a change of the layout.  The new replica becomes one of the closed extents only when a later
-document says so, after it was asked whether anything is missing (`Reconfiguration.close`).
+A copy in checksummed chunks, straight from one host to the other, that can be stopped and resumed anywhere, because
+the new replica itself tells what it is missing; another source is taken when one dies.  It does not change the
+layout.  The new replica becomes one of the closed extents only when a later document says so, after it was asked
+whether anything is missing (`Reconfiguration.close`).
 Source: the project's spec, "state transfer"; CorfuDB's state transfer does the same per address batch.
 """
 

@@ -1,9 +1,8 @@
 """What the log's procedures need of the world: time, calls to other processes, concurrency.
 
-What it is: the Protocol that lets client, reconfiguration and transfer be plain ``async def`` code, run by
-trio in an agent (`log.runtime.trio_runtime`) and in virtual time by a simulator
-(`log.runtime.simulated`).
-What it is not: a general concurrency library; it has exactly the operations that are used.
+The Protocol that lets client, reconfiguration and transfer be plain ``async def`` code, run by trio in an agent
+(`log.runtime.trio_runtime`) and in virtual time by a simulator (`log.host.simulated`). It has exactly the operations
+that are used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The procedures' world in an agent: trio's clock and tasks, requests over the "log" service.
 
-What it is: one connection per peer, shared by all calls to it, opened when it is first needed and again
-after it broke or was idle; replies are matched by number.
-What it is not: retrying.  A call either gets its reply or an error.
+One connection per peer, shared by all calls to it, opened when it is first needed and again after it broke or was
+idle; replies are matched by number.  It does not retry: a call either gets its reply or an error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Tasks in virtual time: an event loop with its own clock, for the simulated cluster of the log.
 
-What it is: coroutines that suspend themselves until somebody wakes them, and events in order of time.
-What it is not: a network or a host; see `log.runtime.simulated`.
+Coroutines that suspend themselves until somebody wakes them, and events in order of time.
 """
 
 from __future__ import annotations

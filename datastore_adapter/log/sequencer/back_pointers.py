@@ -1,10 +1,8 @@
 """Following a stream backwards: which of its records lie between where a reader stands and the tail.
 
-What it is: a pure account of what the pointers read so far prove.  The sequencer tells the latest addresses of
-a stream, each record those before it; every such list is complete, so that it proves which addresses between its
-lowest one and its origin belong to the stream.
-What it is not: reading (`log.client.stream_reader`), nor a guarantee to arrive: when every pointer leads to
-a hole, what lies before has to be found in another way.
+A pure account of what the pointers read so far prove.  The sequencer tells the latest addresses of a stream, each
+record those before it; every such list is complete, so that it proves which addresses between its lowest one and its
+origin belong to the stream.  When every pointer leads to a hole, what lies before has to be found in another way.
 Source: M. Balakrishnan et al., *Tango*, SOSP 2013, section 5 (back-pointers, and what breaks them).
 """
 

@@ -1,11 +1,11 @@
 """The sequencer: hands out addresses, each once, with pointers to earlier records of the stream.
 
-What it is: a counter in memory and the latest addresses per stream, as a state machine.
-What it is not: needed for safety.  Log units are write-once, so a wrong token costs a retry; but the
-pointers of a stream are only right when a sequencer begins from what the sealed log units know.  That is why
-it works only after a bootstrap, at most once per epoch, and why it remembers on disk which epochs it used up:
-a restarted one has forgotten the tokens it gave and needs a new epoch.  For the same reason it can be sealed:
-a sealed epoch gets no further address, so that all its records lie below the tail that is told then.
+A counter in memory and the latest addresses per stream, as a state machine.  Safety does not need it.  Log units are
+write-once, so a wrong token costs a retry; but the pointers of a stream are only right when a sequencer begins from
+what the sealed log units know.  That is why it works only after a bootstrap, at most once per epoch, and why it
+remembers on disk which epochs it used up: a restarted one has forgotten the tokens it gave and needs a new epoch.
+For the same reason it can be sealed: a sealed epoch gets no further address, so that all its records lie below the
+tail that is told then.
 Source: CORFU (NSDI 2012) section 2.2 (sequencer); M. Balakrishnan et al., *Tango*, SOSP 2013, section 5
 (streams, back-pointers).
 """

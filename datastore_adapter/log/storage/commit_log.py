@@ -1,11 +1,10 @@
 """A commit log: what files got appended, durable with one write to one file that never grows.
 
-What it is: blocks of changes (file, offset, bytes) in a file whose space is used again and again, so that making a
-block durable touches no metadata of the file system: one flush instead of a flush and a journal commit for each of
-many files.  After a power loss the changes are made again; each puts the same bytes at the same place, so that
-making one twice, or one that had reached the disk, does no harm.
-What it is not: where the data is read from, and not for ever: once the files themselves are durable it is cleared
-(`log.storage.file_storage` decides when).
+Blocks of changes (file, offset, bytes) in a file whose space is used again and again, so that making a block durable
+touches no metadata of the file system: one flush instead of a flush and a journal commit for each of many files.
+After a power loss the changes are made again; each puts the same bytes at the same place, so that making one twice,
+or one that had reached the disk, does no harm.  Nothing is read from it, and it is not kept for ever: once the files
+themselves are durable it is cleared (`log.storage.file_storage` decides when).
 
 On disk: blocks at multiples of 4096 bytes, so that writing one never touches another that was acknowledged.  Each has
 a header (magic, generation, sequence number, length, checksum) and a body.  Clearing begins a new generation, with

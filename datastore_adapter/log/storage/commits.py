@@ -1,8 +1,7 @@
 """Commits: changes of many files made durable at once, and the files themselves later.
 
-What it is: two commit logs in turn.  One takes the changes of each commit; when it is full the other goes on, while a
-thread makes the files durable that the full one's changes went to, and clears it.
-What it is not: the files (`log.storage.file_storage`).
+Two commit logs in turn.  One takes the changes of each commit; when it is full the other goes on, while a thread
+makes the files durable that the full one's changes went to, and clears it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Small records that a role must not forget: one checksummed file each, replaced as a whole.
-
-What it is not: a log; see `log.log_unit.segment_store` for that.
-"""
+"""Small records that a role must not forget: one checksummed file each, replaced as a whole."""
 
 from __future__ import annotations
 

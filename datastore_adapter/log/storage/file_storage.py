@@ -1,9 +1,8 @@
 """Durable bytes for the log's state machines: the interface, and plain files behind it.
 
-What it is: append-only files that are made durable together (through a commit log, `log.storage.commits`), and
-small files that are replaced whole.
-What it is not: aware of records or checksums (`log.log_unit.segment_store`).  Files that grow are used by
-one thread at a time; `load` and `replace` may be called by another meanwhile.
+Append-only files that are made durable together (through a commit log, `log.storage.commits`), and small files that
+are replaced whole.  It knows nothing of records or checksums (`log.log_unit.segment_store`).  Files that grow are
+used by one thread at a time; `load` and `replace` may be called by another meanwhile.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Storage in memory that can lose power: for simulation and tests.
 
-What it is: the same interface as files, which knows which bytes were made durable and forgets or mangles
-the others in a crash.
-What it is not: fast, or meant for data anybody wants to keep.
+The same interface as files, which knows which bytes were made durable and forgets or mangles the others in a crash.
 """
 
 from __future__ import annotations

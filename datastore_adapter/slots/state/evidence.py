@@ -89,7 +89,7 @@ class Evidence:
                 del table[gone]
                 self._silent_since.pop(gone, None)
 
-    def judge(self, primary_id: str, candidates: Sequence[Candidate], now: float) -> Verdict:
+    def assess(self, primary_id: str, candidates: Sequence[Candidate], now: float) -> Verdict:
         """Who of the candidates has the data that the primary had."""
         primary = self._primaries.get(primary_id)
         if primary is None:

@@ -20,7 +20,7 @@ import trio
 from datastore_adapter.slots.errors import StepFailedError
 from datastore_adapter.slots.state.cluster_state import ClusterState, Member, Report
 from datastore_adapter.slots.state.slot_ranges import overlap
-from datastore_adapter.slots.steps.step_context import Hands, address_of
+from datastore_adapter.slots.steps.step_context import StepContext, address_of
 
 AGAIN: Final = 1.0
 CONNECTING: Final = 0.3
@@ -32,7 +32,7 @@ Ignorance = Mapping[str, Sequence[Report]]
 
 
 async def spread(
-    hands: Hands,
+    context: StepContext,
     ignorance: Callable[[ClusterState], Ignorance],
     timeout: float,
     patience: float = inf,
@@ -42,11 +42,11 @@ async def spread(
     told_at = began + patience - AGAIN
     met: dict[str, dict[str, int]] = defaultdict(dict)
     while True:
-        state = await hands.state()
+        state = await context.state()
         ignorant = {node_id: reports for node_id, reports in ignorance(state).items() if reports}
         if not ignorant:
             for node_id, others in met.items():
-                await _until_connected(hands, state.members[node_id], others)
+                await _until_connected(context, state.members[node_id], others)
             return
         now = trio.current_time()
         if now >= began + timeout:
@@ -57,36 +57,36 @@ async def spread(
         if now >= told_at + AGAIN:
             told_at = now
             for node_id, reports in ignorant.items():
-                at = await _meet(hands, state.members[node_id], reports)
+                at = await _meet(context, state.members[node_id], reports)
                 met[node_id] |= {report.node_id: at for report in reports}
-        await trio.sleep(hands.settings.poll_interval)
+        await trio.sleep(context.settings.poll_interval)
 
 
-async def _meet(hands: Hands, member: Member, others: Sequence[Report]) -> int:
+async def _meet(context: StepContext, member: Member, others: Sequence[Report]) -> int:
     """Have the member send a message to the others; returns when, in milliseconds by its own clock."""
-    seconds, microseconds = await hands.cluster.servers.call(address_of(member), "TIME")
+    seconds, microseconds = await context.cluster.servers.call(address_of(member), "TIME")
     commands = [
-        ("CLUSTER", "MEET", *await hands.cluster.endpoint(other.address), other.table.me.bus_port)
+        ("CLUSTER", "MEET", *await context.cluster.endpoint(other.address), other.table.me.bus_port)
         for other in others
     ]
-    await hands.commands(address_of(member), commands)
+    await context.commands(address_of(member), commands)
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
-async def _until_connected(hands: Hands, member: Member, since: Mapping[str, int]) -> None:
+async def _until_connected(context: StepContext, member: Member, since: Mapping[str, int]) -> None:
     """Until its connections to those that it was told to meet are new ones."""
     with trio.move_on_after(CONNECTING):
         while True:
-            made = await _connections(hands, address_of(member))
+            made = await _connections(context, address_of(member))
             if all(made.get(node_id, 0) >= at for node_id, at in since.items()):
                 return
-            await trio.sleep(hands.settings.poll_interval)
+            await trio.sleep(context.settings.poll_interval)
 
 
-async def _connections(hands: Hands, address: str) -> dict[str, int]:
+async def _connections(context: StepContext, address: str) -> dict[str, int]:
     """By node id when the connection to it was made, in milliseconds by the server's clock."""
     made: dict[str, int] = {}
-    answer = await hands.cluster.servers.call(address, "CLUSTER", "LINKS")
+    answer = await context.cluster.servers.call(address, "CLUSTER", "LINKS")
     for entry in answer if isinstance(answer, list) else ():
         fields = dict(zip(entry[::2], entry[1::2], strict=False))
         if fields.get(b"direction") == b"to":

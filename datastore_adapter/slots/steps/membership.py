@@ -21,34 +21,36 @@ from datastore_adapter.slots.state.server_info import Persistence, parse_persist
 from datastore_adapter.slots.state.shards import Shard
 from datastore_adapter.slots.state.slot_ranges import Ranges, count, slots_of, text_of, without
 from datastore_adapter.slots.steps.gossip import AGAIN, not_agreeing, not_electing, spread
-from datastore_adapter.slots.steps.step_context import Hands, address_of
+from datastore_adapter.slots.steps.step_context import StepContext, address_of
 
 FORGETTING: Final = 50.0
 """Seconds within which all have to forget a server: after 60 those that did hear of it again from the others."""
 
 
-async def create(hands: Hands, chains: Mapping[str, Sequence[str]], slots: Mapping[str, Ranges]) -> None:
+async def create(
+    context: StepContext, chains: Mapping[str, Sequence[str]], slots: Mapping[str, Ranges]
+) -> None:
     """A cluster where there is none."""
-    state = await hands.state()
+    state = await context.state()
     if not state.owners:
         chosen = _servers_for(state, chains)
         everyone = [report for reports in chosen.values() for report in reports]
         for epoch, report in enumerate(everyone, 1):
             if report.is_alone and report.table.me.config_epoch == 0:
                 # Before they meet, so that no two primaries begin with the same and have to sort it out.
-                await hands.commands(report.address, [("CLUSTER", "SET-CONFIG-EPOCH", epoch)])
+                await context.commands(report.address, [("CLUSTER", "SET-CONFIG-EPOCH", epoch)])
         wanted = {reports[0].node_id: slots[key] for key, reports in chosen.items()}
         for report in everyone:  # before they meet, too: it is the first that they tell each other
-            await _assign(hands, report, wanted.get(report.node_id, ()))
-        await _introduce(hands, everyone, everyone)
+            await _assign(context, report, wanted.get(report.node_id, ()))
+        await _introduce(context, everyone, everyone)
         for reports in chosen.values():
             for report in reports[1:]:
-                await _follow(hands, report.address, reports[0].node_id)
+                await _follow(context, report.address, reports[0].node_id)
     number = sum(count(ranges) for ranges in slots.values())
 
     async def stands() -> bool:
-        state = await hands.state()
-        shards = hands.shards(state)
+        state = await context.state()
+        shards = context.shards(state)
         placed = {
             key: [member.host for member in shard.members if _is_complete(shard, member)]
             for key, shard in shards.items()
@@ -60,7 +62,7 @@ async def create(hands: Hands, chains: Mapping[str, Sequence[str]], slots: Mappi
             and all(
                 sorted(placed.get(key, ())) == sorted(hosts) for key, hosts in chains.items() if slots[key]
             )
-            and await _serves(hands, state)
+            and await _serves(context, state)
         )
 
     if state.owners and not await stands():
@@ -70,14 +72,16 @@ async def create(hands: Hands, chains: Mapping[str, Sequence[str]], slots: Mappi
             f"there is a cluster already ({held}): make a new plan from what stands",
             retryable=False,
         )
-    await spread(hands, not_agreeing, hands.settings.gossip_timeout, patience=0.0)
-    await hands.until(stands, "all servers agree on the new cluster and serve", hands.settings.look_interval)
+    await spread(context, not_agreeing, context.settings.gossip_timeout, patience=0.0)
+    await context.until(
+        stands, "all servers agree on the new cluster and serve", context.settings.look_interval
+    )
 
 
-async def join(hands: Hands, copies: Sequence[tuple[str, str]]) -> None:
+async def join(context: StepContext, copies: Sequence[tuple[str, str]]) -> None:
     """For each (shard, host) there is a copy, or a member without one."""
-    state = await hands.state()
-    shards = hands.shards(state)
+    state = await context.state()
+    shards = context.shards(state)
     lacking = Counter(host for key, host in copies if key not in shards or not _live_at(shards[key], host))
     used = {member.node_id for shard in shards.values() for member in shard.members}
     have = Counter(member.host for member in state.free if member.node_id not in used)
@@ -88,42 +92,44 @@ async def join(hands: Hands, copies: Sequence[tuple[str, str]]) -> None:
         if len(spare) + len(back) < number:
             raise StepFailedError("no_server", f"{host} has no server to spare for {number} copies")
         for report in back[: max(0, number - len(spare))]:
-            await release(hands, report.address)
+            await release(context, report.address)
         coming += (spare + back)[:number]
     if coming:
         addresses = {report.address for report in coming}
-        state = await hands.state()
+        state = await context.state()
         ready = [report for report in state.spares if report.address in addresses]
         if len(ready) < len(coming):
             raise StepFailedError("no_server", f"{', '.join(sorted(addresses))}: not all are free yet")
         for report in ready:
-            await _assign(hands, report, ())
-        await _introduce(hands, state.reports, ready)
+            await _assign(context, report, ())
+        await _introduce(context, state.reports, ready)
 
 
-async def replicate(hands: Hands, key: str, host: str, chain: Sequence[str], instead: str | None) -> None:
+async def replicate(
+    context: StepContext, key: str, host: str, chain: Sequence[str], instead: str | None
+) -> None:
     """A copy of the shard on the host, complete."""
-    state = await hands.state()
-    shard = _shard(hands, state, key, chain)
+    state = await context.state()
+    shard = _shard(context, state, key, chain)
     member = next(iter(_live_at(shard, host)), None)
     if member is None:
-        member = _free_at(hands, state, host, instead)
+        member = _free_at(context, state, host, instead)
         if address_of(shard.primary) and member.node_id == shard.primary.node_id:
             return
-        hands.claimed.add(member.node_id)
+        context.claimed.add(member.node_id)
         try:
-            await _follow(hands, address_of(member), shard.primary.node_id)
-            await _synchronized(hands, address_of(member), key, host, chain)
+            await _follow(context, address_of(member), shard.primary.node_id)
+            await _synchronized(context, address_of(member), key, host, chain)
         finally:
-            hands.claimed.discard(member.node_id)
+            context.claimed.discard(member.node_id)
     elif member.node_id != shard.primary.node_id:
-        await _synchronized(hands, address_of(member), key, host, chain)
+        await _synchronized(context, address_of(member), key, host, chain)
 
 
-async def remove(hands: Hands, key: str, host: str, only: str) -> None:
+async def remove(context: StepContext, key: str, host: str, only: str) -> None:
     """No copy of the shard on the host, or one fewer; its server has left the cluster and is empty."""
-    state = await hands.state()
-    shard = hands.shards(state).get(key)
+    state = await context.state()
+    shard = context.shards(state).get(key)
     if shard is None:
         return
     copies = shard.at(host)
@@ -147,31 +153,31 @@ async def remove(hands: Hands, key: str, host: str, only: str) -> None:
                 "or delete them, nothing is done to it",
                 retryable=False,
             )
-        await _forget(hands, state, member.node_id)
+        await _forget(context, state, member.node_id)
         if member.report is not None:
-            await _reset(hands, member.report.address)
+            await _reset(context, member.report.address)
     if copies:
-        for node_id in _left_over(hands, state):
-            await _forget(hands, state, node_id)
+        for node_id in _left_over(context, state):
+            await _forget(context, state, node_id)
 
 
-async def forget_hosts(hands: Hands, hosts: Collection[str]) -> None:
+async def forget_hosts(context: StepContext, hosts: Collection[str]) -> None:
     """Whatever their servers were in the cluster, unless they hold slots still."""
-    state = await hands.state()
+    state = await context.state()
     for node_id, member in state.members.items():
         if member.host in hosts and member.report is None and node_id not in state.owners:
-            await _forget(hands, state, node_id)
+            await _forget(context, state, node_id)
 
 
-async def release(hands: Hands, address: str) -> None:
+async def release(context: StepContext, address: str) -> None:
     """A server of ours, that the others have forgotten, is empty and free.
 
     What it has is older than what its shard holds now, which is why it was taken out.
     """
-    if _returned_at(await hands.state(), address) is None:
+    if _returned_at(await context.state(), address) is None:
         return
-    await trio.sleep(min(1.0, hands.settings.gossip_timeout))  # it may be on its way in just now
-    state = await hands.state()
+    await trio.sleep(min(1.0, context.settings.gossip_timeout))  # it may be on its way in just now
+    state = await context.state()
     report = _returned_at(state, address)
     if report is None:
         return
@@ -188,46 +194,46 @@ async def release(hands: Hands, address: str) -> None:
             retryable=False,
         )
     if report.table.me.is_primary and report.info.keys:
-        await hands.command(address, "FLUSHALL")
-    await _reset(hands, address)
+        await context.command(address, "FLUSHALL")
+    await _reset(context, address)
 
 
 # the parts
 
 
-async def _reset(hands: Hands, address: str) -> None:
+async def _reset(context: StepContext, address: str) -> None:
     """It belongs to no cluster and holds nothing, in its files either.
 
     RESET empties a replica's memory and not its files: started again it would have its keys back, and make itself the
     primary of their slots.
     """
-    what, interval = f"{address} writes its files anew", hands.settings.look_interval
+    what, interval = f"{address} writes its files anew", context.settings.look_interval
 
     async def is_quiet() -> bool:
-        return not (await _persistence(hands, address)).is_writing
+        return not (await _persistence(context, address)).is_writing
 
-    await hands.until(is_quiet, what, interval)
-    write = "BGREWRITEAOF" if (await _persistence(hands, address)).has_log else "BGSAVE"
+    await context.until(is_quiet, what, interval)
+    write = "BGREWRITEAOF" if (await _persistence(context, address)).has_log else "BGSAVE"
     # Sent together: who ends in between leaves nobody who would know that its files are still to be written.
-    reset, answer = await hands.commands(address, [("CLUSTER", "RESET", "HARD"), (write,)])
+    reset, answer = await context.commands(address, [("CLUSTER", "RESET", "HARD"), (write,)])
     if isinstance(reset, CommandRefusedError):
         raise reset
 
     async def is_written() -> bool:
         nonlocal answer
-        persistence = await _persistence(hands, address)
+        persistence = await _persistence(context, address)
         if persistence.is_writing:
             return False
         if persistence.is_written and not isinstance(answer, CommandRefusedError):
             return True
-        (answer,) = await hands.commands(address, [(write,)])
+        (answer,) = await context.commands(address, [(write,)])
         return False
 
-    await hands.until(is_written, what, interval)
+    await context.until(is_written, what, interval)
 
 
-async def _persistence(hands: Hands, address: str) -> Persistence:
-    return parse_persistence(await hands.cluster.servers.call(address, "INFO", "persistence"))
+async def _persistence(context: StepContext, address: str) -> Persistence:
+    return parse_persistence(await context.cluster.servers.call(address, "INFO", "persistence"))
 
 
 def _returned_at(state: ClusterState, address: str) -> Report | None:
@@ -250,15 +256,17 @@ def _servers_for(state: ClusterState, chains: Mapping[str, Sequence[str]]) -> di
     return chosen
 
 
-async def _assign(hands: Hands, report: Report, slots: Ranges) -> None:
+async def _assign(context: StepContext, report: Report, slots: Ranges) -> None:
     """The slots of a server that knows nobody yet."""
     held = report.table.me.slots
     for word, ranges in (("DELSLOTSRANGE", without(held, slots)), ("ADDSLOTSRANGE", without(slots, held))):
         if ranges:
-            await hands.command(report.address, "CLUSTER", word, *(slot for pair in ranges for slot in pair))
+            await context.command(
+                report.address, "CLUSTER", word, *(slot for pair in ranges for slot in pair)
+            )
 
 
-async def _introduce(hands: Hands, members: Sequence[Report], newcomers: Sequence[Report]) -> None:
+async def _introduce(context: StepContext, members: Sequence[Report], newcomers: Sequence[Report]) -> None:
     """Each member is told of each newcomer: nobody has to wait for gossip, and none is missed by it."""
     addresses = {report.address for report in (*members, *newcomers)}
     new = {report.address for report in newcomers}
@@ -266,7 +274,7 @@ async def _introduce(hands: Hands, members: Sequence[Report], newcomers: Sequenc
 
     async def is_known() -> bool:
         nonlocal told_at
-        state = await hands.cluster.look_at_reports()
+        state = await context.cluster.read_reports()
         reports = [report for report in state if report.address in addresses]
         strangers = [
             (one, other)
@@ -276,10 +284,10 @@ async def _introduce(hands: Hands, members: Sequence[Report], newcomers: Sequenc
         ]
         if strangers and trio.current_time() >= told_at + AGAIN:
             told_at = trio.current_time()
-            await _meet(hands, strangers)
+            await _meet(context, strangers)
         return not strangers and len(reports) == len(addresses)
 
-    await hands.until(is_known, "all servers know the ones that joined", hands.settings.look_interval)
+    await context.until(is_known, "all servers know the ones that joined", context.settings.look_interval)
 
 
 def _knows(one: Report, other: Report) -> bool:
@@ -287,60 +295,62 @@ def _knows(one: Report, other: Report) -> bool:
     return record is not None and record.is_known
 
 
-async def _meet(hands: Hands, strangers: Sequence[tuple[Report, Report]]) -> None:
-    places = {other.address: await hands.cluster.endpoint(other.address) for _, other in strangers}
+async def _meet(context: StepContext, strangers: Sequence[tuple[Report, Report]]) -> None:
+    places = {other.address: await context.cluster.endpoint(other.address) for _, other in strangers}
     by_one: dict[str, list[Report]] = defaultdict(list)
     for one, other in strangers:
         by_one[one.address].append(other)
     for address, others in by_one.items():
         meets = [("CLUSTER", "MEET", *places[other.address], other.table.me.bus_port) for other in others]
-        for answer in await hands.commands(address, meets):
+        for answer in await context.commands(address, meets):
             if isinstance(answer, CommandRefusedError):
                 raise answer
 
 
-async def _follow(hands: Hands, address: str, primary_id: str) -> None:
+async def _follow(context: StepContext, address: str, primary_id: str) -> None:
     """Until gossip has told the server of the primary, it refuses."""
 
     async def takes() -> bool:
         try:
-            await hands.command(address, "CLUSTER", "REPLICATE", primary_id)
+            await context.command(address, "CLUSTER", "REPLICATE", primary_id)
         except CommandRefusedError as error:
             if "Unknown node" in error.answer or "your replication" in error.answer:
                 return False
             raise
         return True
 
-    await hands.until(takes, f"{address} knows the primary it is to follow", hands.settings.look_interval)
+    await context.until(takes, f"{address} knows the primary it is to follow", context.settings.look_interval)
 
 
-async def _synchronized(hands: Hands, address: str, key: str, host: str, chain: Sequence[str]) -> None:
+async def _synchronized(
+    context: StepContext, address: str, key: str, host: str, chain: Sequence[str]
+) -> None:
     """As long as it takes: whoever started this looks whether it goes on."""
     while True:
-        state = await hands.state()
-        shard = _shard(hands, state, key, chain)
+        state = await context.state()
+        shard = _shard(context, state, key, chain)
         member = next((member for member in _live_at(shard, host) if member.address == address), None)
         if member is None:
             raise StepFailedError("lost", f"{address} on {host} follows {key} no longer")
         if member.node_id == shard.primary.node_id:
             return
-        if _is_complete(shard, member, hands.settings.sync_lag):
-            await _be_known(hands, member, shard)
+        if _is_complete(shard, member, context.settings.sync_lag):
+            await _be_known(context, member, shard)
             return
         assert member.report is not None
         total = shard.primary.report.info.memory if shard.primary.report is not None else 0
         left = member.report.info.sync_left if member.report.info.is_syncing else total
-        hands.report(max(0, total - left), total)
-        await trio.sleep(hands.settings.look_interval)
+        context.report(max(0, total - left), total)
+        await trio.sleep(context.settings.look_interval)
 
 
-async def _be_known(hands: Hands, member: Member, shard: Shard) -> None:
+async def _be_known(context: StepContext, member: Member, shard: Shard) -> None:
     """As a replica: nobody votes for one that is not known as such."""
     leader = shard.primary.node_id
     await spread(
-        hands,
+        context,
         lambda state: {member.node_id: not_electing(state, member.node_id, leader)},
-        hands.settings.gossip_timeout,
+        context.settings.gossip_timeout,
     )
 
 
@@ -353,8 +363,8 @@ def _is_complete(shard: Shard, member: Member, lag: int = 1 << 16) -> bool:
     return is_in_step(member, shard.primary, behind, lag)
 
 
-def _shard(hands: Hands, state: ClusterState, key: str, chain: Sequence[str]) -> Shard:
-    shard = hands.shards(state, key, chain).get(key)
+def _shard(context: StepContext, state: ClusterState, key: str, chain: Sequence[str]) -> Shard:
+    shard = context.shards(state, key, chain).get(key)
     if shard is None:
         raise StepFailedError(
             "unknown_shard", f"there is no shard {key}: {chain[0] if chain else 'nobody'} has to join"
@@ -366,11 +376,11 @@ def _live_at(shard: Shard, host: str) -> tuple[Member, ...]:
     return tuple(member for member in shard.at(host) if member.report is not None)
 
 
-def _free_at(hands: Hands, state: ClusterState, host: str, instead: str | None) -> Member:
-    shards = hands.shards(state)
+def _free_at(context: StepContext, state: ClusterState, host: str, instead: str | None) -> Member:
+    shards = context.shards(state)
     used = {member.node_id for shard in shards.values() for member in shard.members}
     for member in state.free:
-        if member.host == host and member.node_id not in used | hands.claimed:
+        if member.host == host and member.node_id not in used | context.claimed:
             return member
     if instead is not None and instead in shards:
         for member in _live_at(shards[instead], host):
@@ -379,41 +389,41 @@ def _free_at(hands: Hands, state: ClusterState, host: str, instead: str | None) 
     raise StepFailedError("no_server", f"{host} has no server that is free: it has to join first")
 
 
-async def _forget(hands: Hands, state: ClusterState, node_id: str) -> None:
+async def _forget(context: StepContext, state: ClusterState, node_id: str) -> None:
     """By all others within a minute, for who still knows it would tell the rest of it again."""
     others = [
         member for member in state.members.values() if member.report is not None and member.node_id != node_id
     ]
     deadline = trio.current_time() + FORGETTING
     while others and trio.current_time() < deadline:
-        answers = await hands.everywhere(others, [("CLUSTER", "FORGET", node_id)])
+        answers = await context.everywhere(others, [("CLUSTER", "FORGET", node_id)])
         for (answer,) in answers.values():
             if isinstance(answer, CommandRefusedError) and "Unknown node" not in answer.answer:
                 raise answer
         others = [member for member in others if member.address not in answers]
         if others:
-            live = {report.address for report in (await hands.state()).reports}
+            live = {report.address for report in (await context.state()).reports}
             others = [member for member in others if member.address in live]
     if others:
         raise StepFailedError("slow", f"{others[0].address} does not answer, and still knows {node_id[:8]}")
 
 
-def _left_over(hands: Hands, state: ClusterState) -> list[str]:
+def _left_over(context: StepContext, state: ClusterState) -> list[str]:
     """Members of hosts that left, with no slots and no shard: nobody waits for them."""
-    used = {member.node_id for shard in hands.shards(state).values() for member in shard.members}
+    used = {member.node_id for shard in context.shards(state).values() for member in shard.members}
     return [
         node_id
         for node_id, member in state.members.items()
         if member.report is None
-        and member.host not in hands.cluster.hosts
+        and member.host not in context.cluster.hosts
         and node_id not in {*used, *state.owners}
     ]
 
 
-async def _serves(hands: Hands, state: ClusterState) -> bool:
+async def _serves(context: StepContext, state: ClusterState) -> bool:
     for member in state.members.values():
         if member.node_id in state.owners:
-            answer = await hands.cluster.servers.call(address_of(member), "CLUSTER", "INFO")
+            answer = await context.cluster.servers.call(address_of(member), "CLUSTER", "INFO")
             if not isinstance(answer, bytes) or b"cluster_state:ok" not in answer:
                 return False
     return True

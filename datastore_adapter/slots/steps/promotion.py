@@ -17,7 +17,7 @@ from datastore_adapter.slots.state.evidence import Candidate, Sample
 from datastore_adapter.slots.state.shards import Record, Shard
 from datastore_adapter.slots.state.slot_ranges import Ranges, count, overlap, slots_of
 from datastore_adapter.slots.steps.gossip import Ignorance, is_elected, not_electing, spread
-from datastore_adapter.slots.steps.step_context import Hands, address_of
+from datastore_adapter.slots.steps.step_context import StepContext, address_of
 
 RECENT = 0.2
 """Seconds that a look at the cluster may be old when a primary is lost: the candidates themselves are asked anew."""
@@ -30,31 +30,31 @@ GOSSIPING = 0.1
 TELLING_AGAIN = 1.0
 
 
-async def switch(hands: Hands, key: str, host: str) -> None:
+async def switch(context: StepContext, key: str, host: str) -> None:
     """The copy on the host is the primary, whether the one before lives or not."""
-    state = await hands.state()
-    shard = _shard(hands, state, key)
+    state = await context.state()
+    shard = _shard(context, state, key)
     chosen = next((member for member in shard.at(host) if member.report is not None), None)
     if chosen is None:
         raise StepFailedError("no_copy", f"no server on {host} that answers has a copy of {key}")
     if chosen is not shard.primary:
         if shard.primary.report is None:
-            await fail_over(hands, key, prefer=host, only=True)
+            await fail_over(context, key, prefer=host, only=True)
             return
-        await _hand_over(hands, key, shard, chosen)
-    await _agreed(hands, shard, chosen)
+        await _hand_over(context, key, shard, chosen)
+    await _agreed(context, shard, chosen)
 
 
-async def fail_over(hands: Hands, key: str, prefer: str | None = None, *, only: bool = False) -> None:
+async def fail_over(context: StepContext, key: str, prefer: str | None = None, *, only: bool = False) -> None:
     """The shard has a primary that answers.  ``only``: it has to be the one on the host ``prefer``."""
-    state = await hands.state(RECENT)
-    shard = _shard(hands, state, key)
+    state = await context.state(RECENT)
+    shard = _shard(context, state, key)
     if shard.primary.report is not None:
         return  # the engine did it itself, or it is back
     _check_votes(state, key)
-    candidates = await _candidates(hands, shard)
-    verdict = hands.cluster.evidence.judge(shard.primary.node_id, candidates, trio.current_time())
-    fit = [c for c in in_order(hands.record, key, verdict.fit, prefer) if not only or c.host == prefer]
+    candidates = await _candidates(context, shard)
+    verdict = context.cluster.evidence.assess(shard.primary.node_id, candidates, trio.current_time())
+    fit = [c for c in in_order(context.record, key, verdict.fit, prefer) if not only or c.host == prefer]
     if not fit:
         why = "; ".join(verdict.refused) or "no replica of it answers"
         raise StepFailedError(
@@ -65,19 +65,21 @@ async def fail_over(hands: Hands, key: str, prefer: str | None = None, *, only: 
         )
     chosen = next(member for member in shard.replicas if member.node_id == fit[0].sample.node_id)
     address = address_of(chosen)
-    await _inform(hands, shard, chosen, INFORMING, patience=0.0)
-    await hands.command(address, "CLUSTER", "FAILOVER", "FORCE")
-    if not await _leads(hands, address, hands.settings.failover_timeout):
+    await _inform(context, shard, chosen, INFORMING, patience=0.0)
+    await context.command(address, "CLUSTER", "FAILOVER", "FORCE")
+    if not await _leads(context, address, context.settings.failover_timeout):
         raise StepFailedError(
             "no_votes",
-            f"{address} on {chosen.host} was not elected within {hands.settings.failover_timeout:g} s; the other "
+            f"{address} on {chosen.host} was not elected within {context.settings.failover_timeout:g} s; the other "
             "primaries vote once for a shard in twice the node timeout",
         )
-    await _agreed(hands, shard, chosen)
-    await _take_rest(hands, shard, chosen)
+    await _agreed(context, shard, chosen)
+    await _take_rest(context, shard, chosen)
 
 
-async def _inform(hands: Hands, shard: Shard, chosen: Member, timeout: float, patience: float) -> None:
+async def _inform(
+    context: StepContext, shard: Shard, chosen: Member, timeout: float, patience: float
+) -> None:
     """See that the replica can be elected: for some times the node timeout it cannot run again.
 
     Where there is time all that vote have to know it; in a loss enough of them.
@@ -88,18 +90,18 @@ async def _inform(hands: Hands, shard: Shard, chosen: Member, timeout: float, pa
         is_enough = shard.primary.report is None and is_elected(state, against)
         return {chosen.node_id: [] if is_enough else against}
 
-    if any(ignorance(await hands.state(RECENT)).values()):
-        await spread(hands, ignorance, timeout, patience)
+    if any(ignorance(await context.state(RECENT)).values()):
+        await spread(context, ignorance, timeout, patience)
 
 
-async def _take_rest(hands: Hands, shard: Shard, chosen: Member) -> None:
+async def _take_rest(context: StepContext, shard: Shard, chosen: Member) -> None:
     """Slots that the lost primary was given so lately that its replica, which has their keys, did not run for them."""
-    state = await hands.state()
+    state = await context.state()
     rest = state.owners.get(shard.primary.node_id, ())
     if rest and chosen.node_id in state.owners and state.members[shard.primary.node_id].report is None:
         primaries = [m for m in state.members.values() if m.report is not None and m.record.is_primary]
         words = [("CLUSTER", "SETSLOT", slot, "NODE", chosen.node_id) for slot in sorted(slots_of(rest))]
-        await hands.everywhere(primaries, words)
+        await context.everywhere(primaries, words)
 
 
 def _check_votes(state: ClusterState, key: str) -> None:
@@ -118,13 +120,13 @@ def _check_votes(state: ClusterState, key: str) -> None:
         )
 
 
-async def _candidates(hands: Hands, shard: Shard) -> list[Candidate]:
+async def _candidates(context: StepContext, shard: Shard) -> list[Candidate]:
     """Replicas as they are this moment."""
     found: list[Candidate] = []
 
     async def ask(member: Member) -> None:
         try:
-            info = await hands.cluster.info(address_of(member))
+            info = await context.cluster.info(address_of(member))
         except SlotsError:
             return
         found.append(Candidate(Sample(member.node_id, info), member.host, member.record.primary_id))
@@ -151,31 +153,31 @@ def in_order(
     return sorted(fit, key=rank)
 
 
-async def _hand_over(hands: Hands, key: str, shard: Shard, chosen: Member) -> None:
+async def _hand_over(context: StepContext, key: str, shard: Shard, chosen: Member) -> None:
     """Nothing is lost: the old primary waits until the new one has everything."""
     assert chosen.report is not None
     assert shard.primary.report is not None
     lag = max(0, shard.primary.report.info.offset - chosen.report.info.offset)
-    if not is_in_step(chosen, shard.primary, lag, hands.settings.lag_limit):
+    if not is_in_step(chosen, shard.primary, lag, context.settings.lag_limit):
         raise StepFailedError("behind", f"{chosen.host} is not in step with the primary of {key}")
-    await _inform(hands, shard, chosen, hands.settings.gossip_timeout, patience=inf)
-    await hands.command(chosen.report.address, "CLUSTER", "FAILOVER")
-    if not await _leads(hands, chosen.report.address, HANDING_OVER):
+    await _inform(context, shard, chosen, context.settings.gossip_timeout, patience=inf)
+    await context.command(chosen.report.address, "CLUSTER", "FAILOVER")
+    if not await _leads(context, chosen.report.address, HANDING_OVER):
         raise StepFailedError("slow", f"{shard.primary.host} did not hand {key} over to {chosen.host}")
 
 
-async def _leads(hands: Hands, address: str, timeout: float) -> bool:
+async def _leads(context: StepContext, address: str, timeout: float) -> bool:
     """Whether the server becomes a primary in time."""
     with trio.move_on_after(timeout):
         while True:
-            answer = await hands.cluster.servers.call(address, "ROLE")
+            answer = await context.cluster.servers.call(address, "ROLE")
             if isinstance(answer, list) and answer and answer[0] in {b"master", b"primary"}:
                 return True
-            await trio.sleep(hands.settings.poll_interval)
+            await trio.sleep(context.settings.poll_interval)
     return False
 
 
-async def _agreed(hands: Hands, before: Shard, chosen: Member) -> None:
+async def _agreed(context: StepContext, before: Shard, chosen: Member) -> None:
     """Most servers know the new primary, and the other copies that answer follow it.
 
     Not all: on Redis 7 a server that imports a slot believes nobody about who holds it until it is told again.
@@ -184,7 +186,7 @@ async def _agreed(hands: Hands, before: Shard, chosen: Member) -> None:
     began = trio.current_time()
     told_at = began - TELLING_AGAIN + GOSSIPING
     while trio.current_time() < began + AGREEING:
-        state = await hands.state()
+        state = await context.state()
         ranges = state.owners.get(chosen.node_id, ())
         knowing = [report for report in state.reports if _knows(report, chosen.node_id, ranges)]
         strays = [
@@ -199,8 +201,8 @@ async def _agreed(hands: Hands, before: Shard, chosen: Member) -> None:
         if knowing and trio.current_time() - told_at >= TELLING_AGAIN:
             # A replica of the former primary may follow that one for seconds still, though it leads nothing any more.
             told_at = trio.current_time()
-            await hands.everywhere(strays, [("CLUSTER", "REPLICATE", chosen.node_id)])
-        await trio.sleep(hands.settings.poll_interval)
+            await context.everywhere(strays, [("CLUSTER", "REPLICATE", chosen.node_id)])
+        await trio.sleep(context.settings.poll_interval)
     behind = [report.address for report in state.reports if report not in knowing]
     raise StepFailedError(
         "slow",
@@ -215,8 +217,8 @@ def _knows(report: Report, node_id: str, ranges: Ranges) -> bool:
     return record is not None and record.is_primary and overlap(record.slots, ranges) == count(ranges)
 
 
-def _shard(hands: Hands, state: ClusterState, key: str) -> Shard:
-    shard = hands.shards(state).get(key)
+def _shard(context: StepContext, state: ClusterState, key: str) -> Shard:
+    shard = context.shards(state).get(key)
     if shard is None:
         raise StepFailedError("unknown_shard", f"there is no shard {key}", retryable=False)
     return shard

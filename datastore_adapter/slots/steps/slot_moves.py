@@ -29,7 +29,7 @@ from datastore_adapter.slots.state.slot_ranges import (
     text_of,
     without,
 )
-from datastore_adapter.slots.steps.step_context import Hands, address_of
+from datastore_adapter.slots.steps.step_context import StepContext, address_of
 
 FINISHED: Final = frozenset({"success", "failed", "cancelled", "canceled"})
 ATOMIC_INTERVAL: Final = 0.02
@@ -46,20 +46,20 @@ class _Pair:
 
 
 async def migrate(
-    hands: Hands, giver: str | None, taker: str, ranges: Ranges, chain: Sequence[str], size: int
+    context: StepContext, giver: str | None, taker: str, ranges: Ranges, chain: Sequence[str], size: int
 ) -> None:
     """The slots are the taker's, and every primary knows it."""
     serves = False
     while True:
-        state = await hands.state()
-        shards = hands.shards(state, taker, chain)
+        state = await context.state()
+        shards = context.shards(state, taker, chain)
         if taker not in shards:
             raise StepFailedError("unknown_shard", f"there is no shard {taker}; {chain[0]} has to join")
         left = without(ranges, shards[taker].slots)
         if not left:
             break
         if giver is None or giver not in shards:
-            await _give(hands, state, shards[taker], left)
+            await _give(context, state, shards[taker], left)
             continue
         if overlap(left, shards[giver].slots) != count(left):
             others = text_of(without(left, shards[giver].slots))
@@ -68,49 +68,49 @@ async def migrate(
             )
         pair = _Pair(shards[giver].primary, shards[taker].primary)
         if not serves:
-            await _until_it_serves(hands, pair.target)
+            await _until_it_serves(context, pair.target)
             serves = True
-        hands.report(size * (count(ranges) - count(left)) // max(1, count(ranges)), size)
+        context.report(size * (count(ranges) - count(left)) // max(1, count(ranges)), size)
         atomic = all(
             member.report is not None and member.report.moves_slots for member in (pair.source, pair.target)
         )
         if atomic:
-            await _move_whole(hands, pair, left)
+            await _move_whole(context, pair, left)
         else:
             await _move_by_key(
-                hands, state, pair, _first(left, hands.settings.slots_at_once), check_sizes=True
+                context, state, pair, _first(left, context.settings.slots_at_once), check_sizes=True
             )
-    await hands.until(
-        lambda: _is_known(hands, taker, chain, ranges),
+    await context.until(
+        lambda: _is_known(context, taker, chain, ranges),
         f"every primary names {taker} for slots {text_of(ranges[:3])}",
-        hands.settings.look_interval,
+        context.settings.look_interval,
     )
 
 
-async def _until_it_serves(hands: Hands, member: Member) -> None:
+async def _until_it_serves(context: StepContext, member: Member) -> None:
     """One that joined a moment ago refuses every key for some seconds, also those of slots that it is given."""
 
     async def is_ok() -> bool:
-        answer = await hands.cluster.servers.call(address_of(member), "CLUSTER", "INFO")
+        answer = await context.cluster.servers.call(address_of(member), "CLUSTER", "INFO")
         return isinstance(answer, bytes) and b"cluster_state:ok" in answer
 
-    await hands.until(is_ok, f"{member.address} serves", hands.settings.look_interval)
+    await context.until(is_ok, f"{member.address} serves", context.settings.look_interval)
 
 
-async def cancel_whole(hands: Hands, giver: str, ranges: Ranges) -> None:
+async def cancel_whole(context: StepContext, giver: str, ranges: Ranges) -> None:
     """Stop what the source sends of these slots; they stay there."""
-    shard = hands.shards(await hands.state()).get(giver)
+    shard = context.shards(await context.state()).get(giver)
     if shard is None or shard.primary.report is None or not shard.primary.report.moves_slots:
         return
     address = shard.primary.report.address
-    if any(overlap(job.ranges, ranges) for job in await _jobs(hands, address) if job.state not in FINISHED):
-        await hands.command(address, "CLUSTER", "CANCELSLOTMIGRATIONS")
+    if any(overlap(job.ranges, ranges) for job in await _jobs(context, address) if job.state not in FINISHED):
+        await context.command(address, "CLUSTER", "CANCELSLOTMIGRATIONS")
 
 
 # slots that nobody holds
 
 
-async def _give(hands: Hands, state: ClusterState, shard: Shard, ranges: Ranges) -> None:
+async def _give(context: StepContext, state: ClusterState, shard: Shard, ranges: Ranges) -> None:
     for report in state.reports:
         for record in report.table.nodes.values():
             if record.node_id != shard.primary.node_id and overlap(record.slots, ranges):
@@ -119,7 +119,7 @@ async def _give(hands: Hands, state: ClusterState, shard: Shard, ranges: Ranges)
                     "held", f"slots {held} are held by {record.address} in the eyes of {report.address}"
                 )
     words = [slot for pair in ranges for slot in pair]
-    await hands.command(address_of(shard.primary), "CLUSTER", "ADDSLOTSRANGE", *words)
+    await context.command(address_of(shard.primary), "CLUSTER", "ADDSLOTSRANGE", *words)
 
 
 # whole slots
@@ -134,43 +134,43 @@ class _Job:
     message: str
 
 
-async def _move_whole(hands: Hands, pair: _Pair, ranges: Ranges) -> None:
+async def _move_whole(context: StepContext, pair: _Pair, ranges: Ranges) -> None:
     """Take up what a controller before began; returns when it has ended well."""
     address = address_of(pair.source)
-    job = _running(await _jobs(hands, address), ranges)
+    job = _running(await _jobs(context, address), ranges)
     if job is not None and job.target != pair.target.node_id:
-        await hands.command(address, "CLUSTER", "CANCELSLOTMIGRATIONS")
+        await context.command(address, "CLUSTER", "CANCELSLOTMIGRATIONS")
         job = None
     if job is None:
-        before = {each.name for each in await _jobs(hands, address)}
+        before = {each.name for each in await _jobs(context, address)}
         words = [slot for each in ranges for slot in each]
-        await hands.command(
+        await context.command(
             address, "CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", *words, "NODE", pair.target.node_id
         )
-        fresh = [each for each in await _jobs(hands, address) if each.name not in before]
+        fresh = [each for each in await _jobs(context, address) if each.name not in before]
         job = next((each for each in fresh if overlap(each.ranges, ranges)), None)
     while job is not None and job.state not in FINISHED:
         await trio.sleep(ATOMIC_INTERVAL)
         name = job.name
-        job = next((each for each in await _jobs(hands, address) if each.name == name), None)
+        job = next((each for each in await _jobs(context, address) if each.name == name), None)
     if job is None or job.state != "success":
         why = "it is not known any more" if job is None else f"{job.state} {job.message}".strip()
         raise StepFailedError("not_moved", f"{address} did not move slots {text_of(ranges)}: {why}")
 
     async def is_handed_over() -> bool:
-        state = await hands.state()
+        state = await context.state()
         return overlap(state.owners.get(pair.target.node_id, ()), ranges) == count(ranges)
 
-    await hands.until(is_handed_over, f"most servers know who has {text_of(ranges)}", ATOMIC_INTERVAL)
+    await context.until(is_handed_over, f"most servers know who has {text_of(ranges)}", ATOMIC_INTERVAL)
 
 
 def _running(jobs: Sequence[_Job], ranges: Ranges) -> _Job | None:
     return next((job for job in jobs if job.state not in FINISHED and overlap(job.ranges, ranges)), None)
 
 
-async def _jobs(hands: Hands, address: str) -> list[_Job]:
+async def _jobs(context: StepContext, address: str) -> list[_Job]:
     """What the server sends, or has sent lately."""
-    answer = await hands.cluster.servers.call(address, "CLUSTER", "GETSLOTMIGRATIONS")
+    answer = await context.cluster.servers.call(address, "CLUSTER", "GETSLOTMIGRATIONS")
     jobs = []
     for entry in answer if isinstance(answer, list) else ():
         fields = {_text(entry[i]): _text(entry[i + 1]) for i in range(0, len(entry) - 1, 2)}
@@ -201,26 +201,26 @@ def _text(value: Any) -> str:
 
 
 async def _move_by_key(
-    hands: Hands, state: ClusterState, pair: _Pair, slots: Sequence[int], *, check_sizes: bool
+    context: StepContext, state: ClusterState, pair: _Pair, slots: Sequence[int], *, check_sizes: bool
 ) -> None:
     """A few slots at a time, each step of it for all of them together."""
     source, target = address_of(pair.source), address_of(pair.target)
-    keys = await _keys_in(hands, source, slots)
+    keys = await _keys_in(context, source, slots)
     if check_sizes:
-        await _check_sizes(hands, source, keys)
+        await _check_sizes(context, source, keys)
     # The target first: a source that sends clients to it must not find it unprepared.
-    await _set(hands, target, slots, "IMPORTING", pair.source.node_id, fine="already the owner")
-    await _set(hands, source, slots, "MIGRATING", pair.target.node_id, fine="not the owner")
+    await _set(context, target, slots, "IMPORTING", pair.source.node_id, fine="already the owner")
+    await _set(context, source, slots, "MIGRATING", pair.target.node_id, fine="not the owner")
     open_slots = list(slots)
     while open_slots:
         while True:
-            await _send(hands, source, target, list(keys.values()))
+            await _send(context, source, target, list(keys.values()))
             # Only now it is for sure: until they were MIGRATING, clients could add keys.
-            keys = await _keys_in(hands, source, open_slots)
+            keys = await _keys_in(context, source, open_slots)
             if not any(keys.values()):
                 break
-        await _set(hands, target, open_slots, "NODE", pair.target.node_id)
-        answers = await hands.commands(
+        await _set(context, target, open_slots, "NODE", pair.target.node_id)
+        answers = await context.commands(
             source, [_setslot(slot, "NODE", pair.target.node_id) for slot in open_slots]
         )
         # Refused with "Can't assign hashslot": a key was there after all.
@@ -229,7 +229,7 @@ async def _move_by_key(
             for slot, answer in zip(open_slots, answers, strict=True)
             if isinstance(answer, CommandRefusedError)
         ]
-        keys = await _keys_in(hands, source, open_slots) if open_slots else {}
+        keys = await _keys_in(context, source, open_slots) if open_slots else {}
         if open_slots and not any(keys.values()):
             raise next(answer for answer in answers if isinstance(answer, CommandRefusedError))
     others = [
@@ -237,16 +237,16 @@ async def _move_by_key(
         for member in state.members.values()
         if member.report is not None and member.record.is_primary and member.address not in {source, target}
     ]
-    await hands.everywhere(others, [_setslot(slot, "NODE", pair.target.node_id) for slot in slots])
+    await context.everywhere(others, [_setslot(slot, "NODE", pair.target.node_id) for slot in slots])
 
 
-async def _check_sizes(hands: Hands, address: str, keys: Mapping[int, Sequence[bytes]]) -> None:
+async def _check_sizes(context: StepContext, address: str, keys: Mapping[int, Sequence[bytes]]) -> None:
     """Before a slot is opened: one that cannot be moved to its end is not begun."""
     looked_at = [(slot, key) for slot, its_keys in keys.items() for key in its_keys]
-    sizes = await hands.cluster.servers.call_all(
+    sizes = await context.cluster.servers.call_all(
         address, [("MEMORY", "USAGE", key, "SAMPLES", "5") for _, key in looked_at]
     )
-    largest = hands.settings.largest_key
+    largest = context.settings.largest_key
     for (slot, key), size in zip(looked_at, sizes, strict=True):
         if isinstance(size, int) and size > largest:
             raise StepFailedError(
@@ -258,8 +258,8 @@ async def _check_sizes(hands: Hands, address: str, keys: Mapping[int, Sequence[b
             )
 
 
-async def _keys_in(hands: Hands, address: str, slots: Sequence[int]) -> dict[int, list[bytes]]:
-    answers = await hands.cluster.servers.call_all(
+async def _keys_in(context: StepContext, address: str, slots: Sequence[int]) -> dict[int, list[bytes]]:
+    answers = await context.cluster.servers.call_all(
         address, [("CLUSTER", "GETKEYSINSLOT", slot, HANDLED_AT_ONCE) for slot in slots]
     )
     found = {}
@@ -270,17 +270,17 @@ async def _keys_in(hands: Hands, address: str, slots: Sequence[int]) -> dict[int
     return found
 
 
-async def _send(hands: Hands, source: str, target: str, slots: Sequence[Sequence[bytes]]) -> None:
+async def _send(context: StepContext, source: str, target: str, slots: Sequence[Sequence[bytes]]) -> None:
     """The keys of each slot: one command takes keys of one slot."""
-    host, port = await hands.cluster.endpoint(target)
-    access, timeout = hands.access, hands.settings.move_timeout
+    host, port = await context.cluster.endpoint(target)
+    access, timeout = context.access, context.settings.move_timeout
     words: list[str | bytes | int] = ["MIGRATE", host, port, "", 0, int(timeout * 1000), "REPLACE"]
     if access.password:
         words += ["AUTH2", access.user, access.password] if access.user else ["AUTH", access.password]
-    chunks = [chunk for its_keys in slots for chunk in _chunks(its_keys, hands.settings.keys_at_once)]
-    for together in _together(chunks, hands.settings.keys_at_once):
+    chunks = [chunk for its_keys in slots for chunk in _chunks(its_keys, context.settings.keys_at_once)]
+    for together in _together(chunks, context.settings.keys_at_once):
         commands = [[*words, "KEYS", *chunk] for chunk in together]
-        for answer in await hands.commands(source, commands, timeout=timeout + 1.0):
+        for answer in await context.commands(source, commands, timeout=timeout + 1.0):
             if isinstance(answer, CommandRefusedError):
                 raise answer
 
@@ -298,9 +298,9 @@ def _together(chunks: Sequence[Sequence[bytes]], size: int) -> Iterator[list[Seq
 
 
 async def _set(
-    hands: Hands, address: str, slots: Sequence[int], what: str, node_id: str, fine: str = ""
+    context: StepContext, address: str, slots: Sequence[int], what: str, node_id: str, fine: str = ""
 ) -> None:
-    for answer in await hands.commands(address, [_setslot(slot, what, node_id) for slot in slots]):
+    for answer in await context.commands(address, [_setslot(slot, what, node_id) for slot in slots]):
         if isinstance(answer, CommandRefusedError) and not (fine and fine in answer.answer):
             raise answer
 
@@ -309,10 +309,10 @@ def _setslot(slot: int, *words: str) -> tuple[str | int, ...]:
     return ("CLUSTER", "SETSLOT", slot, *words)
 
 
-async def _is_known(hands: Hands, taker: str, chain: Sequence[str], ranges: Ranges) -> bool:
+async def _is_known(context: StepContext, taker: str, chain: Sequence[str], ranges: Ranges) -> bool:
     """By every primary that answers, and no slot of them open any more."""
-    state = await hands.state()
-    shard = hands.shards(state, taker, chain).get(taker)
+    state = await context.state()
+    shard = context.shards(state, taker, chain).get(taker)
     if shard is None or overlap(shard.slots, ranges) != count(ranges):
         return False
     me = shard.primary.node_id
@@ -344,9 +344,9 @@ def open_slots(state: ClusterState) -> dict[str, Ranges]:
     return {node_id: of_slots(slots) for node_id, slots in found.items()}
 
 
-async def finish(hands: Hands, key: str, slots: Ranges) -> None:
+async def finish(context: StepContext, key: str, slots: Ranges) -> None:
     """None of the slots is open, and no key of them is where nobody looks for it."""
-    state = await hands.state()
+    state = await context.state()
     still = {slot: node_id for node_id, ranges in open_slots(state).items() for slot in slots_of(ranges)}
     by_pair: dict[tuple[str, str], list[int]] = defaultdict(list)
     for slot in sorted(slots_of(slots) & still.keys()):
@@ -355,27 +355,27 @@ async def finish(hands: Hands, key: str, slots: Ranges) -> None:
             raise StepFailedError(
                 "asks", f"the primary of {key}, which holds slot {slot}, does not answer", retryable=False
             )
-        receiver = await _receiver(hands, state, owner, slot)
+        receiver = await _receiver(context, state, owner, slot)
         if receiver is None:
-            await _close(hands, state, owner, slot)
+            await _close(context, state, owner, slot)
         else:
             by_pair[owner.node_id, receiver.node_id].append(slot)
     for (source, target), its in by_pair.items():
         pair = _Pair(state.members[source], state.members[target])
-        for start in range(0, len(its), hands.settings.slots_at_once):
+        for start in range(0, len(its), context.settings.slots_at_once):
             await _move_by_key(
-                hands, state, pair, its[start : start + hands.settings.slots_at_once], check_sizes=False
+                context, state, pair, its[start : start + context.settings.slots_at_once], check_sizes=False
             )
 
 
-async def _receiver(hands: Hands, state: ClusterState, owner: Member, slot: int) -> Member | None:
+async def _receiver(context: StepContext, state: ClusterState, owner: Member, slot: int) -> Member | None:
     """Where the slot was on its way to, as far as any of its keys may be there; None: it need only be closed."""
     primaries = [
         member
         for member in state.members.values()
         if member.report is not None and member.record.is_primary and member is not owner
     ]
-    holding = await _counts(hands, primaries, slot)
+    holding = await _counts(context, primaries, slot)
     importing = [m for m in primaries if m.report is not None and slot in m.report.table.me.importing]
     assert owner.report is not None
     wanted = owner.report.table.me.migrating.get(slot, "")
@@ -386,21 +386,21 @@ async def _receiver(hands: Hands, state: ClusterState, owner: Member, slot: int)
     return next((member for member in importing if member.node_id == wanted), None)
 
 
-async def _counts(hands: Hands, members: Sequence[Member], slot: int) -> Mapping[str, int]:
+async def _counts(context: StepContext, members: Sequence[Member], slot: int) -> Mapping[str, int]:
     counts: dict[str, int] = {}
     for member in members:
-        answer = await hands.cluster.servers.call(address_of(member), "CLUSTER", "COUNTKEYSINSLOT", slot)
+        answer = await context.cluster.servers.call(address_of(member), "CLUSTER", "COUNTKEYSINSLOT", slot)
         counts[member.node_id] = int(answer)
     return counts
 
 
-async def _close(hands: Hands, state: ClusterState, owner: Member, slot: int) -> None:
+async def _close(context: StepContext, state: ClusterState, owner: Member, slot: int) -> None:
     """Nobody but its owner has keys of it."""
     for member in state.members.values():
         report = member.report
         if report is None or not (slot in report.table.me.migrating or slot in report.table.me.importing):
             continue
-        await hands.command(report.address, *_setslot(slot, "STABLE"))
+        await context.command(report.address, *_setslot(slot, "STABLE"))
         if member is not owner:
             # It believed nobody about the slot; it must not think that it is still its former primary's.
-            await hands.command(report.address, *_setslot(slot, "NODE", owner.node_id))
+            await context.command(report.address, *_setslot(slot, "NODE", owner.node_id))

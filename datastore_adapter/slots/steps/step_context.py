@@ -9,7 +9,7 @@ from typing import Any, Final
 import trio
 
 from datastore_adapter.interface import Adapter, Fence
-from datastore_adapter.slots.cluster_client import Cluster
+from datastore_adapter.slots.cluster_client import ClusterClient
 from datastore_adapter.slots.errors import SlotsError, StepFailedError
 from datastore_adapter.slots.servers import Command
 from datastore_adapter.slots.settings import EngineAccess, SlotsSettings
@@ -24,11 +24,11 @@ Report = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
-class Workshop:
+class SharedState:
     """What the steps of one adapter share."""
 
-    cluster: Cluster
-    keeper: Adapter
+    cluster: ClusterClient
+    layout_adapter: Adapter
     access: EngineAccess
     settings: SlotsSettings
     record: Record
@@ -37,16 +37,16 @@ class Workshop:
     """Node ids of servers that a running step is about to use."""
 
 
-class Hands:
+class StepContext:
     """Of one running step."""
 
-    def __init__(self, workshop: Workshop, fence: Fence) -> None:
-        self.cluster = workshop.cluster
-        self.access = workshop.access
-        self.settings = workshop.settings
-        self.claimed = workshop.claimed
+    def __init__(self, shared: SharedState, fence: Fence) -> None:
+        self.cluster = shared.cluster
+        self.access = shared.access
+        self.settings = shared.settings
+        self.claimed = shared.claimed
         self.report: Report = lambda done, total: None
-        self._workshop = workshop
+        self._shared = shared
         self._fence = fence
         self._checked_at = float("-inf")
 
@@ -54,10 +54,10 @@ class Hands:
 
     @property
     def record(self) -> Record:
-        return self._workshop.record
+        return self._shared.record
 
     async def state(self, max_age: float = 0.0) -> ClusterState:
-        state = await self.cluster.look(max_age)
+        state = await self.cluster.read_state(max_age)
         if isinstance(state, NoMajority):
             raise StepFailedError(UNREACHABLE, state.reason)
         return state
@@ -89,13 +89,13 @@ class Hands:
         """Raises FencedError where another controller took over, AdapterError where nobody knows."""
         if trio.current_time() - self._checked_at > self.settings.fence_age:
             asked_at = trio.current_time()
-            await self._workshop.keeper.check(self._fence)
+            await self._shared.layout_adapter.check(self._fence)
             self._checked_at = asked_at
 
     async def allowed(self) -> None:
         """Something is about to be changed; raises as `check` does."""
         await self.check()
-        self.cluster.forget_look()
+        self.cluster.forget_state()
 
     async def command(self, member: str, *words: str | bytes | int, timeout: float | None = None) -> Any:
         """One command that changes something."""

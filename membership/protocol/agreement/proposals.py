@@ -1,8 +1,7 @@
-"""The cuts that votes and decisions name by their hash: kept, asked for, and handed out.
+"""The proposals of one view change: the cuts that votes and decisions name by their hash.
 
-What it is: the memory of one view change's cuts, and the questions for those that are missing here.
-What it is not: a vote or a decision about them (see view_change).
-Source: Rapid section 4.3; that votes name a cut by its hash, so that it travels once, is ours.
+A member keeps those it knows, asks for those it lacks, and hands them out.
+Source: Rapid, section 4.3. That votes carry a hash, so that a cut travels once, is our own.
 """
 
 from membership.protocol import messages
@@ -12,7 +11,7 @@ from membership.protocol.view.cut import Cut
 from membership.protocol.view.member import Member
 
 
-class CutBodies:
+class Proposals:
     """The cuts known in one configuration."""
 
     def __init__(self, context: Context) -> None:

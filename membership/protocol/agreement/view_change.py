@@ -1,10 +1,8 @@
-"""Agreement on one cut: the leaderless fast round, and classic rounds when it cannot decide.
+"""Agreement on the next view: a leaderless fast round, and classic rounds when it cannot decide.
 
-What it is: one member's part in deciding the next configuration: its acceptor, the tally of fast votes, and its
-turn as a coordinator.
-What it is not: the quorum arithmetic and the Fast Paxos value rule (see the consensus package), the cuts that
-votes name by hash (see cut_bodies), nor the spreading of votes (see gossip).
-Source: Rapid section 4.3; Lamport, Fast Paxos. Any member can become coordinator until a decision is known.
+One member's part: its acceptor, its tally of fast votes, and its turn as a coordinator. The quorums and the value rule
+are in `consensus`. Votes spread with gossip, and name a cut by its hash (see proposals).
+Source: Rapid, section 4.3; L. Lamport, *Fast Paxos*. Any member may become coordinator until a decision is known.
 """
 
 from bisect import bisect_left
@@ -25,7 +23,7 @@ from consensus import (
 )
 from membership.address import Address
 from membership.protocol import messages
-from membership.protocol.agreement.proposals import CutBodies
+from membership.protocol.agreement.proposals import Proposals
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.view.cut import Cut
 from membership.protocol.view.member import Member
@@ -33,12 +31,12 @@ from membership.protocol.view.member import Member
 _SETTLE_TICKS = 6
 """Gossip ticks given to votes before a coordinator starts, when the fast round is known to be out of reach."""
 _HOLDERS_ASKED = 2
-"""Members asked at a time for the cut that was decided: under heavy loss one question or its answer is often lost."""
+"""Members asked at a time for the decided cut: under heavy loss one question or its answer is often lost."""
 _FIRST_CLASSIC = 2
-_ROUND_PATIENCE = 4
+_ROUND_SLOTS = 4
 """Fallback slots a coordinator gives its own classic round, and others give it, before a higher one."""
 _DOUBLINGS = 2
-"""Each round gets twice the patience of the last, so often: on busy machines a round takes seconds, and one that is
+"""Each round gets twice the time of the last, so often: on busy machines a round takes seconds, and one that is
 always overtaken by a higher one never ends. No more, or members that were cut off with a minority for long would be
 slow to decide when they are back."""
 
@@ -52,14 +50,14 @@ class ViewChange:
         self._acceptor = Acceptor()
         self._fast = FastRound(self._size)
         self._proposer = Proposer(self._size, context.index)
-        self.bodies = CutBodies(context)
+        self.proposals = Proposals(context)
         self._candidate: Cut | None = None
         self._decided: bytes | None = None
         self._accept: AcceptRequest | None = None
         self._unanswered: tuple[messages.Accept, Member] | None = None
         self._decided_by_classic = False
         self._rank: int | None = None
-        self._hurried = False
+        self._expedited = False
         self._resend_at = NEVER
         self._pause = 0.0
         self.active_since: float | None = None
@@ -82,7 +80,7 @@ class ViewChange:
     @property
     def decision(self) -> Cut | None:
         """The decided cut, once both the decision and its body are known."""
-        return None if self._decided is None else self.bodies.get(self._decided)
+        return None if self._decided is None else self.proposals.get(self._decided)
 
     @property
     def decided_by_classic(self) -> bool:
@@ -126,10 +124,10 @@ class ViewChange:
             return
         self._candidate = cut
         value = cut.hash
-        self.bodies.add(cut)
+        self.proposals.add(cut)
         self._vote(value, now)
         self._send_accept(self._proposer.propose(value), now)
-        self._check_hurry(now)
+        self._expedite_fallback(now)
 
     def _vote(self, value: bytes, now: float) -> None:
         # Refused after a classic promise: such a vote could complete a quorum the classic round never saw.
@@ -161,28 +159,28 @@ class ViewChange:
             self._expect_body(now)
         elif self._decided is None:
             self._arm_fallback(now)
-            self._check_hurry(now)
+            self._expedite_fallback(now)
 
     def _adopt(self, value: bytes, sender: Member, now: float) -> None:
         """Vote with a majority, once its cut is known: any proposed value may be voted for."""
         if self._decided is not None:
             if value == self._decided:
-                self.bodies.want(value, sender, now)
+                self.proposals.want(value, sender, now)
             return
         if self._acceptor.state.promised != Ballot.NONE or self._candidate is not None:
             return
         if 2 * self._fast.votes[value].bit_count() < self._size:
             return
-        if value in self.bodies:
+        if value in self.proposals:
             self._vote(value, now)
         else:
-            self.bodies.want(value, sender, now)
+            self.proposals.want(value, sender, now)
 
     # Bodies.
 
     def on_body(self, message: messages.CutBody, now: float) -> None:
         """A pulled cut arrived."""
-        value = self.bodies.on_body(message)
+        value = self.proposals.on_body(message)
         if value is None:
             return
         if self._decided is None and 2 * self._fast.votes.get(value, 0).bit_count() >= self._size:
@@ -197,7 +195,7 @@ class ViewChange:
         """A member knows the decision."""
         self._decide(value)
         if value == self._decided:
-            self.bodies.want(value, sender, now)
+            self.proposals.want(value, sender, now)
             self._expect_body(now)
 
     def _expect_body(self, now: float) -> None:
@@ -207,7 +205,7 @@ class ViewChange:
             self._resend_at = now + self._pause
 
     def _pull_decided(self, value: bytes, now: float) -> None:
-        if value in self.bodies:
+        if value in self.proposals:
             self._resend_at = NEVER
             return
         for _ in range(_HOLDERS_ASKED):
@@ -232,15 +230,15 @@ class ViewChange:
             wait = settings.fallback_delay + self._turn() * settings.fallback_slot
             self.fallback_at = now + wait * (1 + 0.1 * self._context.rng.random())
 
-    def _check_hurry(self, now: float) -> None:
+    def _expedite_fallback(self, now: float) -> None:
         """Start classic rounds early when the fast round cannot succeed any more, or hardly."""
-        if self._hurried or self._decided is not None or self.fallback_at == NEVER:
+        if self._expedited or self._decided is not None or self.fallback_at == NEVER:
             return
         removals = self._candidate.removals if self._candidate is not None else ()
         dead = sum(1 for removal in removals if removal.failed)
         impossible = self._fast.impossible()
         if impossible or self._size - dead < fast_quorum(self._size):
-            self._hurried = True
+            self._expedited = True
             settings = self._context.settings
             ticks = 1 if impossible else _SETTLE_TICKS
             wait = settings.gossip_interval * ticks + self._turn() * settings.fallback_slot
@@ -271,7 +269,7 @@ class ViewChange:
     def _postpone(self, now: float) -> None:
         settings = self._context.settings
         before = max(0, self._acceptor.state.promised.round - _FIRST_CLASSIC)
-        patience = _ROUND_PATIENCE << min(before, _DOUBLINGS)
+        patience = _ROUND_SLOTS << min(before, _DOUBLINGS)
         wait = settings.fallback_slot * (patience + self._turn())
         self.fallback_at = now + wait * (1 + 0.5 * self._context.rng.random())
 
@@ -306,7 +304,7 @@ class ViewChange:
         request = self._proposer.request
         if self._proposer.phase is Phase.PREPARING:
             self._context.send_all(addresses, messages.Prepare(*self._context.header, *self._proposer.ballot))
-        elif self._accept is not None and self._accept.value not in self.bodies:
+        elif self._accept is not None and self._accept.value not in self.proposals:
             self._pull_from_voter(self._accept.value, now)
         elif request is not None and self._proposer.phase is Phase.ACCEPTING:
             accept = messages.Accept(*self._context.header, *request.ballot, request.value)
@@ -321,7 +319,7 @@ class ViewChange:
         if request is None or self._decided is not None:
             return
         self._accept = request
-        if request.value not in self.bodies:
+        if request.value not in self.proposals:
             self._pull_from_voter(request.value, now)
             return
         accept = messages.Accept(*self._context.header, *request.ballot, request.value)
@@ -337,7 +335,7 @@ class ViewChange:
             candidates = [index for index in range(self._size) if index != self._context.index]
         if candidates:
             holder = self._context.view.members[self._context.rng.choice(candidates)]
-            self.bodies.want(value, holder, now, at_once=True)
+            self.proposals.want(value, holder, now, at_once=True)
 
     def on_promised(self, message: messages.Promised, sender: int, now: float) -> None:
         """Phase 1b."""
@@ -395,9 +393,9 @@ class ViewChange:
 
     def on_accept(self, message: messages.Accept, sender: Member, now: float) -> None:
         """Phase 2a. Accepted only with the body at hand, or a decision could lose it."""
-        if message.value not in self.bodies:
+        if message.value not in self.proposals:
             self._unanswered = (message, sender)
-            self.bodies.want(message.value, sender, now)
+            self.proposals.want(message.value, sender, now)
             return
         ballot = Ballot(message.round, message.coordinator)
         answer = self._acceptor.accept(ballot, message.value)

@@ -1,15 +1,13 @@
-"""Evidence: reports that would remove or change a member carry their observer's signature.
+"""Signatures under alerts: a report that would remove or change a member is signed by its observer.
 
-What it is: gossip merges the reports of many observers, so its sender cannot answer for them. Here each observer
-signs its own report once, the signature travels with the merged alert, and every member checks it once. Whoever
-claims rings of others without their signatures is refused, and only the claims that are proven count.
-What it is not: cryptography (an `Authority` is given, see `membership.runtime.signing`), nor protection of votes and
-decisions, which a member with a key could still forge (docs/security.md).
-Source: Rapid section 4.2 (alerts are irrevocable and of their observer); rota's own way to keep them so when merged.
+Gossip merges the reports of many observers, so its sender cannot answer for them. Each observer signs its own report
+once, the signature travels with the merged alert, and every member verifies it once. Claims about the rings of
+others do not count without their signatures. Votes and decisions are not signed (docs/security.md).
+Source: Rapid, section 4.2: an alert is irrevocable and its observer's. The signatures are rota's addition.
 
-A process's incarnation is a hash of its public key, so that the view already says whose signature is whose. Joins
-are not signed, being many and harmless: who holds a key may join anyway. Those that would take the place of a member
-with the same name or address are.
+An incarnation is a hash of the process's public key, so the view already says whose signature is whose. Joins are not
+signed: they are many, and who holds a key may join anyway. Those that would take the place of a member with the same
+name or address are signed.
 """
 
 import hashlib
@@ -31,7 +29,7 @@ _STATEMENTS_KEPT = 16384
 _NEVER_PASSED_ON = 1 << 32
 
 
-class Authority(Protocol):
+class Signer(Protocol):
     """Signs for one process, and checks the signatures of all."""
 
     public_key: bytes
@@ -39,7 +37,7 @@ class Authority(Protocol):
     def sign(self, statement: bytes) -> bytes:
         """This process's signature."""
 
-    def holds(self, public_key: bytes, signature: bytes, statement: bytes) -> bool:
+    def verify(self, public_key: bytes, signature: bytes, statement: bytes) -> bool:
         """Whether the signature is of this key's owner."""
 
 
@@ -48,15 +46,15 @@ def incarnation_of(public_key: bytes) -> bytes:
     return hashlib.blake2b(public_key, digest_size=INCARNATION_BYTES, person=b"rota incarnation").digest()
 
 
-class Evidence:
+class AlertSignatures:
     """The signatures known in one configuration."""
 
-    def __init__(self, view: Configuration, index: int, authority: Authority, payload: int) -> None:
+    def __init__(self, view: Configuration, index: int, signer: Signer, payload: int) -> None:
         """`index`: this member's, or -1 of who is none and signs nothing. `payload`: bytes of a message that still
         goes as one datagram."""
         self._view = view
         self._index = index
-        self._authority = authority
+        self._signer = signer
         self._payload = payload
         self._known: dict[bytes, dict[int, Proof]] = {}
         self._passed_on: dict[bytes, dict[tuple[int, AlertKind], int]] = {}
@@ -79,18 +77,18 @@ class Evidence:
                 continue
             if len(self._known) >= _STATEMENTS_KEPT and statement not in self._known:
                 return False
-            if not self._holds(proof, subject, statement):
+            if not self._is_genuine(proof, subject, statement):
                 return False
             self._known.setdefault(statement, {})[proof.observer] = proof
         return True
 
-    def _holds(self, proof: Proof, subject: Member, statement: bytes) -> bool:
+    def _is_genuine(self, proof: Proof, subject: Member, statement: bytes) -> bool:
         if proof.observer not in dict(self._view.observer_masks(subject)):
             return False
         observer = self._view.members[proof.observer]
         if incarnation_of(proof.public_key) != observer.incarnation:
             return False
-        return self._authority.holds(proof.public_key, proof.signature, statement)
+        return self._signer.verify(proof.public_key, proof.signature, statement)
 
     def proven(self, alert: Alert) -> int:
         """The rings of this alert that may count: all if it needs no proof."""
@@ -169,8 +167,8 @@ class Evidence:
             }
         passed_on.update(((observer, alert.kind), alert.age) for observer in observers)
         if self._index in observers and self._index not in known:
-            signature = self._authority.sign(statement)
-            known[self._index] = Proof(0, self._index, self._authority.public_key, signature)
+            signature = self._signer.sign(statement)
+            known[self._index] = Proof(0, self._index, self._signer.public_key, signature)
         rings = sum(observers.values()) & alert.rings
         return rings, [known[observer] for observer in observers]
 

@@ -1,7 +1,6 @@
-"""What the parts of one core share: identity, settings, randomness, the current view, and the way out.
+"""The context that all components of one core share: identity, settings, randomness, the current view, the outbox.
 
-What it is: the explicit input and output of every part (join, monitor, gossip, view change ...).
-What it is not: a place for protocol state; each part keeps its own.
+Components send and publish through it. Protocol state does not belong here; each component keeps its own.
 """
 
 import math
@@ -9,40 +8,38 @@ import random
 from collections.abc import Iterable
 
 from membership.address import Address
-from membership.protocol.context.alert_signatures import Authority, Evidence
-from membership.protocol.context.broadcaster import Broadcaster, epidemic
+from membership.protocol.context.alert_signatures import AlertSignatures, Signer
 from membership.protocol.context.effects import Dropped, Effects, Event, Send
-from membership.protocol.context.loop_lag import Lateness
+from membership.protocol.context.loop_lag import LoopLag
 from membership.protocol.context.refusals import Refusal, counter_of, refusal_of
 from membership.protocol.messages import FullConfiguration, Gossip, Message
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import SHORT_BYTES, Member
-from membership.protocol.view.removal_history import FaultyMembers
+from membership.protocol.view.removal_history import RemovalHistory
 from membership.settings import Settings
 
 
 class Context:
-    """Shared by the parts of one core. `configuration` is None until the first view is installed."""
+    """Shared by the components of one core. `configuration` is None until the first view is installed."""
 
     __slots__ = (
         "_events",
         "_reported",
         "_sends",
-        "authority",
-        "broadcaster",
         "cache",
         "configuration",
         "counters",
-        "evidence",
-        "faulty",
         "header",
         "index",
-        "lateness",
+        "loop_lag",
         "me",
+        "removal_history",
         "rng",
         "settings",
         "short_header",
+        "signatures",
+        "signer",
     )
 
     def __init__(
@@ -51,20 +48,18 @@ class Context:
         settings: Settings,
         rng: random.Random,
         cache: ConfigurationCache,
-        authority: Authority | None = None,
-        broadcaster: Broadcaster | None = None,
+        signer: Signer | None = None,
     ) -> None:
         self.me = me
-        self.broadcaster = epidemic() if broadcaster is None else broadcaster
-        self.authority = authority
-        self.evidence: Evidence | None = None
-        self.faulty = FaultyMembers(settings)
+        self.signer = signer
+        self.signatures: AlertSignatures | None = None
+        self.removal_history = RemovalHistory(settings)
         self.settings = settings
         self.rng = rng
         self.cache = cache
         self.configuration: Configuration | None = None
         self.index = -1
-        self.lateness = Lateness()
+        self.loop_lag = LoopLag()
         self.header: tuple[bytes, int, bytes] = (me.incarnation, 0, bytes(16))
         self.short_header: tuple[bytes, int, bytes] = (me.incarnation[:SHORT_BYTES], 0, bytes(SHORT_BYTES))
         self.counters: dict[str, int] = {}
@@ -74,7 +69,7 @@ class Context:
 
     @property
     def view(self) -> Configuration:
-        """The current view; only for parts that run while there is one."""
+        """The current view; only for components that run while there is one."""
         assert self.configuration is not None
         return self.configuration
 
@@ -85,24 +80,24 @@ class Context:
         self.configuration = configuration
         self.index = index
         self.me = configuration.members[index]  # with the metadata agreed in this view
-        self.stand_in(configuration)
-        if self.authority is not None:
+        self.set_header(configuration)
+        if self.signer is not None:
             payload = self.settings.datagram_payload
-            self.evidence = Evidence(configuration, index, self.authority, payload)
+            self.signatures = AlertSignatures(configuration, index, self.signer, payload)
 
-    def stand_in(self, configuration: Configuration) -> None:
+    def set_header(self, configuration: Configuration) -> None:
         """Head all further messages with this configuration."""
         self.header = (self.me.incarnation, configuration.epoch, configuration.id)
         self.short_header = (self.me.incarnation[:SHORT_BYTES], configuration.epoch, configuration.short_id)
 
     def whole_view(self) -> FullConfiguration:
-        """The current view, and who was removed as faulty, for somebody who has seen no decision that led to it."""
-        return FullConfiguration(*self.header, self.view.encoded(), self.faulty.everything())
+        """The current view and the history of removals, for a process that has seen no decision before it."""
+        return FullConfiguration(*self.header, self.view.encoded(), self.removal_history.everything())
 
     def send(self, destination: Address, message: Message, *, reliable: bool = False) -> None:
         """Send to one address."""
-        if self.evidence is not None and isinstance(message, Gossip) and message.alerts:
-            for part in self.evidence.with_proofs(message, news=False, whole=reliable):
+        if self.signatures is not None and isinstance(message, Gossip) and message.alerts:
+            for part in self.signatures.with_proofs(message, news=False, whole=reliable):
                 self._sends.append(Send((destination,), part, reliable))
         else:
             self._sends.append(Send((destination,), message, reliable))
@@ -110,8 +105,8 @@ class Context:
     def send_all(self, destinations: Iterable[Address], message: Message) -> None:
         """Send one datagram to each address."""
         addresses = tuple(destinations)
-        if addresses and self.evidence is not None and isinstance(message, Gossip) and message.alerts:
-            for part in self.evidence.with_proofs(message, news=True):
+        if addresses and self.signatures is not None and isinstance(message, Gossip) and message.alerts:
+            for part in self.signatures.with_proofs(message, news=True):
                 self._sends.append(Send(addresses, part))
         elif addresses:
             self._sends.append(Send(addresses, message))

@@ -1,7 +1,6 @@
-"""Effects: everything a call of the core wants done, as one immutable value.
+"""Effects: everything that a call of the core wants done, as one immutable value.
 
-What it is: the only way out of the sans-I/O core. A shell (trio or the simulator) performs it.
-What it is not: a queue; the core forgets an effect once it has returned it.
+This is the only way out of a sans-I/O core. The driver in `membership.runtime`, or the simulator, performs them.
 """
 
 from dataclasses import dataclass
@@ -135,7 +134,7 @@ class StateToSave:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedToSave:
-    """These proposed views are to be on disk, beside the last view this process was in (see founding).
+    """These proposed views are to be on disk, beside the last view this process was in (see refounding).
 
     Tell the core when they are durable (`Core.saved`). The next view that is installed takes the place of all.
     """

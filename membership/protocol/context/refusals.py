@@ -1,8 +1,8 @@
-"""Refusals: why the core does not act on a message, each with a stable name to count it under.
+"""Refusals: the reasons for which the core ignores a message, each with a stable name to count it under.
 
-What it is: the list of reasons. The value is the sentence for people (logs, `Dropped` events), the name in lower
-case is the counter's (`rota status`, `Cluster.statistics()`), and neither depends on what the packet said.
-What it is not: the transport's reasons, which concern bytes (`membership.wire.frames.DropReason`).
+The value is the sentence for people (logs, `Dropped` events). The name in lower case is the counter's (`rota status`,
+`Cluster.statistics()`). Neither depends on what the packet said. Reasons that concern bytes rather than messages are
+the transport's (`membership.wire.frames.DropReason`).
 """
 
 from enum import StrEnum

@@ -1,8 +1,4 @@
-"""What the host of a core can read at any time, in every mode: members' and voters' cores alike.
-
-What it is: the accessors that all cores share.
-What it is not: their inputs, nor what only one kind of core knows.
-"""
+"""The base classes of cores: what a host can read of any core, a member's or a voter's."""
 
 from membership.protocol.context.context import Context
 from membership.protocol.monitoring.monitor import Monitor
@@ -10,7 +6,7 @@ from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member
 
 
-class Readings:
+class CoreBase:
     """Of any core."""
 
     _context: Context
@@ -30,7 +26,7 @@ class Readings:
         return dict(self._context.counters)
 
 
-class MemberReadings(Readings):
+class MemberCoreBase(CoreBase):
     """Of a core that observes others."""
 
     _monitor: Monitor

@@ -1,10 +1,9 @@
 """The membership core: one sans-I/O object per process.
 
-What it is: what the host of a process drives. It makes the parts and joins them, takes messages, time and commands,
-and returns what is to be done as Effects. Probes and their answers take a short way here.
-What it is not: the dispatch of all other messages (see dispatch), the installation of views (see view_installation),
-or the protocol itself, which lives in the parts; nor a shell: it has no clock, socket or task.
-Source: Rapid (USENIX ATC 2018); the parts cite their sections.
+It makes the components and joins them, takes messages, time and commands, and returns what is to be done as `Effects`.
+It has no clock, socket or task. Probes and their answers, nearly all of the traffic, take a short path here; all other
+messages go through `dispatch`.
+Source: Rapid; the components cite their sections.
 """
 
 import random
@@ -12,30 +11,30 @@ from collections.abc import Mapping, Sequence
 
 from membership.address import Address
 from membership.errors import EdgeError, RecoveryError
-from membership.protocol import messages as wire
-from membership.protocol.context.alert_signatures import Authority
-from membership.protocol.context.broadcaster import Broadcaster
+from membership.protocol import messages
+from membership.protocol.context.alert_signatures import Signer
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.effects import Effects
-from membership.protocol.core.base import MemberReadings
-from membership.protocol.core.components import Parts
+from membership.protocol.core.base import MemberCoreBase
+from membership.protocol.core.components import Components
 from membership.protocol.core.dispatch import Dispatcher
 from membership.protocol.core.status import FINISHED, Status
 from membership.protocol.core.suspicions import Suspicions, suspicions_of
-from membership.protocol.core.view_instance import Stage
-from membership.protocol.dissemination.anti_entropy import Greeting
+from membership.protocol.core.view_instance import ViewInstance
+from membership.protocol.dissemination.anti_entropy import AntiEntropy
+from membership.protocol.dissemination.broadcaster import Broadcaster, epidemic
 from membership.protocol.dissemination.catch_up import CatchUp
 from membership.protocol.lifecycle.admission import Admission
-from membership.protocol.lifecycle.founder_election import Rendezvous
+from membership.protocol.lifecycle.change_requests import ChangeRequests, member_to_evict
+from membership.protocol.lifecycle.founder_election import FounderElection
 from membership.protocol.lifecycle.joiner import Joiner
-from membership.protocol.lifecycle.refounding import Founding
-from membership.protocol.lifecycle.requests import Requests, member_to_evict
+from membership.protocol.lifecycle.refounding import Refounding
 from membership.protocol.monitoring.edge_detector import DetectorFactory
-from membership.protocol.monitoring.fast_forward import QuietEdge
+from membership.protocol.monitoring.fast_forward import FastForwardEdge
 from membership.protocol.monitoring.monitor import Monitor
-from membership.protocol.recovery.permanent_quorum_loss import Resignation
+from membership.protocol.recovery.operator_recovery import Recovery
+from membership.protocol.recovery.permanent_quorum_loss import PermanentQuorumLoss
 from membership.protocol.recovery.quorum_watch import QuorumWatch
-from membership.protocol.recovery.recovery import Recovery
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import Member, check_member
@@ -43,21 +42,21 @@ from membership.settings import Settings
 
 __all__ = ["Core", "Status"]
 
-_ROUTINE = (wire.Probe, wire.ProbeAcknowledged)
+_ROUTINE = (messages.Probe, messages.ProbeAcknowledged)
 
 
-class Core(MemberReadings):
+class Core(MemberCoreBase):
     """One process of the cluster.
 
     `seeds`: whom to ask for admission. `found`: start a new cluster instead; then `expect` processes, this one
     included, must have met before the first joiners are admitted, all in one view change. Without `found` and
-    with `expect` above 1, processes that name each other agree on who founds (see rendezvous). `cluster_id`:
+    with `expect` above 1, processes that name each other agree on who founds (see founder_election). `cluster_id`:
     16 bytes; given to a joiner it refuses other clusters. `remembered`: the last view that an earlier process of
     this name was in, found on its disk: if a majority of it has been started again too, they go on from it in a
-    new view (see rendezvous). `accepted`: the proposed views found beside it (see founding). `cache`: shared by the
-    cores of one process.
+    new view (see founder_election). `accepted`: the proposed views found beside it (see refounding). `cache`: shared
+    by the cores of one process.
     `detectors`: the kind of edge detector, by default windowed. `broadcaster`: how news spreads, by default gossip.
-    `authority`: signs this member's reports; then all members must sign, and what is not signed by its observer does
+    `signer`: signs this member's reports; then all members must sign, and what is not signed by its observer does
     not count.
 
     A cluster of two cannot remove a dead member, because two is the quorum of two: it raises QuorumLost and
@@ -83,49 +82,48 @@ class Core(MemberReadings):
         is_copy: bool = False,
         cache: ConfigurationCache | None = None,
         detectors: DetectorFactory | None = None,
-        authority: Authority | None = None,
+        signer: Signer | None = None,
         broadcaster: Broadcaster | None = None,
     ) -> None:
         check_member(me)
-        context = self._context = Context(
-            me, settings, rng, cache or ConfigurationCache(), authority, broadcaster
-        )
+        context = self._context = Context(me, settings, rng, cache or ConfigurationCache(), signer)
         self._joiner = Joiner(context, (), cluster_id)
-        self._rendezvous = Rendezvous(
+        self._election = FounderElection(
             context, 1 if found else expect, None if found else remembered, accepted=accepted, is_copy=is_copy
         )
-        self._founding = Founding(context, self._rendezvous, self._joiner)
+        self._refounding = Refounding(context, self._election, self._joiner)
         self.set_seeds(seeds)
         self._monitor = Monitor(context, detectors)
         self._admission = Admission(context, expect if found else 1)
         self._catch_up = CatchUp(context)
         self._quorum = QuorumWatch(context)
-        self._requests = Requests(context)
+        self._requests = ChangeRequests(context)
         self._recovery = Recovery(context)
-        self._greeting = Greeting(context, self._quorum)
-        parts = Parts(
+        self._anti_entropy = AntiEntropy(context, self._quorum)
+        components = Components(
             context=context,
             joiner=self._joiner,
-            rendezvous=self._rendezvous,
-            founding=self._founding,
+            election=self._election,
+            refounding=self._refounding,
             monitor=self._monitor,
             admission=self._admission,
             catch_up=self._catch_up,
             quorum=self._quorum,
             requests=self._requests,
             recovery=self._recovery,
-            resignation=Resignation(context),
-            greeting=self._greeting,
+            quorum_loss=PermanentQuorumLoss(context),
+            anti_entropy=self._anti_entropy,
+            broadcaster=epidemic() if broadcaster is None else broadcaster,
         )
-        self._dispatcher = Dispatcher(parts, founded=found)
+        self._dispatcher = Dispatcher(components, founded=found)
         self._views = self._dispatcher.views
         self._soonest = NEVER
 
     @property
-    def _stage(self) -> Stage | None:
+    def _instance(self) -> ViewInstance | None:
         """The present configuration at work, None before the first and after the last."""
         views = self._views
-        return None if views.status in FINISHED else views.stage
+        return None if views.status in FINISHED else views.instance
 
     # What the host sees.
 
@@ -155,35 +153,33 @@ class Core(MemberReadings):
 
     def suspicions(self, now: float) -> Suspicions | None:
         """Who suspects whom, as far as this member knows; None before the first view. For people."""
-        stage = self._stage
-        if stage is None or self.status in FINISHED:
+        instance = self._instance
+        if instance is None or self.status in FINISHED:
             return None
-        return suspicions_of(self._context, stage, self._monitor, quorum=not self._quorum.lost, now=now)
+        return suspicions_of(self._context, instance, self._monitor, quorum=not self._quorum.lost, now=now)
 
-    def quiet_edges(self) -> list[QuietEdge] | None:
+    def fast_forward_edges(self) -> list[FastForwardEdge] | None:
         """The edges of a member at which nothing goes on but probing, else None: for simulations of long times.
 
-        Rounds that pass in these edges (`QuietEdge.pass_rounds`), equally many in all edges of all members, are
+        Rounds that pass in these edges (`FastForwardEdge.pass_rounds`), equally many in all edges of all members, are
         time that the cluster has lived through, with the clock of this core standing still. Nothing else would
         have changed: what is repeated (probes, digests to random members) meets equal digests and leaves no
         trace, and nothing that waits for a time-out is under way.
         """
-        stage = self._stage
-        if stage is None or self.status is not Status.MEMBER or self._requests.deadline != NEVER:
+        instance = self._instance
+        if instance is None or self.status is not Status.MEMBER or self._requests.deadline != NEVER:
             return None
-        if stage.deadline != NEVER or not stage.table.empty or stage.change.vote_bits:
+        if instance.deadline != NEVER or not instance.table.empty or instance.change.vote_bits:
             return None
         if self._admission.busy or self._quorum.missing:
             return None
-        return self._monitor.quiet_edges()
+        return self._monitor.fast_forward_edges()
 
     def set_seeds(self, seeds: Sequence[Address]) -> None:
         """Replace the seeds of a joiner."""
         others = tuple(dict.fromkeys(seed for seed in seeds if seed != self._context.me.address))
-        self._rendezvous.set_seeds(others)
-        if (
-            self._rendezvous.remembered is None
-        ):  # else greetings are what members are asked by (see rendezvous)
+        self._election.set_seeds(others)
+        if self._election.remembered is None:  # else members are asked by greetings (see founder_election)
             self._joiner.set_seeds(others)
 
     # Inputs.
@@ -195,23 +191,25 @@ class Core(MemberReadings):
         else:
             self._joiner.start(now)
             self._joiner.tick(now)
-            self._rendezvous.start(now)
-            self._rendezvous.tick(now)
+            self._election.start(now)
+            self._election.tick(now)
             self._dispatcher.found_if_chosen(now)
         return self._effects(now)
 
-    def receive(self, source: Address, message: wire.Message, now: float) -> Effects:
+    def receive(self, source: Address, message: messages.Message, now: float) -> Effects:
         """A message arrived from this address."""
         if isinstance(message, _ROUTINE) and self._is_routine(source, message, now):
             return self._context.take_effects(max(now, self._soonest))  # routine moves no deadline
         self._dispatcher.handle(source, message, now)
         return self._effects(now)
 
-    def _is_routine(self, source: Address, message: wire.Probe | wire.ProbeAcknowledged, now: float) -> bool:
+    def _is_routine(
+        self, source: Address, message: messages.Probe | messages.ProbeAcknowledged, now: float
+    ) -> bool:
         """Handle a probe or its answer among members of one view, nearly all of the traffic, on a short way."""
         views = self._views
-        stage = views.stage
-        if stage is None or views.status in FINISHED:
+        instance = views.instance
+        if instance is None or views.status in FINISHED:
             return False
         view = self._context.view
         index = view.index_of_sender(message.sender)
@@ -220,13 +218,13 @@ class Core(MemberReadings):
         self._quorum.heard(index, now)
         if self._recovery.telling:
             self._recovery.heard(view.members[index].incarnation)
-        if isinstance(message, wire.Probe):
-            stage.acknowledge(message, view.addresses[index])
-            if isinstance(message, wire.QuorumAlarm):
+        if isinstance(message, messages.Probe):
+            instance.acknowledge(message, view.addresses[index])
+            if isinstance(message, messages.QuorumAlarm):
                 self._quorum.on_alarm(index, now)
         else:
             self._dispatcher.on_sign_of_life(message, index, now)
-        stage.gossip.compare(index, message.digest or wire.EMPTY_DIGEST, now)
+        instance.gossip.compare(index, message.digest or messages.EMPTY_DIGEST, now)
         return True
 
     def saved(self, views: tuple[Configuration, ...], now: float) -> Effects:
@@ -238,12 +236,12 @@ class Core(MemberReadings):
         """Time has passed."""
         if self.status is Status.JOINING:
             self._joiner.tick(now)
-            self._rendezvous.tick(now)
+            self._election.tick(now)
             self._dispatcher.found_if_chosen(now)
-        elif (stage := self._stage) is not None:
+        elif (instance := self._instance) is not None:
             if now >= self._soonest:
-                self._context.lateness.note(now - self._soonest)
-            self._tick_member(stage, now)
+                self._context.loop_lag.note(now - self._soonest)
+            self._tick_member(instance, now)
         return self._effects(now)
 
     def leave(self, now: float) -> Effects:
@@ -254,7 +252,7 @@ class Core(MemberReadings):
     def set_metadata(self, metadata: Mapping[str, str], now: float) -> Effects:
         """Have new metadata agreed with the view; tried until a view has them. Raises MemberError.
 
-        Of several wishes the last one counts. A process that is joining asks once it is in.
+        Of several requests the last one counts. A process that is joining asks once it is in.
         """
         record = Member.create(self.me.name, self.me.address, self.me.incarnation, metadata)
         self._requests.set_metadata(record.metadata, now)
@@ -278,10 +276,10 @@ class Core(MemberReadings):
         `certain` this member's own health is taken into account. About members that this one does not observe,
         nothing happens.
         """
-        stage = self._stage
-        if stage is not None:
+        instance = self._instance
+        if instance is not None:
             self._monitor.on_check(subject, healthy, certain, now)
-            stage.reporter.accuse_failed(now, in_doubt=self._quorum.in_doubt(now))
+            instance.reporter.accuse_failed(now, in_doubt=self._quorum.in_doubt(now))
         return self._effects(now)
 
     def edge_failed(self, subject: Member, now: float) -> Effects:
@@ -290,11 +288,11 @@ class Core(MemberReadings):
         The report stands for `Settings.report_lifetime`, over view changes too, whatever the probes say. It is one
         observer's: the subject goes only if several agree. Raises EdgeError if this member does not observe it.
         """
-        stage = self._stage
-        if stage is None:
+        instance = self._instance
+        if instance is None:
             raise EdgeError("this process is no member at present, so it observes nobody")
         self._monitor.report_failed(subject, now)
-        stage.reporter.accuse_failed(now)
+        instance.reporter.accuse_failed(now)
         return self._effects(now)
 
     def recover(self, survivors: Sequence[str], now: float, *, force: bool = False) -> Effects:
@@ -306,7 +304,7 @@ class Core(MemberReadings):
         among others when a majority is within reach and `force` is not given.
         """
         if self.status is Status.JOINING:
-            self._rendezvous.recover(survivors)
+            self._election.recover(survivors)
             self._dispatcher.found_if_chosen(now)
             return self._effects(now)
         if self.status is not Status.MEMBER:
@@ -321,54 +319,54 @@ class Core(MemberReadings):
     def _wake_at(self, now: float) -> float:
         views = self._views
         if views.status is Status.JOINING:
-            return max(now, min(self._joiner.deadline, self._rendezvous.deadline))
-        stage = views.stage
-        if stage is None or views.status in FINISHED:
+            return max(now, min(self._joiner.deadline, self._election.deadline))
+        instance = views.instance
+        if instance is None or views.status in FINISHED:
             return NEVER
         if views.telling:
             self._soonest = views.leave_deadline
             return max(now, self._soonest)
         self._soonest = min(
             self._monitor.deadline,
-            stage.deadline,
+            instance.deadline,
             self._quorum.deadline,
             self._admission.deadline,
-            self._greeting.deadline,
+            self._anti_entropy.deadline,
             self._requests.deadline,
             self._recovery.deadline,
-            self._rendezvous.deadline,
-            self._founding.deadline,
+            self._election.deadline,
+            self._refounding.deadline,
             views.leave_deadline,
         )
         return max(now, self._soonest)
 
     # Time.
 
-    def _tick_member(self, stage: Stage, now: float) -> None:
+    def _tick_member(self, instance: ViewInstance, now: float) -> None:
         if self._views.telling:
             self._views.tick_leave(now)  # its view is over, and the next one goes on without it
             return
-        if now >= self._rendezvous.deadline:
+        if now >= self._election.deadline:
             if self._admission.holding:
-                self._rendezvous.tick(now)
+                self._election.tick(now)
             else:
-                self._rendezvous.stop()
+                self._election.stop()
         if now >= self._monitor.deadline:
-            self._monitor.tick(now, stage.gossip.digest())
-            stage.reporter.accuse_failed(now, in_doubt=self._quorum.in_doubt(now))
+            self._monitor.tick(now, instance.gossip.digest())
+            instance.reporter.accuse_failed(now, in_doubt=self._quorum.in_doubt(now))
         self._tick_requests(now)
-        self._admission.tick(stage.reporter, now)
-        stage.tick(now)
-        self._views.conclude(stage, now)
+        self._admission.tick(instance.reporter, now)
+        instance.tick(now)
+        self._views.conclude(instance, now)
         self._views.tick_recovery(now)
         self._views.tick_leave(now)
-        next_stage = self._stage
-        if next_stage is not None:
-            self._quorum.tick(now, next_stage.change.active_since, resting=self._monitor.resting)
-            self._greeting.tick(next_stage.gossip, now)
-            self._dispatcher.tick_founding(now)
+        next_instance = self._instance
+        if next_instance is not None:
+            self._quorum.tick(now, next_instance.change.active_since, idle=self._monitor.idle)
+            self._anti_entropy.tick(next_instance.gossip, now)
+            self._dispatcher.tick_refounding(now)
 
     def _tick_requests(self, now: float) -> None:
-        stage = self._stage
-        if stage is not None:
-            self._requests.tick(now, stage.reporter)
+        instance = self._instance
+        if instance is not None:
+            self._requests.tick(now, instance.reporter)

@@ -1,19 +1,18 @@
-"""Dispatch: who says what in which configuration, and which part of the core it concerns.
+"""Dispatch: every message is checked against its sender's place in the view, and handed to the component it concerns.
 
-What it is: the full way of every message: checked against the sender's place in the view, told apart by where its
-sender stands (a joiner, an outsider, behind, ahead, in this very view), and handed to the part that owns it.
-What it is not: any part's rule; nor the short way of probes and their answers (see core).
-Source: Rapid section 4; that every message names its configuration, and what follows from that, is beyond it.
+Senders are told apart by where they stand: a joiner, an outsider, a member that is behind, ahead, or in this very
+view.
+Source: Rapid, section 4. That every message names its configuration, and what follows from that, is our own.
 """
 
 from membership.address import Address
-from membership.protocol import messages as wire
+from membership.protocol import messages
 from membership.protocol.context.context import NEVER
 from membership.protocol.context.refusals import Refusal, elsewhere
-from membership.protocol.core.components import Parts
+from membership.protocol.core.components import Components
 from membership.protocol.core.status import FINISHED, Status
 from membership.protocol.core.view_installation import ViewInstaller
-from membership.protocol.core.view_instance import Stage
+from membership.protocol.core.view_instance import ViewInstance
 from membership.protocol.lifecycle.founder_election import founder_of
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member
@@ -22,96 +21,98 @@ from membership.protocol.view.member import Member
 class Dispatcher:
     """Handles the messages of one process. `founded`: it was told to found its cluster."""
 
-    def __init__(self, parts: Parts, *, founded: bool) -> None:
-        self._context = parts.context
-        self._joiner = parts.joiner
-        self._rendezvous = parts.rendezvous
-        self._founding = parts.founding
-        self._monitor = parts.monitor
-        self._admission = parts.admission
-        self._catch_up = parts.catch_up
-        self._quorum = parts.quorum
-        self._requests = parts.requests
-        self._recovery = parts.recovery
-        self._resignation = parts.resignation
-        self.views = ViewInstaller(parts, self.handle)
+    def __init__(self, components: Components, *, founded: bool) -> None:
+        self._context = components.context
+        self._joiner = components.joiner
+        self._election = components.election
+        self._refounding = components.refounding
+        self._monitor = components.monitor
+        self._admission = components.admission
+        self._catch_up = components.catch_up
+        self._quorum = components.quorum
+        self._requests = components.requests
+        self._recovery = components.recovery
+        self._quorum_loss = components.quorum_loss
+        self.views = ViewInstaller(components, self.handle)
         self.founded = founded
         """Whether this process founds its cluster: it was told to, or a cold start chose it."""
 
-    def handle(self, source: Address, message: wire.Message, now: float) -> None:
+    def handle(self, source: Address, message: messages.Message, now: float) -> None:
         """A message arrived from this address."""
         if self.views.status in FINISHED:
             return
-        stage = self.views.stage
-        if isinstance(message, wire.FullConfiguration) and message.proposed:
-            if stage is None:
-                self._founding.on_proposed(message, now)
+        instance = self.views.instance
+        if isinstance(message, messages.FullConfiguration) and message.proposed:
+            if instance is None:
+                self._refounding.on_proposed(message, now)
                 self.found_if_chosen(now)
-        elif stage is None:
+        elif instance is None:
             self._handle_as_joiner(source, message, now)
-        elif isinstance(message, wire.MemberMessage):
-            self._handle_from_member(stage, source, message, now)
+        elif isinstance(message, messages.MemberMessage):
+            self._handle_from_member(instance, source, message, now)
         else:
-            self._handle_from_outside(stage, source, message, now)
+            self._handle_from_outside(instance, source, message, now)
 
     def on_saved(self, views: tuple[Configuration, ...], now: float) -> None:
         """These proposed views are on disk."""
         if self.views.status in FINISHED:
             return
-        self._founding.on_saved(views)
-        stage = self.views.stage
-        if stage is None:
+        self._refounding.on_saved(views)
+        instance = self.views.instance
+        if instance is None:
             self.found_if_chosen(now)
         else:
-            self._install_if_in_force(stage, now)
+            self._install_if_in_force(instance, now)
 
-    def _install_if_in_force(self, stage: Stage, now: float) -> None:
-        self._founding.on_accepted(now)
-        if self._founding.in_force and self._admission.holding:
-            self._admission.release(self._rendezvous.acceptors(), now)
-            self.views.apply(stage, self._founding.cut, now)
-            self._founding.tell()
+    def _install_if_in_force(self, instance: ViewInstance, now: float) -> None:
+        self._refounding.on_accepted(now)
+        if self._refounding.in_force and self._admission.holding:
+            self._admission.release(self._election.acceptors(), now)
+            self.views.apply(instance, self._refounding.cut, now)
+            self._refounding.tell()
 
-    def _handle_as_joiner(self, source: Address, message: wire.Message, now: float) -> None:
-        if isinstance(message, wire.MemberMessage) and not isinstance(message, wire.FullConfiguration):
-            view = self._founding.awaited(source, message)
+    def _handle_as_joiner(self, source: Address, message: messages.Message, now: float) -> None:
+        if isinstance(message, messages.MemberMessage) and not isinstance(
+            message, messages.FullConfiguration
+        ):
+            view = self._refounding.awaited(source, message)
             if view is not None:
                 self.views.install_first(view, now)
                 self.handle(source, message, now)
                 return
         match message:
-            case wire.FullConfiguration():
+            case messages.FullConfiguration():
                 self.views.on_first_configuration(message, now)
-            case wire.ObserversAssigned():
+            case messages.ObserversAssigned():
                 self._joiner.on_observers(message, now)
                 if self._joiner.assigned:
-                    self._rendezvous.on_cluster(message.epoch, now)
-            case wire.JoinObserved():
+                    self._election.on_cluster(message.epoch, now)
+            case messages.JoinObserved():
                 self._joiner.on_observed(message, source)
-            case wire.JoinDeferred():
+            case messages.JoinDeferred():
                 self._joiner.on_deferred(message, now)
-            case wire.JoinDenied():
+            case messages.JoinDenied():
                 self._joiner.on_denied(message, now)
                 if self._joiner.given_up:
                     self.views.refuse()
-            case wire.Probe():
+            case messages.Probe():
                 me = self._context.me
-                answer = wire.NotMember(me.incarnation, message.configuration_id, message.sequence)
+                answer = messages.NotMember(me.incarnation, message.configuration_id, message.sequence)
                 self._context.send(source, answer)
-            case wire.ColdStart():
+            case messages.ColdStart():
                 self._on_cold_start(message, now)
-            case wire.JoinRequest():
-                self._context.send(message.joiner.address, wire.JoinDeferred(self._rendezvous.standing))
+            case messages.JoinRequest():
+                self._context.send(message.joiner.address, messages.JoinDeferred(self._election.progress))
             case _:
                 self._context.count("messages before the first view")
 
-    def _on_cold_start(self, message: wire.ColdStart, now: float) -> None:
-        self._rendezvous.on_greeting(message, now)
-        self._founding.share(message, now)
-        if self._rendezvous.remembered is None:
-            self._joiner.prefer(self._rendezvous.followed)
+    def _on_cold_start(self, message: messages.ColdStart, now: float) -> None:
+        self._election.on_greeting(message, now)
+        self._refounding.share(message, now)
+        if self._election.remembered is None:
+            self._joiner.prefer(self._election.followed)
         else:
-            self._joiner.turn_to(self._rendezvous.followed, now)
+            self._joiner.turn_to(self._election.followed, now)
         self.found_if_chosen(now)
 
     def found_if_chosen(self, now: float) -> None:
@@ -119,72 +120,80 @@ class Dispatcher:
 
         Or start over, if the founder that counts on this incarnation is gone.
         """
-        rendezvous = self._rendezvous
-        if rendezvous.is_deserted:
-            deserted = rendezvous.accepted[-1]
+        election = self._election
+        if election.is_deserted:
+            deserted = election.accepted[-1]
             self.views.give_up((founder_of(deserted).name,), deserted.epoch)
-        elif rendezvous.founds(now):
+        elif election.founds(now):
             self.founded = True
-            propose = None if rendezvous.remembered is None else self._founding.propose
-            self._admission.hold(rendezvous.expect, rendezvous.suffices, propose)
-            self._founding.begin(now)
+            propose = None if election.remembered is None else self._refounding.propose
+            self._admission.hold(election.expect, election.suffices, propose)
+            self._refounding.begin(now)
             self.views.found(now)
 
-    def tick_founding(self, now: float) -> None:
+    def tick_refounding(self, now: float) -> None:
         """A founder whose view is not in force for too long starts over like those on whom it counts."""
-        if now >= self._founding.deadline:
-            self._founding.deadline = NEVER
+        if now >= self._refounding.deadline:
+            self._refounding.deadline = NEVER
             if self.views.status is Status.MEMBER:
-                self.views.give_up(self._founding.missing)
+                self.views.give_up(self._refounding.missing)
 
-    def _handle_from_outside(self, stage: Stage, source: Address, message: wire.Message, now: float) -> None:
+    def _handle_from_outside(
+        self, instance: ViewInstance, source: Address, message: messages.Message, now: float
+    ) -> None:
         match message:
-            case wire.JoinRequest():
+            case messages.JoinRequest():
                 if self.views.status is Status.LEAVING:
-                    self._context.send(message.joiner.address, wire.JoinDeferred("this member is leaving"))
-                elif self._admission.holding and not self._rendezvous.counts_on(message.joiner):
-                    self._context.send(message.joiner.address, wire.JoinDeferred(self._rendezvous.standing))
+                    self._context.send(
+                        message.joiner.address, messages.JoinDeferred("this member is leaving")
+                    )
+                elif self._admission.holding and not self._election.counts_on(message.joiner):
+                    self._context.send(message.joiner.address, messages.JoinDeferred(self._election.progress))
                 else:
                     if source == message.joiner.address:
-                        self._resignation.on_joining(message.joiner)
-                    self._admission.on_request(message, stage.reporter, now)
-            case wire.ColdStart() if message.asking and (message.remembers >= 0 or message.accepted):
-                self._on_restarted(stage, source, message, now)
-            case wire.EnsembleJoin():
+                        self._quorum_loss.on_joining(message.joiner)
+                    self._admission.on_request(message, instance.reporter, now)
+            case messages.ColdStart() if message.asking and (message.remembers >= 0 or message.accepted):
+                self._on_restarted(instance, source, message, now)
+            case messages.EnsembleJoin():
                 reason = "this cluster has no ensemble: join in the decentralised mode"
-                self._context.send(message.joiner.address, wire.JoinDeferred(reason))
-            case wire.ObserveJoin():
-                self._admission.on_observe(message, stage.reporter, now)
-            case wire.NotMember():
-                self._on_not_member(stage, source, message, now)
-            case wire.EvictedNotice():
+                self._context.send(message.joiner.address, messages.JoinDeferred(reason))
+            case messages.ObserveJoin():
+                self._admission.on_observe(message, instance.reporter, now)
+            case messages.NotMember():
+                self._on_not_member(instance, source, message, now)
+            case messages.EvictedNotice():
                 self.views.on_evicted_notice(source, message, now)
             case _:
                 self._context.count("messages for joiners")
 
-    def _on_restarted(self, stage: Stage, source: Address, message: wire.ColdStart, now: float) -> None:
+    def _on_restarted(
+        self, instance: ViewInstance, source: Address, message: messages.ColdStart, now: float
+    ) -> None:
         """A process that was a member once looks for the others: let it in, or join it if this view is beyond help."""
         if source != message.sender.address:
             self._context.drop(Refusal.SENDER_ELSEWHERE, elsewhere(message.sender, source))
             return
         if self._admission.holding:
-            if self._rendezvous.while_gathering(message):
+            if self._election.while_gathering(message):
                 self.views.give_up((message.sender.name,))
             else:
-                self._install_if_in_force(stage, now)
+                self._install_if_in_force(instance, now)
             return
-        self._resignation.on_restarted(message.sender)
-        restarted = self._resignation.restarted
+        self._quorum_loss.on_restarted(message.sender)
+        restarted = self._quorum_loss.restarted
         if restarted and self._quorum.lost and self.views.status is Status.MEMBER:
             self.views.give_up(restarted)
         elif self.views.status is not Status.LEAVING:
-            self._admission.on_request(wire.JoinRequest(message.sender, 0), stage.reporter, now)
+            self._admission.on_request(messages.JoinRequest(message.sender, 0), instance.reporter, now)
 
-    def _on_not_member(self, stage: Stage, source: Address, message: wire.NotMember, now: float) -> None:
+    def _on_not_member(
+        self, instance: ViewInstance, source: Address, message: messages.NotMember, now: float
+    ) -> None:
         if not self._context.view.is_named(message.configuration_id):
             return
-        self._resignation.on_not_member(source, message.incarnation)
-        self._admission.on_not_member(source, message, stage.reporter, now)
+        self._quorum_loss.on_not_member(source, message.incarnation)
+        self._admission.on_not_member(source, message, instance.reporter, now)
         without_view = self._monitor.on_not_member(source, message, now)
         if without_view is not None:
             self._admission.push(without_view, now)
@@ -192,12 +201,12 @@ class Dispatcher:
     # Members, in whatever configuration they are.
 
     def _handle_from_member(
-        self, stage: Stage, source: Address, message: wire.MemberMessage, now: float
+        self, instance: ViewInstance, source: Address, message: messages.MemberMessage, now: float
     ) -> None:
         view = self._context.view
         index = view.index_of_sender(message.sender)
-        if self._founding.takes(source, message):
-            self._install_if_in_force(stage, now)
+        if self._refounding.takes(source, message):
+            self._install_if_in_force(instance, now)
             return
         if index is not None:
             if source != view.addresses[index]:
@@ -208,8 +217,8 @@ class Dispatcher:
         if view.is_named(message.configuration_id):
             if index is not None:
                 self._recovery.heard(view.members[index].incarnation)
-                self._handle_current(stage, message, index, now)
-            elif isinstance(message, wire.DecidedChain) and self._catch_up.expected(now):
+                self._handle_current(instance, message, index, now)
+            elif isinstance(message, messages.DecidedChain) and self._catch_up.expected(now):
                 self.views.on_chain(message, now)
             else:
                 self._context.drop("a message whose sender is not in the view")
@@ -217,25 +226,35 @@ class Dispatcher:
             # This founder's view may never be anybody's: it says nothing about others.
             self._context.drop("a message from before a founding that is not in force")
         elif message.epoch < view.epoch:
-            self._handle_stale(stage, source, message, index, now)
+            self._handle_stale(instance, source, message, index, now)
         elif message.epoch > view.epoch:
-            self._handle_newer(stage, source, message, index, now)
-        elif not isinstance(message, wire.JoinObserved | wire.JoinDenied | wire.ObserversAssigned):
+            self._handle_newer(instance, source, message, index, now)
+        elif not isinstance(
+            message, messages.JoinObserved | messages.JoinDenied | messages.ObserversAssigned
+        ):
             self._context.drop("a message from another history of this cluster")
 
     def _handle_stale(
-        self, stage: Stage, source: Address, message: wire.MemberMessage, index: int | None, now: float
+        self,
+        instance: ViewInstance,
+        source: Address,
+        message: messages.MemberMessage,
+        index: int | None,
+        now: float,
     ) -> None:
         match message:
-            case wire.CatchUpRequest() | wire.PullCut():
+            case messages.CatchUpRequest() | messages.PullCut():
                 self._catch_up.on_request(message, source)
                 return
-            case wire.Probe() if index is not None:
-                stage.acknowledge(message, self._context.view.members[index].address)
-            case wire.ProbeAcknowledged() if index is not None:
+            case messages.Probe() if index is not None:
+                instance.acknowledge(message, self._context.view.members[index].address)
+            case messages.ProbeAcknowledged() if index is not None:
                 self.on_sign_of_life(message, index, now)
             case (
-                wire.ObserversAssigned() | wire.JoinObserved() | wire.JoinDenied() | wire.FullConfiguration()
+                messages.ObserversAssigned()
+                | messages.JoinObserved()
+                | messages.JoinDenied()
+                | messages.FullConfiguration()
             ):
                 return  # late answers to the joiner this process was
             case _:
@@ -243,31 +262,36 @@ class Dispatcher:
         self._catch_up.help(message, source, now)
 
     def _handle_newer(
-        self, stage: Stage, source: Address, message: wire.MemberMessage, index: int | None, now: float
+        self,
+        instance: ViewInstance,
+        source: Address,
+        message: messages.MemberMessage,
+        index: int | None,
+        now: float,
     ) -> None:
         match message:
-            case wire.FullConfiguration():
+            case messages.FullConfiguration():
                 if self._admission.holding:
                     return  # others on whom this founder counts may count on that it does not go back
                 if index is not None or self._catch_up.expected(now):
                     self.views.on_later_configuration(message, now)
                 return
-            case wire.ObserversAssigned() if self._admission.holding:
+            case messages.ObserversAssigned() if self._admission.holding:
                 # The others went on without this founder, which nobody has joined yet.
                 if message.joiner == self._context.me.incarnation:
                     self.views.give_up((), message.epoch)
                 return
-            case wire.ObserversAssigned() | wire.JoinObserved() | wire.JoinDenied():
+            case messages.ObserversAssigned() | messages.JoinObserved() | messages.JoinDenied():
                 return
-            case wire.Probe():
-                stage.acknowledge(message, source)
-            case wire.ProbeAcknowledged() if index is not None:
+            case messages.Probe():
+                instance.acknowledge(message, source)
+            case messages.ProbeAcknowledged() if index is not None:
                 self.on_sign_of_life(message, index, now)
             case _:
                 pass
         self._catch_up.note_newer(source, message, now)
 
-    def on_sign_of_life(self, message: wire.ProbeAcknowledged, index: int, now: float) -> None:
+    def on_sign_of_life(self, message: messages.ProbeAcknowledged, index: int, now: float) -> None:
         """The member with this index has answered a probe."""
         incarnation = self._context.view.members[index].incarnation
         self._monitor.on_acknowledgement(incarnation, message.sequence, now)
@@ -275,47 +299,51 @@ class Dispatcher:
 
     # Members of the present configuration.
 
-    def _handle_current(self, stage: Stage, message: wire.MemberMessage, index: int, now: float) -> None:
+    def _handle_current(
+        self, instance: ViewInstance, message: messages.MemberMessage, index: int, now: float
+    ) -> None:
         """A message of the present configuration, from a member of it."""
         sender = self._context.view.members[index]
         match message:
-            case wire.DecidedChain():
+            case messages.DecidedChain():
                 self.views.on_chain(message, now)
             case (
-                wire.IndirectProbe()
-                | wire.IndirectAnswer()
-                | wire.StreamProbe()
-                | wire.StreamProbeAcknowledged()
+                messages.IndirectProbe()
+                | messages.IndirectAnswer()
+                | messages.StreamProbe()
+                | messages.StreamProbeAcknowledged()
             ):
                 self._monitor.indirect.on_message(message, sender, now)
-            case wire.Unanswered():
+            case messages.Unanswered():
                 self._monitor.on_unanswered(message.subject, now)
-            case wire.LeaveRequest():
-                if not stage.reporter.report_leave(index, now):
+            case messages.LeaveRequest():
+                if not instance.reporter.report_leave(index, now):
                     self._context.drop("a leave that asks somebody else's observer")
-            case wire.UpdateRequest():
-                self._requests.on_update(message, sender, stage.reporter, now)
-            case wire.EvictRequest():
-                self._requests.on_evict(message, stage.reporter, now)
-            case wire.RecoveryRequest():
+            case messages.UpdateRequest():
+                self._requests.on_update(message, sender, instance.reporter, now)
+            case messages.EvictRequest():
+                self._requests.on_evict(message, instance.reporter, now)
+            case messages.RecoveryRequest():
                 self._on_recovery_request(message, sender, now)
-            case wire.RecoveryAnswer():
+            case messages.RecoveryAnswer():
                 self._recovery.on_answer(message, sender.name)
                 self.views.tick_recovery(now)
             case _:
-                stage.handle(message, index, now)
-                if isinstance(message, wire.Decided):
-                    self._ask_for_more(stage, message, sender, now)
-                self.views.conclude(stage, now)
+                instance.handle(message, index, now)
+                if isinstance(message, messages.Decided):
+                    self._ask_for_more(instance, message, sender, now)
+                self.views.conclude(instance, now)
 
-    def _on_recovery_request(self, message: wire.RecoveryRequest, sender: Member, now: float) -> None:
+    def _on_recovery_request(self, message: messages.RecoveryRequest, sender: Member, now: float) -> None:
         refusal = self._recovery.on_request(message, sender.name, quorum_lost=self._quorum.lost, now=now)
-        answer = wire.RecoveryAnswer(*self._context.header, message.recovery, refusal)
+        answer = messages.RecoveryAnswer(*self._context.header, message.recovery, refusal)
         self._context.send(sender.address, answer)
 
-    def _ask_for_more(self, stage: Stage, message: wire.Decided, sender: Member, now: float) -> None:
+    def _ask_for_more(
+        self, instance: ViewInstance, message: messages.Decided, sender: Member, now: float
+    ) -> None:
         # Who was asked for the cut itself need not be asked for the chain. The next one that tells is: either
         # question or its answer may be lost, and hardly both.
-        missing = stage.decision is None and sender != stage.change.bodies.asked
+        missing = instance.decision is None and sender != instance.change.proposals.asked
         if missing or message.latest_epoch > message.epoch + 1:
             self._catch_up.ask(sender.address, now)

@@ -1,8 +1,4 @@
-"""Where a process stands in the life of a member, in both modes.
-
-What it is: the states, and which of them are final.
-What it is not: the transitions; see view_installation, and ensemble.client for the centralised mode.
-"""
+"""The states in the life of a member, and which of them are final. The transitions are in `view_installation`."""
 
 from enum import Enum
 

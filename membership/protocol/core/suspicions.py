@@ -1,9 +1,9 @@
-"""Who suspects whom now, and why that is no view change yet: a reading for people.
+"""Suspicions, for people: who suspects whom now, and why that is no view change yet.
 
-What it is: the alert table, the cut detector's judgement and the tally of votes of one member, as plain values with
-names in place of indices, and one sentence on what the next view waits for.
-What it is not: an input of any decision; nor the truth, only what gossip has brought to this member so far.
-Source: Rapid sections 4.2 and 4.3, whose tallies and votes it shows.
+The alert table, the cut detector's assessment and the tally of votes of one member, as plain values with names in place
+of indices, and one sentence on what the next view waits for. It shows what gossip has brought to this member so far,
+and no decision depends on it.
+Source: Rapid, sections 4.2 and 4.3, whose tallies and votes it shows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from consensus import classic_quorum, fast_quorum
 from membership.protocol.context.context import NEVER, Context
-from membership.protocol.core.view_instance import Stage
+from membership.protocol.core.view_instance import ViewInstance
 from membership.protocol.cut_detection.alert_table import RemovalReport, ring_numbers
 from membership.protocol.cut_detection.cut_detector import Assessment
 from membership.protocol.monitoring.monitor import Monitor
@@ -105,23 +105,23 @@ class Suspicions:
 
 
 def suspicions_of(
-    context: Context, stage: Stage, monitor: Monitor, *, quorum: bool, now: float
+    context: Context, instance: ViewInstance, monitor: Monitor, *, quorum: bool, now: float
 ) -> Suspicions:
     """The reading of a member with a view change of its own."""
     view, settings = context.view, context.settings
-    assessment = stage.detector.assess()
+    assessment = instance.detector.assess()
     suspects = tuple(
-        _suspect(context, stage, report, assessment, now)
-        for _, report in sorted(stage.table.removals.items())
+        _suspect(context, instance, report, assessment, now)
+        for _, report in sorted(instance.table.removals.items())
     )
-    unstable = set(stage.table.unstable_joins) | set(stage.table.contested_joins)
-    joins = list(stage.table.joins.items())
+    unstable = set(instance.table.unstable_joins) | set(instance.table.contested_joins)
+    joins = list(instance.table.joins.items())
     joiners = tuple(
         Joiner(
             report.member.name,
             report.rings.bit_count(),
             "stable"
-            if incarnation in stage.table.stable_joins or incarnation in assessment.stable_joins
+            if incarnation in instance.table.stable_joins or incarnation in assessment.stable_joins
             else "unstable"
             if incarnation in unstable
             else "noise",
@@ -129,8 +129,8 @@ def suspicions_of(
         for incarnation, report in joins[:JOINERS_LISTED]
     )
     votes = tuple(
-        _votes(context, stage, value, bitmap)
-        for value, bitmap in sorted(stage.change.fast_votes.items(), key=lambda each: -each[1].bit_count())
+        _votes(context, instance, value, bitmap)
+        for value, bitmap in sorted(instance.change.fast_votes.items(), key=lambda each: -each[1].bit_count())
     )
     reading = Suspicions(
         epoch=view.epoch,
@@ -144,11 +144,11 @@ def suspicions_of(
         votes=votes,
         fast_quorum=fast_quorum(len(view)),
         classic_quorum=classic_quorum(len(view)),
-        classic_round=stage.change.classic_under_way,
+        classic_round=instance.change.classic_under_way,
         own=_own(monitor),
         reason="",
     )
-    return replace(reading, reason=_reason(reading, stage, assessment, quorum, now))
+    return replace(reading, reason=_reason(reading, instance, assessment, quorum, now))
 
 
 def own_suspicions(context: Context, monitor: Monitor, *, quorum: bool) -> Suspicions:
@@ -184,7 +184,7 @@ def _own(monitor: Monitor) -> tuple[Trouble, ...]:
 
 
 def _suspect(
-    context: Context, stage: Stage, report: RemovalReport, assessment: Assessment, now: float
+    context: Context, instance: ViewInstance, report: RemovalReport, assessment: Assessment, now: float
 ) -> Suspect:
     view = context.view
     member = view.members[report.subject]
@@ -195,7 +195,7 @@ def _suspect(
     return Suspect(
         member.name,
         report.rings.bit_count(),
-        stage.detector.tally(report.subject, assessment.suspects),
+        instance.detector.tally(report.subject, assessment.suspects),
         standing,
         "leave" if report.leaves else "evict" if report.evictions else "",
         tuple(
@@ -207,11 +207,11 @@ def _suspect(
     )
 
 
-def _votes(context: Context, stage: Stage, value: bytes, bitmap: int) -> CutVotes:
-    cut, count = stage.change.bodies.get(value), bitmap.bit_count()
+def _votes(context: Context, instance: ViewInstance, value: bytes, bitmap: int) -> CutVotes:
+    cut, count = instance.change.proposals.get(value), bitmap.bit_count()
     if cut is None:
         return CutVotes(count, known=False)
-    own = stage.change.proposal is not None and stage.change.proposal.hash == value
+    own = instance.change.proposal is not None and instance.change.proposal.hash == value
     return CutVotes(count, True, *_names(context, cut), own=own)
 
 
@@ -232,13 +232,15 @@ def _names(context: Context, cut: Cut) -> tuple[tuple[str, ...], tuple[str, ...]
 # The sentence.
 
 
-def _reason(reading: Suspicions, stage: Stage, assessment: Assessment, quorum: bool, now: float) -> str:
+def _reason(
+    reading: Suspicions, instance: ViewInstance, assessment: Assessment, quorum: bool, now: float
+) -> str:
     if not quorum:
         return "no majority is within reach: nothing can be decided until one is"
-    if stage.decision is not None:
+    if instance.decision is not None:
         return "it is decided; the next view is being installed"
     if reading.votes:
-        return _waiting_for_votes(reading, stage, now)
+        return _waiting_for_votes(reading, instance, now)
     if not reading.suspects and not reading.joiners:
         return ""
     if assessment.held_up:
@@ -248,7 +250,7 @@ def _reason(reading: Suspicions, stage: Stage, assessment: Assessment, quorum: b
     return _only_noise(reading)
 
 
-def _waiting_for_votes(reading: Suspicions, stage: Stage, now: float) -> str:
+def _waiting_for_votes(reading: Suspicions, instance: ViewInstance, now: float) -> str:
     best = reading.votes[0].votes
     words = f"{best} of {reading.size} members have voted for one cut, and {reading.fast_quorum} equal votes decide it"
     others = len(reading.votes) - 1
@@ -256,8 +258,8 @@ def _waiting_for_votes(reading: Suspicions, stage: Stage, now: float) -> str:
         words += f"; {others} other {'cut has' if others == 1 else 'cuts have'} votes too"
     if reading.classic_round:
         words += f"; a classic round is under way, which {reading.classic_quorum} members decide"
-    elif stage.change.fallback_at != NEVER:
-        seconds = max(0.0, stage.change.fallback_at - now)
+    elif instance.change.fallback_at != NEVER:
+        seconds = max(0.0, instance.change.fallback_at - now)
         words += f"; if they do not come, this member starts a classic round in {seconds:.1f} s"
     return words
 

@@ -1,9 +1,8 @@
-"""One configuration at work: from its installation to the decision on its successor.
+"""One view at work: from its installation to the decision on its successor.
 
-What it is: the parts that live exactly as long as one configuration (alert table, cut detector, reporter, view
-change, gossip), wired: alerts lead to an assessment, a clean cut to a vote, votes to a decision.
-What it is not: the installation of what is decided, nor anything that outlives a view (see core).
-Source: Rapid section 4, whose three steps meet here.
+It joins the components that live as long as one configuration: alert table, cut detector, reporter, view change and
+gossip. Alerts lead to an assessment, a clean cut to a vote, votes to a decision.
+Source: Rapid, section 4, whose three steps meet here.
 """
 
 from collections.abc import Callable
@@ -12,40 +11,42 @@ from typing import Any
 import msgspec
 
 from membership.address import Address
-from membership.protocol import messages as wire
+from membership.protocol import messages
 from membership.protocol.agreement.view_change import ViewChange
 from membership.protocol.context.context import Context
 from membership.protocol.context.refusals import Refusal
 from membership.protocol.cut_detection.alert_table import AlertTable
 from membership.protocol.cut_detection.cut_detector import CutDetector
 from membership.protocol.cut_detection.reporter import Reporter
+from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.dissemination.gossip import GossipSpreader
 from membership.protocol.monitoring.monitor import Monitor
 from membership.protocol.view.cut import Cut
 
 
-class Stage:
+class ViewInstance:
     """The running view change of one configuration."""
 
-    def __init__(self, context: Context, monitor: Monitor, now: float) -> None:
+    def __init__(self, context: Context, monitor: Monitor, broadcaster: Broadcaster, now: float) -> None:
         self._context = context
         self.table = AlertTable(context.view, context.settings)
         self.detector = CutDetector(context.view, self.table, context.settings)
         self.change = ViewChange(context)
         self.reporter = Reporter(context, self.table, self.detector, monitor)
-        self.gossip = GossipSpreader(context, self.table, self.change, now)
+        self.gossip = GossipSpreader(context, self.table, self.change, broadcaster, now)
+        self._passes_on = broadcaster.passes_on
         self._known_vote_bits = 0
         self._assessment_due = False
-        self._handlers: dict[type[wire.Message], Callable[[Any, int, float], None]] = {
-            wire.Gossip: self._on_gossip,
-            wire.PullCut: self._on_pull,
-            wire.CutBody: self._on_body,
-            wire.Prepare: self._on_prepare,
-            wire.Promised: self._on_promised,
-            wire.Accept: self._on_accept,
-            wire.Accepted: self._on_accepted,
-            wire.Rejected: self._on_rejected,
-            wire.Decided: self._on_decided,
+        self._handlers: dict[type[messages.Message], Callable[[Any, int, float], None]] = {
+            messages.Gossip: self._on_gossip,
+            messages.PullCut: self._on_pull,
+            messages.CutBody: self._on_body,
+            messages.Prepare: self._on_prepare,
+            messages.Promised: self._on_promised,
+            messages.Accept: self._on_accept,
+            messages.Accepted: self._on_accepted,
+            messages.Rejected: self._on_rejected,
+            messages.Decided: self._on_decided,
         }
 
     @property
@@ -58,7 +59,7 @@ class Stage:
         """When `tick` has something to do."""
         return min(self.reporter.deadline, self.gossip.deadline, self.change.deadline)
 
-    def handle(self, message: wire.MemberMessage, index: int, now: float) -> None:
+    def handle(self, message: messages.MemberMessage, index: int, now: float) -> None:
         """A message about this configuration, from its member with this index."""
         handler = self._handlers.get(type(message))
         if handler is not None:
@@ -77,19 +78,19 @@ class Stage:
         if self.decision is None:
             self.gossip.tick(now)
 
-    def acknowledge(self, probe: wire.Probe, destination: Address) -> None:
+    def acknowledge(self, probe: messages.Probe, destination: Address) -> None:
         """Answer a probe: this process is here, and so much it knows of the view change."""
         digest = self.gossip.digest() or None
-        answer = wire.ProbeAcknowledged(*self._context.short_header, probe.sequence, digest)
+        answer = messages.ProbeAcknowledged(*self._context.short_header, probe.sequence, digest)
         self._context.send(destination, answer)
 
     # Alerts.
 
-    def _on_gossip(self, message: wire.Gossip, index: int, now: float) -> None:
+    def _on_gossip(self, message: messages.Gossip, index: int, now: float) -> None:
         sender = self._context.view.members[index]
         changed = False
-        evidence = self._context.evidence
-        if evidence is not None and not evidence.take(message):
+        signatures = self._context.signatures
+        if signatures is not None and not signatures.take(message):
             self._context.drop(Refusal.PROOF_FALSE)
         for alert in self.table.possible_news(message.alerts, now):
             changed |= self._merge(alert, now)
@@ -100,7 +101,7 @@ class Stage:
             self._wake_for_votes(now)
             self.gossip.compare(index, message.digest, now)
 
-    def _merge(self, alert: wire.Alert, now: float) -> bool:
+    def _merge(self, alert: messages.Alert, now: float) -> bool:
         refusal = self.table.refusal(alert)
         if refusal is not None:
             self._context.drop(refusal)
@@ -112,17 +113,17 @@ class Stage:
             if forged:
                 # Only this member may report on its rings. An echo of its own forgotten noise ends here too.
                 self._context.count("reports in this member's name refused")
-                alert = wire.Alert(alert.kind, alert.subject, alert.rings & ~forged, alert.age)
+                alert = messages.Alert(alert.kind, alert.subject, alert.rings & ~forged, alert.age)
                 if not alert.rings:
                     return False
-        if self._context.evidence is not None:
-            proven = self._context.evidence.proven(alert)
+        if self._context.signatures is not None:
+            proven = self._context.signatures.proven(alert)
             if proven != alert.rings:
                 self._context.drop(Refusal.RINGS_OF_OTHERS)
                 if not proven:
                     return False
                 alert = msgspec.structs.replace(alert, rings=proven)
-        return self.table.merge(alert, now, spread=self._context.broadcaster.passes_on)
+        return self.table.merge(alert, now, spread=self._passes_on)
 
     def _after_alerts(self, now: float) -> None:
         self.gossip.wake(now)
@@ -146,35 +147,35 @@ class Stage:
             self._known_vote_bits = self.change.vote_bits
             self.gossip.wake(now)
 
-    def _on_pull(self, message: wire.PullCut, index: int, now: float) -> None:
-        self.change.bodies.on_pull(message, self._context.view.members[index])
+    def _on_pull(self, message: messages.PullCut, index: int, now: float) -> None:
+        self.change.proposals.on_pull(message, self._context.view.members[index])
 
-    def _on_body(self, message: wire.CutBody, index: int, now: float) -> None:
+    def _on_body(self, message: messages.CutBody, index: int, now: float) -> None:
         self.change.on_body(message, now)
 
-    def _on_prepare(self, message: wire.Prepare, index: int, now: float) -> None:
+    def _on_prepare(self, message: messages.Prepare, index: int, now: float) -> None:
         if self._is_own_ballot(message, index):
             self.change.on_prepare(message, self._context.view.members[index], now)
 
-    def _on_accept(self, message: wire.Accept, index: int, now: float) -> None:
+    def _on_accept(self, message: messages.Accept, index: int, now: float) -> None:
         if self._is_own_ballot(message, index):
             self.change.on_accept(message, self._context.view.members[index], now)
 
-    def _is_own_ballot(self, message: wire.Prepare | wire.Accept, index: int) -> bool:
+    def _is_own_ballot(self, message: messages.Prepare | messages.Accept, index: int) -> bool:
         """A coordinator uses its own ballots only, and only classic ones."""
         if message.coordinator == index and message.round >= 2:
             return True
         self._context.drop("a classic round under a ballot of somebody else")
         return False
 
-    def _on_promised(self, message: wire.Promised, index: int, now: float) -> None:
+    def _on_promised(self, message: messages.Promised, index: int, now: float) -> None:
         self.change.on_promised(message, index, now)
 
-    def _on_accepted(self, message: wire.Accepted, index: int, now: float) -> None:
+    def _on_accepted(self, message: messages.Accepted, index: int, now: float) -> None:
         self.change.on_accepted(message, index)
 
-    def _on_rejected(self, message: wire.Rejected, index: int, now: float) -> None:
+    def _on_rejected(self, message: messages.Rejected, index: int, now: float) -> None:
         self.change.on_rejected(message, now)
 
-    def _on_decided(self, message: wire.Decided, index: int, now: float) -> None:
+    def _on_decided(self, message: messages.Decided, index: int, now: float) -> None:
         self.change.on_decided(message.value, self._context.view.members[index], now)

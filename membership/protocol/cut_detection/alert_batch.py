@@ -1,13 +1,12 @@
 """Batching of this member's own alerts, so that what happens together is reported together.
 
-What it is: pending reports and their flush times. Removals wait a short fixed time; joins wait until no further
-joiner came for a while, with a cap, because many processes start at about the same time.
-What it is not: the table of everybody's alerts (see alert_table).
-Source: Rapid section 6 (alerts are batched for 100 ms).
+Removals wait a short fixed time. Joins wait until no further joiner has come for a while, up to a limit, because many
+processes start at about the same time.
+Source: Rapid, section 6 (alerts are batched for 100 ms).
 """
 
 from membership.protocol.context.context import NEVER
-from membership.protocol.context.loop_lag import Lateness
+from membership.protocol.context.loop_lag import LoopLag
 from membership.protocol.messages import Alert, AlertKind
 from membership.protocol.view.member import Member
 from membership.settings import Settings
@@ -17,21 +16,21 @@ _PRECEDENCE = (AlertKind.REMOVE, AlertKind.EVICT, AlertKind.LEAVE)
 
 
 _LONGEST_STRETCH = 4
-"""Times the usual wait for further joiners, at most, of a member that is late itself: the joiners are late too."""
+"""A member whose event loop lags waits at most this many times longer for further joiners: those lag, too."""
 
-_WAVE = 4
-"""Times the usual cap while more processes wait here than there are members. A cut that takes in a part of such a wave
-lets the rest join a view many times as large, which costs as many times the work."""
+_STORM = 4
+"""Times the usual cap while more processes wait here than there are members. A cut that takes in a part of such a
+storm lets the rest join a view many times as large, which costs as many times the work."""
 
 
 class AlertBatch:
     """Own alerts that wait to be sent."""
 
-    def __init__(self, settings: Settings, members: int, lateness: Lateness) -> None:
+    def __init__(self, settings: Settings, members: int, loop_lag: LoopLag) -> None:
         self._settings = settings
         self._members = members
-        self._lateness = lateness
-        # Alone, a member would have to carry the whole view to every joiner. A few at first share that work.
+        self._loop_lag = loop_lag
+        # A member that is alone would have to send the whole view to every joiner. The first few then share that work.
         self._most_joins = settings.first_joiners if members == 1 else settings.joins_kept
         self._removals: dict[int, tuple[AlertKind, int]] = {}
         self._joins: dict[bytes, tuple[AlertKind, Member, int]] = {}
@@ -78,10 +77,10 @@ class AlertBatch:
         if len(self._joins) == self._most_joins:
             self._joins_due = now
             return
-        cap = self._settings.join_batch_cap * (_WAVE if len(self._joins) > self._members else 1)
+        cap = self._settings.join_batch_cap * (_STORM if len(self._joins) > self._members else 1)
         self._joins_due = min(
-            now + self._lateness.stretched(self._settings.join_batch_quiet, _LONGEST_STRETCH),
-            self._joins_since + self._lateness.stretched(cap, _LONGEST_STRETCH),
+            now + self._loop_lag.stretched(self._settings.join_batch_quiet, _LONGEST_STRETCH),
+            self._joins_since + self._loop_lag.stretched(cap, _LONGEST_STRETCH),
         )
 
     def take_due(self, now: float) -> list[Alert]:

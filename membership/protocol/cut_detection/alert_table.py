@@ -1,10 +1,9 @@
-"""All reports known about the running view change, merged per subject into one bitmask of rings.
+"""The alert table: all reports known about the running view change, merged per subject into a bitmask of rings.
 
-What it is: the state that gossip spreads and the cut detector reads. Merging is a union, so order, repetition
-and detours do not matter. A digest summarises it for anti-entropy.
-What it is not: a judgement; H and L are the cut detector's.
-Source: Rapid section 4.2 (tallies). Beyond it: reports about members carry their age, so that noise can be
-forgotten everywhere at about the same time without a forgotten report coming back from a slower peer.
+Gossip spreads it and the cut detector reads it. Merging is a union, so order, repetition and detours do not matter. A
+digest summarises it for anti-entropy. The table does not judge; H and L are the cut detector's.
+Source: Rapid, section 4.2 (tallies). Added to the paper: reports about members carry their age, so that noise can be
+forgotten everywhere at about the same time and does not come back from a slower peer.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +16,7 @@ from membership.settings import Settings
 
 _DIGEST_BOUND = (1 << 32) - 1
 _AGES_PER_SECOND = 16
-_WISHES = (AlertKind.LEAVE, AlertKind.EVICT)
+_REQUESTED = (AlertKind.LEAVE, AlertKind.EVICT)
 _REFRESH_SHARE = 6
 """A report that is younger by this share of the report lifetime is news, although its bit is known."""
 _ALIKE_SHARE = 8
@@ -44,8 +43,8 @@ class RemovalReport:
         """The other observers."""
 
     @property
-    def by_wish(self) -> bool:
-        """Whether somebody wants it out, itself or an operator: no matter of opinion, unlike a failure."""
+    def requested(self) -> bool:
+        """Whether its removal was requested, by itself or an operator: unlike a failure, that is no opinion."""
         return bool(self.leaves | self.evictions)
 
     def knows(self, alert: Alert, raised_at: float) -> bool:
@@ -55,7 +54,7 @@ class RemovalReport:
         kind = alert.kind
         if kind is AlertKind.REMOVE:
             return True
-        return kind in _WISHES and not alert.rings & ~(
+        return kind in _REQUESTED and not alert.rings & ~(
             self.leaves if kind is AlertKind.LEAVE else self.evictions
         )
 

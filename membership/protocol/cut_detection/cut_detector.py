@@ -1,17 +1,16 @@
 """Multi-process cut detection: when do the reports amount to one clean cut?
 
-What it is: a pure function of the alert table. A subject is stable at H rings or more, unstable in [L, H),
-noise below L; a cut is proposed when something is stable and nothing is unstable.
-What it is not: agreement; almost everybody sees the same cut, and the view change settles the rest.
-Source: Rapid section 4.2, with implicit alerts and reinforcement. Decided beyond it:
+A pure function of the alert table. A subject is stable at H rings or more, unstable in [L, H), noise below L. A cut is
+proposed when something is stable and nothing is unstable. Almost all members see the same cut; where they differ, the
+view change settles it.
+Source: Rapid, section 4.2, with implicit alerts and reinforcement. Added to the paper:
 
-* A lone accuser is noise however many rings it holds, while another observer that is not under suspicion is
-  silent (in small clusters one bad link covers several rings).
-* Accusations by observers that are themselves accused neither hold up nor evict a subject that no healthy
-  observer accuses. If that leaves nothing at all, because everybody involved is accused, the less accused are
-  believed against the more accused.
-* A joiner whose name or address is taken is reported by observers that find its predecessor silent; once it is
-  stable, it takes the predecessor's place in one cut. If the observers differ it does not hold up others for long.
+* A lone accuser is noise, however many rings it holds, while another observer that is not suspected itself is silent
+  (in small clusters one bad link covers several rings).
+* Accusations by observers that are themselves accused neither hold up nor evict a subject that no healthy observer
+  accuses. If everybody involved is accused, the less accused are believed against the more accused.
+* A joiner whose name or address is taken is reported by observers that find its predecessor silent. Once it is stable,
+  it takes the predecessor's place in one cut. If the observers differ, it does not hold up others for long.
 """
 
 from collections.abc import Collection
@@ -141,8 +140,8 @@ class CutDetector:
         counted: dict[int, RemovalReport] = {}
         lone: dict[int, RemovalReport] = {}
         for subject, report in self._table.removals.items():
-            # A wish is first hand: the subject said so itself, or an operator did.
-            several = len(report.accusers) > 1 or report.by_wish
+            # A request is first hand: the subject said so itself, or an operator did.
+            several = len(report.accusers) > 1 or report.requested
             enough = several and report.rings.bit_count() >= self._low
             (counted if enough else lone)[subject] = report
         added = True
@@ -162,7 +161,7 @@ class CutDetector:
         believed = {
             subject: report
             for subject, report in counted.items()
-            if report.by_wish or any(accuser not in counted for accuser in report.accusers)
+            if report.requested or any(accuser not in counted for accuser in report.accusers)
         }
         if believed or not counted:
             return believed

@@ -1,9 +1,8 @@
-"""What this member reports as an observer: removals, leaves, joins, and echoes of what others report.
+"""The reporter: the alerts this member raises as an observer, in one configuration.
 
-What it is: the hold rule (no new subject after the own proposal), batching, reinforcement of subjects that stay
-unstable, and the forgetting of noise. One per configuration.
-What it is not: an opinion about subjects (see monitor) or the merged table (see alert_table).
-Source: Rapid section 4.2 (reinforcement after a time-out). Beyond it: an observer without any evidence of its
+It reports removals, leaves, joins and updates, in batches. It echoes the reports of others about subjects that stay
+unstable (reinforcement), forgets noise, and reports no new subject once this member has proposed a cut.
+Source: Rapid, section 4.2 (reinforcement after a time-out). Added to the paper: an observer without any evidence of its
 own echoes only after a longer time-out, and joins and leaves are reinforced like removals.
 """
 
@@ -28,7 +27,7 @@ class Reporter:
         self._table = table
         self._detector = detector
         self._monitor = monitor
-        self._batch = AlertBatch(context.settings, len(context.view), context.lateness)
+        self._batch = AlertBatch(context.settings, len(context.view), context.loop_lag)
         self._accused: dict[int, float] = {}
         self._unstable_since: dict[int, float] = {}
         self._suspects: frozenset[int] = frozenset()
@@ -96,17 +95,17 @@ class Reporter:
         """
         self._in_doubt = in_doubt
         self._accuse_all(self._monitor.failed_edges(), now)
-        self._go_along(now)
+        self._corroborate(now)
 
-    def _go_along(self, now: float) -> None:
-        """While a view change is under way: what is about to be found faulty too had better go with it.
+    def _corroborate(self, now: float) -> None:
+        """While a view change is under way, report subjects that are about to be found faulty, so that they go with it.
 
         All observers of a subject find it silent at nearly the same time, so the first report of anybody may be the
         only warning. Losses may be chance: they wait until somebody is suspected.
         """
         if self._table.removals:
-            leaning = self._monitor.leaning_edges()
-            self._accuse_all([edge for edge in leaning if self._suspects or edge.stays_silent], now)
+            corroborating = self._monitor.corroborating_edges()
+            self._accuse_all([edge for edge in corroborating if self._suspects or edge.stays_silent], now)
 
     def _accuse_all(self, edges: list[Edge], now: float) -> None:
         confirmed = now - self._context.settings.report_lifetime / 3
@@ -135,7 +134,7 @@ class Reporter:
         """Remember since when each member has been unstable (joiners: see the table)."""
         self._suspects = assessment.suspects
         self._going = frozenset(assessment.stable_removals)
-        self._go_along(now)
+        self._corroborate(now)
         since = self._unstable_since
         self._unstable_since = {subject: since.get(subject, now) for subject in assessment.unstable_removals}
         if not assessment.held_up:

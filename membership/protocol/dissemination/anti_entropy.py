@@ -1,9 +1,8 @@
-"""Greeting: anti-entropy with anybody, so that a laggard whom nobody else talks to is found.
+"""Anti-entropy: now and then this member sends its digest to a random other one.
 
-What it is: when a member next sends its digest to a random other one; more often while its quorum is lost.
-What it is not: what follows from a difference (see gossip and catch_up).
-Source: Rapid leaves catch-up open; A. Demers et al., *Epidemic Algorithms for Replicated Database Maintenance*
-(PODC 1987), is the anti-entropy.
+So a member that is behind is found even if nobody else talks to it. More often while the quorum is lost. What follows
+from a difference is in gossip (the same view) and catch_up (another view).
+Source: A. Demers et al., *Epidemic Algorithms for Replicated Database Maintenance*, PODC 1987.
 """
 
 from membership.protocol.context.context import NEVER, Context
@@ -11,8 +10,8 @@ from membership.protocol.dissemination.gossip import GossipSpreader
 from membership.protocol.recovery.quorum_watch import QuorumWatch
 
 
-class Greeting:
-    """One member's greetings, from its first view on."""
+class AntiEntropy:
+    """One member's timer for it, from its first view on."""
 
     def __init__(self, context: Context, quorum: QuorumWatch) -> None:
         self._context = context
@@ -24,12 +23,12 @@ class Greeting:
         self.deadline = now + self._pause()
 
     def tick(self, gossip: GossipSpreader, now: float) -> None:
-        """Greet one member, if it is time."""
+        """Send one member the digest, if it is time."""
         if now < self.deadline:
             return
         self.deadline = now + self._pause()
         for member in gossip.random_members(1):
-            gossip.greet(member)
+            gossip.send_digest(member)
 
     def _pause(self) -> float:
         settings = self._context.settings

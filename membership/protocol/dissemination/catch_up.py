@@ -1,9 +1,8 @@
-"""Catching up: members that are behind are found by the configuration id in every message, and helped.
+"""Catching up across views: members that are behind are found by the configuration id in every message, and helped.
 
-What it is: the bounded memory of decided cuts, the answers to stale peers, the notice to those removed, and the
-requests of this member when it is behind itself.
-What it is not: anti-entropy within one configuration (see gossip).
-Source: Rapid leaves catch-up open; a laggard without it keeps its old view for ever.
+Here are the decided cuts that a member keeps for others, its answers to those that are behind, the notice to those
+that were removed, and its own questions when it is behind itself. Within one view, gossip repairs what is missing.
+Source: Rapid leaves this open; without it a laggard would keep its old view for ever.
 """
 
 from collections import OrderedDict, deque
@@ -28,6 +27,21 @@ from membership.protocol.view.member import SHORT_BYTES
 _PEERS_KEPT = 4096
 _QUICK_QUESTIONS = 5
 """Questions after a view change that wait for a gossip tick each: one is lost, rather than slow to be answered."""
+
+
+def send_steps(
+    context: Context, address: Address, epoch: int, configuration_id: bytes, chain: list[Cut]
+) -> None:
+    """Send a peer the cuts decided since its configuration; the whole view if they are not known, or too long."""
+    size = sum(cut_bytes(cut) for cut in chain)
+    limit = context.settings.datagram_payload
+    # The steps tell who left and who failed, a whole view does not; so it must be much the smaller.
+    if not chain or size > max(limit, len(context.view.encoded())):
+        context.count("configurations sent")
+        context.send(address, context.whole_view(), reliable=True)
+        return
+    answer = DecidedChain(context.me.incarnation, epoch, configuration_id, tuple(chain))
+    context.send(address, answer, reliable=size > limit)
 
 
 class CatchUp:
@@ -122,16 +136,7 @@ class CatchUp:
             return
         address = view.members[index].address
         chain = self._chain_from(message.configuration_id)
-        size = sum(cut_bytes(cut) for cut in chain)
-        # The steps tell who left and who failed, a whole view does not; so it must be much the smaller.
-        if not chain or size > max(self._context.settings.datagram_payload, len(view.encoded())):
-            self._context.count("configurations sent")
-            self._context.send(address, self._context.whole_view(), reliable=True)
-            return
-        answer = DecidedChain(
-            self._context.me.incarnation, message.epoch, message.configuration_id, tuple(chain)
-        )
-        self._context.send(address, answer, reliable=size > self._context.settings.datagram_payload)
+        send_steps(self._context, address, message.epoch, message.configuration_id, chain)
 
     def _chain_from(self, configuration_id: bytes) -> list[Cut]:
         chain: list[Cut] = []

@@ -1,10 +1,8 @@
-"""Gossip: alerts and votes travel together, some members are told per tick, with repair by digest.
+"""Gossip: alerts and votes travel together, to a few random members per tick, and digests repair what was lost.
 
-What it is: when a member tells what. News is pushed once; digests in every gossip message, probe and acknowledgement
-find who missed it, and the better informed answers with everything it has.
-What it is not: the choice of who is told news (see broadcaster), nor reliable delivery to a particular member; nobody
-waits for an acknowledgement.
-Source: Rapid section 6 (gossip as one of two broadcasters); repair is ours, without it join storms hang.
+News is pushed once. Every gossip message, probe and acknowledgement carries a digest; where two differ, the better
+informed member sends everything it has. Nobody waits for an acknowledgement. How many are told is the broadcaster's.
+Source: Rapid, section 6 (gossip as one of two broadcasters). The repair is our own; without it join storms hang.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,6 +11,7 @@ from membership.address import Address
 from membership.protocol.agreement.view_change import ViewChange
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.cut_detection.alert_table import AlertTable
+from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.messages import Alert, Digest, Gossip
 from membership.protocol.messages.sizes import GOSSIP_BYTES, alert_bytes
 from membership.protocol.view.member import Member
@@ -24,13 +23,13 @@ missed the decision, and finds out by the answers."""
 _LONGEST_PAUSE = 20
 """Ticks between two gossip messages of a member that has had no news for long."""
 _LONGEST_STRETCH = 16
-"""Times the interval between two ticks of a member that is late itself, at most."""
+"""A member whose event loop lags makes its gossip ticks at most this many times longer."""
 _COLLECTING = 2
-"""While many reports are still to come, they are told in so many times longer steps: each comes at a time of its own,
-and most of each message would be its head. One member fewer is told, too: whom this misses the next message about the
-same subject reaches. The last ones are told at once, for everybody waits for them."""
+"""While many reports are still to come, gossip ticks are this many times longer: reports come one by one, and most of
+each message would be header. One member fewer is told per tick, too; whom this misses, the next message about the same
+subject reaches. The last reports are told at once, since everybody waits for them."""
 _VOTERS_PAUSE = 2
-"""The same while there are votes."""
+"""The longest pause while there are votes."""
 _REPAIRS_PER_TICK = 2
 _QUIET_TICKS = 2
 """Ticks without news after which a member takes differences for losses and repairs them."""
@@ -42,10 +41,13 @@ _REPAIR_DATAGRAMS = 4
 class GossipSpreader:
     """Spreads one configuration's alerts and votes; renewed at each view change."""
 
-    def __init__(self, context: Context, table: AlertTable, change: ViewChange, now: float) -> None:
+    def __init__(
+        self, context: Context, table: AlertTable, change: ViewChange, broadcaster: Broadcaster, now: float
+    ) -> None:
         self._context = context
         self._table = table
         self._change = change
+        self._broadcaster = broadcaster
         self._idle_ticks = 0
         self._known_vote_bits = 0
         self._repairs_left = _REPAIRS_PER_TICK
@@ -76,11 +78,11 @@ class GossipSpreader:
 
     @property
     def _interval(self) -> float:
-        """Between two ticks. Who is late tells more news at a time, which costs all less than telling it in time."""
+        """Between two ticks. A member that lags tells more news at a time, which costs all less than more ticks."""
         interval = self._context.settings.gossip_interval
         if self._collects:
             interval *= _COLLECTING
-        return self._context.lateness.stretched(interval, _LONGEST_STRETCH)
+        return self._context.loop_lag.stretched(interval, _LONGEST_STRETCH)
 
     def tick(self, now: float) -> None:
         """Send the news, or after a while without any, just the digest and the votes."""
@@ -103,24 +105,24 @@ class GossipSpreader:
         settings = self._context.settings
         if not news:
             return settings.gossip_fanout if self._change.vote_bits else _IDLE_FANOUT
-        fanout = self._context.broadcaster.fanout(settings, len(self._context.view) - 1)
+        fanout = self._broadcaster.fanout(settings, len(self._context.view) - 1)
         return max(1, fanout - 1) if self._collects else fanout
 
     @property
     def _collects(self) -> bool:
         """Whether there is time: so many reports are still to come, above H + L, that nobody will vote soon."""
         many = self._context.settings.high_watermark + self._context.settings.low_watermark
-        return self.awaited > many and not self._change.vote_bits and self._context.broadcaster.passes_on
+        return self.awaited > many and not self._change.vote_bits and self._broadcaster.passes_on
 
     def _has_votes_to_tell(self) -> bool:
-        if self._context.broadcaster.passes_on:
+        if self._broadcaster.passes_on:
             return self._change.vote_bits != self._known_vote_bits
         return self._change.has_voted and not self._told_vote
 
     def _pause(self) -> int:
         if self._idle_ticks <= _IDLE_TICKS:
             return 1
-        # Among voters a silent member is one that has missed the decision, and soon finds out by speaking.
+        # Among voters, a member without news has probably missed the decision, and soon finds out by gossiping.
         longest = _VOTERS_PAUSE if self._change.vote_bits else _LONGEST_PAUSE
         return min(longest, 1 << (self._idle_ticks - _IDLE_TICKS))
 
@@ -136,7 +138,7 @@ class GossipSpreader:
         else:
             drawn = self._context.rng.sample(range(len(members)), min(len(members), count + len(skip)))
             chosen = [index for index in drawn if index not in skip][:count]
-        if not chosen:  # nobody else is trusted: better to tell somebody than nobody
+        if not chosen:  # everybody else is suspected: better to tell somebody than nobody
             others = [index for index in range(len(members)) if index != self._context.index]
             chosen = self._context.rng.sample(others, min(count, len(others)))
         return [members[index] for index in chosen]
@@ -195,6 +197,6 @@ class GossipSpreader:
         for message in messages:
             self._context.send(address, message)
 
-    def greet(self, peer: Member) -> None:
+    def send_digest(self, peer: Member) -> None:
         """Send just the digest, so that either side finds out if it is behind."""
         self._context.send(peer.address, Gossip(*self._context.short_header, self.digest()))

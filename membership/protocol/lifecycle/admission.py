@@ -1,10 +1,9 @@
-"""Admitting joiners, the members' side: seeds name observers, observers report, one of them delivers the view.
+"""Joining, the members' side: a seed names observers, observers report the joiner, one of them delivers the view.
 
-What it is: answers to both join phases, parking of joins for views not installed here yet, guarding of names
-and addresses in use, probation of who was removed as faulty, the held cold start, and the messages to joiners after
-each view change.
-What it is not: the joiner's side (see joiner).
-Source: Rapid section 4.1. Beyond it: a joiner that a cut left out is told its new observers at once.
+It answers both phases of a join, keeps joins that name a view not yet installed here, guards names and addresses in
+use, tests the links of those once removed as faulty, holds the first view of a cold start, and tells joiners what each
+view change means for them.
+Source: Rapid, section 4.1. Added to the paper: a joiner that a cut left out is told its new observers at once.
 """
 
 from collections.abc import Callable, Collection
@@ -13,7 +12,7 @@ from membership.address import Address
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.refusals import taken
 from membership.protocol.cut_detection.reporter import Reporter
-from membership.protocol.lifecycle.readmission import Probation
+from membership.protocol.lifecycle.readmission import Readmission
 from membership.protocol.messages import (
     JoinDeferred,
     JoinDenied,
@@ -33,13 +32,13 @@ _ASKED_KEPT = 8
 """Joiners that claim one name or address, answered at once when its holder turns out to be gone."""
 
 
-class Challenge:
-    """Does the member whose name or address a joiner claims still answer? And who asked meanwhile."""
+class HolderCheck:
+    """Whether the member whose name or address a joiner claims still answers, and who asked meanwhile."""
 
-    __slots__ = ("alive", "asked", "defender", "started")
+    __slots__ = ("alive", "asked", "holder", "started")
 
-    def __init__(self, defender: Member, started: float) -> None:
-        self.defender = defender
+    def __init__(self, holder: Member, started: float) -> None:
+        self.holder = holder
         self.started = started
         self.alive: bool | None = None
         self.asked: dict[bytes, JoinRequest | ObserveJoin] = {}
@@ -57,17 +56,17 @@ class Admission:
         self._waiting: dict[bytes, Member] = {}
         self._parked: dict[bytes, ObserveJoin] = {}
         self._pushed: dict[bytes, float] = {}
-        self._challenges: dict[bytes, Challenge] = {}
-        self._probation = Probation(context)
+        self._holder_checks: dict[bytes, HolderCheck] = {}
+        self._readmission = Readmission(context)
 
     @property
     def deadline(self) -> float:
         """When `tick` has something to do."""
-        return self._probation.deadline
+        return self._readmission.deadline
 
     def tick(self, reporter: Reporter, now: float) -> None:
-        """Probe the joiners on probation, and report those that have passed."""
-        for joiner in self._probation.tick(now):
+        """Probe the joiners whose links are tested, and report those that have passed."""
+        for joiner in self._readmission.tick(now):
             if joiner.incarnation in self._waiting:
                 reporter.report_join(joiner, now)
 
@@ -79,7 +78,7 @@ class Admission:
     ) -> None:
         """Admit nobody until so many processes have met, and the joiners among them are those that it takes.
 
-        `propose`: is then told of them, and each time that one of them asks again, until `release` (see founding).
+        `propose`: is then told of them, and each time that one of them asks again, until `release` (see refounding).
         """
         self._expect, self._suffices, self._propose = expect, suffices, propose
 
@@ -172,47 +171,47 @@ class Admission:
         """
         joiner = request.joiner
         passed = True
-        for defender in self._context.view.conflicts(joiner):
-            if defender == self._context.me:
-                self._deny(joiner, taken(joiner, defender))
+        for holder in self._context.view.conflicts(joiner):
+            if holder == self._context.me:
+                self._deny(joiner, taken(joiner, holder))
                 return False
-            challenge = self._challenges.get(defender.incarnation)
-            if challenge is None or now - challenge.started > self._context.settings.join_attempt_timeout:
-                self._forget_old_challenges(now)
-                challenge = self._challenges[defender.incarnation] = Challenge(defender, now)
-            if challenge.alive is None and now - challenge.started > self._context.settings.probe_interval:
-                challenge.alive = False
-            if challenge.alive is None:
-                if len(challenge.asked) < _ASKED_KEPT:
-                    challenge.asked[joiner.incarnation] = request
-                self._context.send(defender.address, Probe(*self._context.short_header, 0, None))
+            check = self._holder_checks.get(holder.incarnation)
+            if check is None or now - check.started > self._context.settings.join_attempt_timeout:
+                self._forget_old_checks(now)
+                check = self._holder_checks[holder.incarnation] = HolderCheck(holder, now)
+            if check.alive is None and now - check.started > self._context.settings.probe_interval:
+                check.alive = False
+            if check.alive is None:
+                if len(check.asked) < _ASKED_KEPT:
+                    check.asked[joiner.incarnation] = request
+                self._context.send(holder.address, Probe(*self._context.short_header, 0, None))
                 passed = False
-            elif challenge.alive:
+            elif check.alive:
                 self._context.count("joins refused")
-                self._deny(joiner, taken(joiner, defender))
+                self._deny(joiner, taken(joiner, holder))
                 return False
         return passed
 
-    def _forget_old_challenges(self, now: float) -> None:
+    def _forget_old_checks(self, now: float) -> None:
         horizon = now - self._context.settings.join_attempt_timeout
-        self._challenges = {
-            key: challenge for key, challenge in self._challenges.items() if challenge.started >= horizon
+        self._holder_checks = {
+            key: check for key, check in self._holder_checks.items() if check.started >= horizon
         }
 
     def on_sign_of_life(self, incarnation: bytes) -> None:
         """A probe was answered by this incarnation."""
-        challenge = self._challenges.get(incarnation)
-        if challenge is not None:
-            challenge.alive = True
+        check = self._holder_checks.get(incarnation)
+        if check is not None:
+            check.alive = True
 
     def on_not_member(self, source: Address, message: NotMember, reporter: Reporter, now: float) -> None:
         """A process without a view answered at this address: whoever held it before is gone."""
-        self._probation.on_answer(source, message, now)
+        self._readmission.on_answer(source, message, now)
         incarnation = message.incarnation
-        for challenge in list(self._challenges.values()):
-            if challenge.defender.address == source and challenge.defender.incarnation != incarnation:
-                challenge.alive = False
-                asked, challenge.asked = challenge.asked, {}
+        for check in list(self._holder_checks.values()):
+            if check.holder.address == source and check.holder.incarnation != incarnation:
+                check.alive = False
+                asked, check.asked = check.asked, {}
                 for request in asked.values():
                     if isinstance(request, ObserveJoin):
                         self.on_observe(request, reporter, now)
@@ -243,7 +242,7 @@ class Admission:
         elif not reporter.own_rings(joiner):
             self._context.drop("a join that asks somebody else's observer")
         elif self._may_pass(message, now):
-            if self._keep_waiting(joiner) and self._probation.passes(joiner, now):
+            if self._keep_waiting(joiner) and self._readmission.passes(joiner, now):
                 reporter.report_join(joiner, now)
             self._context.send(joiner.address, JoinObserved(*self._context.header, joiner.incarnation))
 
@@ -264,7 +263,7 @@ class Admission:
     ) -> None:
         """Deliver the view to those it admits, and tell the others their new observers."""
         view = self._context.view
-        self._probation.on_view_change()
+        self._readmission.on_view_change()
         self._pushed = {key: at for key, at in self._pushed.items() if now - at < 10.0}
         if cut is not None:
             self._deliver(previous, cut, now)

@@ -1,31 +1,37 @@
-"""Start without a chosen founder: processes agree among themselves on who founds the cluster, or founds it anew.
+"""The election of a founder, when none was chosen: for a cold start, and to found a cluster anew after a power cut.
 
-What it is, at a cold start: with `expect=N` and seeds, and as long as no cluster answers, each process greets its
-seeds, and promises itself to the lowest address it hears of among those that others name as seeds. Who is promised by
-more than half of its seeds, and has met N processes, itself included, founds; the others then join it, all in one view
-change.
-What it is, after a power cut: processes that remember a last view greet its members. They promise themselves to
-nobody who remembers less, and to the lowest address among those who remember most. Who is promised by a majority of the
-view it remembers, by name, goes on from that view in a new one, if at least half of the view are among them with what
-they remember, and it has met nobody who knows of a later one, if only by a copy of a disk; and the first view of
-several has so many of them in it, and is in force when so many have written it down (see founding). As a majority has
-been started again, nothing more can be decided in the old view; and a later view was decided by a majority of it, of
-whom one at least remembers it, wherever the half that remembers was drawn from, or was removed by it. So who was told
-that it was removed, or left, remembers its last view as a copy of its disk would: there has been a later one. A process
-that came back without its disk thus stands for its name, never for what it may have known, and founds nothing unless it
-was told to expect others. With fewer they wait, and say for whom, until an operator says that those are lost for good
-(`recover`).
-What it is not: consensus among restarting processes: promises are kept in memory. After a power cut they only spare
-foundings that come to nothing, and a founder that is not heard of any more is followed no longer. Who collects for a
-cold start and dies before the first view must be started again, at the same address. What a process remembers must be
-the last view it was in. And where half of a view or more voted for their own removal, and died before they were told of
-it, they do not know that others go on.
+At a cold start (`expect=N` and seeds, and no cluster answers) each process greets its seeds, and promises itself to the
+lowest address it hears of among those that others name as seeds. A process founds the cluster when more than half of
+its seeds have promised themselves to it and it has met N processes, itself included. The others then join it, all in
+one view change.
 
-Why a cold start has never more than one founder, when all name the same processes (with or without themselves): a
-promise is given to one candidate at a time and taken back only when that candidate has promised itself to another (then
-it counts no earlier promise any more: its turn is over), or when another process answers at its address (then it is
-dead). Two founders would each need more than half of the others' promises, and candidates that found promise themselves
-to nobody.
+After a power cut, processes that remember a last view greet its members. A process promises itself to nobody that
+remembers less, and to the lowest address among those that remember most. It refounds the cluster, and goes on from the
+view it remembers, when all of this holds:
+
+* a majority of that view, by name, has promised itself to it;
+* at least half of the view are among them with what they remember;
+* it has met nobody that knows of a later view, if only by a copy of a disk.
+
+The first view of several has so many of them in it, and is in force when so many have written it down (see
+refounding). As a majority has been started again, nothing more can be decided in the old view. A later view would have
+been decided by a majority of it, of which at least one remembers the later view or was removed by it, wherever the half
+that remembers was drawn from. So a process that was told that it was removed, or left, treats its last view like a copy
+of a disk: there has been a later one. A process that came back without its disk stands for its name, never for what it
+may have known, and founds nothing unless it was told to expect others. With fewer processes they wait, and say for
+whom, until an operator says that those are lost for good (`recover`).
+
+This is not consensus among restarting processes: promises are kept in memory. After a power cut they only spare
+foundings that come to nothing, and a founder that is not heard of any more is followed no longer. A process that
+collects promises for a cold start and dies before the first view must be started again at the same address. What a
+process remembers must be the last view it was in. And where half of a view or more voted for their own removal, and
+died before they were told of it, they do not know that others go on.
+
+Why a cold start never has more than one founder, when all name the same processes (with or without themselves): a
+promise is given to one candidate at a time. It is taken back only when that candidate has promised itself to another
+(then it counts no earlier promise any more: its turn is over), or when another process answers at its address (then it
+is dead). Two founders would each need more than half of the others' promises, and candidates that found promise
+themselves to nobody.
 """
 
 from collections.abc import Collection, Iterable
@@ -69,8 +75,8 @@ class _Peer(NamedTuple):
         return self.memory[0] != _NOTHING
 
 
-class Rendezvous:
-    """One process's part in such a start; idle unless more than one process is expected, or a view is remembered."""
+class FounderElection:
+    """One process's part in the election; idle unless more than one process is expected, or a view is remembered."""
 
     def __init__(
         self,
@@ -81,7 +87,7 @@ class Rendezvous:
         accepted: tuple[Configuration, ...] = (),
         is_copy: bool = False,
     ) -> None:
-        """`accepted`: the proposed views on this process's disk (see founding). `is_copy`: there may have been later
+        """`accepted`: the proposed views on this process's disk (see refounding). `is_copy`: there may have been later
         views than `remembered`: it is what a copy of this process's disk says, or this process was removed from it."""
         self._context = context
         self.remembered = remembered
@@ -156,7 +162,7 @@ class Rendezvous:
 
     def has_outlived(self, view: Configuration) -> bool:
         """Whether what another process has accepted was overtaken by the view that this one remembers, or was founded
-        by this one, in an earlier life, and given up: a founder writes its view down before it is in force."""
+        by this one, in an earlier incarnation, and given up: a founder writes its view down before it is in force."""
         if self.remembered is not None and view.epoch <= self.remembered.epoch:
             return True
         return self.knows and founder_of(view).name == self._context.me.name
@@ -226,8 +232,8 @@ class Rendezvous:
 
         For ever would be too long. Who founds may die before anybody else is in the view, and needs the promises of
         this process again. And if this process remembers a view, the other one may be left alone in that very view:
-        only a later one shows that life went on without this process; and who is in it, but without a majority, gives
-        it up when it is greeted. So one view silences a process that remembers another one only once.
+        only a later one shows that the cluster went on without this process; and who is in it, but without a majority,
+        gives it up when it is greeted. So one view silences a process that remembers another one only once.
         """
         silenced_before = self.remembered is not None and epoch <= self._silenced_by
         if epoch > self._remembers and not silenced_before:
@@ -500,21 +506,21 @@ class Rendezvous:
         met = len(self._peers) + 1
         if met != self._met:
             self._met = met
-            self._context.publish(JoinWaiting(self.standing))
+            self._context.publish(JoinWaiting(self.progress))
 
     @property
-    def standing(self) -> str:
+    def progress(self) -> str:
         """How far the cold start has come, for those who ask."""
         if self.deadline == NEVER:
             return JOINING_TOO
         if self.remembered is not None:
-            return self._standing_after_power_cut(self.remembered)
+            return self._progress_after_power_cut(self.remembered)
         if self.expect == 1:
             return "the members of a cluster that lost its power are looking for each other"
         met = len(self._peers) + 1
         return f"the cluster starts with {self.expect} processes, {met} have met so far"
 
-    def _standing_after_power_cut(self, remembered: Configuration) -> str:
+    def _progress_after_power_cut(self, remembered: Configuration) -> str:
         names = self._remembered_names
         met = self._names(self._peers) & names
         remembering = self._knowing(self._peers, names)

@@ -1,9 +1,8 @@
 """Joining, the joiner's side: two phases, repeated until a view admits this process.
 
-What it is: phase 1 asks any seed who the temporary observers are, phase 2 asks each of them once; then the
-joiner waits for the view, asking on. Seeds are tried for ever with jittered back-off.
-What it is not: the observers' side (see admission).
-Source: Rapid section 4.1 (joins).
+Phase 1 asks any seed who the temporary observers are. Phase 2 asks each of them once. Then the joiner waits for the
+view, and asks on. Seeds are tried for ever, with jittered back-off.
+Source: Rapid, section 4.1 (joins).
 """
 
 from collections.abc import Sequence

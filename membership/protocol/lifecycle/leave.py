@@ -1,8 +1,7 @@
-"""Leaving: this member tells its observers, waits for the decision, and sees that it is known.
+"""Leaving: this member asks its observers to report that it leaves, waits for the decision, and makes sure it is known.
 
-What it is: repeated requests until a cut without this member is decided, then repeated notices of that decision
-until somebody confirms it, all within the leave time-out.
-What it is not: the others' side; to them a leave is an alert like any other (see reporter).
+It repeats its request until a cut without it is decided, and then repeats the decision until somebody confirms it, all
+within the leave time-out. To the others a leave is an alert like any other (see reporter).
 """
 
 from enum import Enum

@@ -1,13 +1,12 @@
-"""Probation: the links of who was removed as faulty must prove themselves before its observers report its join.
+"""Readmission: a process that was removed as faulty is reported as a joiner only once its links have proved to work.
 
-What it is: the trials at one future observer, who probes the joiner by datagrams; one answer proves a link in both
-directions. The evidence is that of the loss test, weighed the other way round: an answer adds the logarithm of how much
-likelier it is in the worst weather than on a faulty link, a loss subtracts its own. A link is proven when the sum has
-stayed above zero for as long as the joiner's offences demand, and has reached the threshold that convicts. Silence ends
-that at once: a process without time to run answers much, but not always soon.
-What it is not: anything that a fresh joiner, or a process that was started again in its place, ever meets; nor the
-memory of who was removed (see faulty_members).
-Source: Rapid admits whoever asks; the test is Wald's (Sequential Analysis, 1947).
+A future observer probes the joiner by datagrams; one answer proves a link in both directions. The evidence is that of
+the loss test, weighed the other way round: an answer adds the logarithm of how much likelier it is on a tolerated link
+than on a faulty one, a loss subtracts its own. The link has passed when the sum has stayed above zero for as long as
+the joiner's removals demand (see removal_history), and has reached the threshold that convicts. Silence resets it at
+once: a starved process answers often, but not always soon. A process that never failed, or that was restarted and
+replaced its predecessor, is not tested.
+Source: Rapid admits whoever asks. The test is Wald's (*Sequential Analysis*, 1947).
 """
 
 from membership.address import Address
@@ -16,34 +15,34 @@ from membership.protocol.messages import JoinDeferred, NotMember, Probe
 from membership.protocol.monitoring.loss_test import evidence_of
 from membership.protocol.view.member import Member
 
-_TRIAL_SEQUENCE = 1 << 60
+_TEST_SEQUENCE = 1 << 60
 """Sequences from here on are probes of joiners; a member's own rounds never get there, nor those for others here."""
-_MOST_TRIALS = 1000
-"""Trials at a time; further joiners must wait."""
+_MOST_TESTS = 1000
+"""Link tests at a time; further joiners must wait."""
 _SILENCE = 1.5
 """Probe intervals without any answer, each of several probes, after which the sum is zero again."""
 _MEMORY = 1.25
 """The sum stops here, in thresholds: so a link that breaks is known within a few probes."""
 
 
-class Trial:
+class LinkTest:
     """What one observer knows of its link to one joiner."""
 
     __slots__ = (
         "answered_at",
         "asked_at",
         "joiner",
-        "patience",
         "probe_at",
         "reported",
         "score",
+        "test_time",
         "unanswered",
         "well_since",
     )
 
-    def __init__(self, joiner: Member, patience: float, now: float) -> None:
+    def __init__(self, joiner: Member, test_time: float, now: float) -> None:
         self.joiner = joiner
-        self.patience = patience
+        self.test_time = test_time
         self.asked_at = now
         self.answered_at = -NEVER
         self.probe_at = now
@@ -54,47 +53,45 @@ class Trial:
         self.reported = False
 
 
-class Probation:
-    """All trials at this member."""
+class Readmission:
+    """All link tests at this member."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         settings = context.settings
         self._per_loss, self._per_answer = evidence_of(settings)
         self._pause = settings.probe_interval / settings.probe_attempts
-        self._trials: dict[bytes, Trial] = {}
-        self._next_sequence = _TRIAL_SEQUENCE
+        self._tests: dict[bytes, LinkTest] = {}
+        self._next_sequence = _TEST_SEQUENCE
         self.deadline = NEVER
 
     def on_view_change(self) -> None:
         """Who is in the new view has passed."""
         view = self._context.view
-        self._trials = {key: trial for key, trial in self._trials.items() if trial.joiner not in view}
+        self._tests = {key: test for key, test in self._tests.items() if test.joiner not in view}
 
     def passes(self, joiner: Member, now: float) -> bool:
-        """Whether this joiner, who asks, needs no trial or has passed it. Otherwise that goes on, and it is told so."""
-        patience = self._context.faulty.patience(joiner)
-        if not patience:
+        """Whether this joiner, which asks, needs no test or has passed it. Else the test goes on, and it is told."""
+        test_time = self._context.removal_history.test_time(joiner)
+        if not test_time:
             return True
-        trial = self._trials.get(joiner.incarnation)
-        if trial is None:
-            if len(self._trials) >= _MOST_TRIALS:
+        test = self._tests.get(joiner.incarnation)
+        if test is None:
+            if len(self._tests) >= _MOST_TESTS:
                 self._context.drop("a join beyond the bound of joins kept")
                 return False
-            trial = self._trials[joiner.incarnation] = Trial(joiner, patience, now)
+            test = self._tests[joiner.incarnation] = LinkTest(joiner, test_time, now)
             self.deadline = min(self.deadline, now)
             self._context.count("joiners on probation")
-        trial.asked_at = now
-        trial.reported = self._is_proven(trial, now)
-        if not trial.reported:
-            reason = f"it was removed as faulty: first its links must work for {trial.patience:g} s"
+        test.asked_at = now
+        test.reported = self._is_proven(test, now)
+        if not test.reported:
+            reason = f"it was removed as faulty: first its links must work for {test.test_time:g} s"
             self._context.send(joiner.address, JoinDeferred(reason))
-        return trial.reported
+        return test.reported
 
-    def _is_proven(self, trial: Trial, now: float) -> bool:
-        return (
-            trial.score >= self._context.settings.loss_threshold and now - trial.well_since >= trial.patience
-        )
+    def _is_proven(self, test: LinkTest, now: float) -> bool:
+        return test.score >= self._context.settings.loss_threshold and now - test.well_since >= test.test_time
 
     def tick(self, now: float) -> list[Member]:
         """Send the probes that are due; the joiners whose links have just proved themselves."""
@@ -103,50 +100,50 @@ class Probation:
         settings = self._context.settings
         late = now - self.deadline > settings.probe_interval / 2
         asking = now - 2 * settings.join_attempt_timeout
-        self._trials = {key: trial for key, trial in self._trials.items() if trial.asked_at >= asking}
+        self._tests = {key: test for key, test in self._tests.items() if test.asked_at >= asking}
         proven = []
-        for trial in self._trials.values():
-            self._judge(trial, now, late=late)
-            if not trial.reported and self._is_proven(trial, now):
-                trial.reported = True
-                proven.append(trial.joiner)
-            if now >= trial.probe_at:
-                self._probe(trial, now)
-        self.deadline = now + self._pause if self._trials else NEVER
+        for test in self._tests.values():
+            self._judge(test, now, late=late)
+            if not test.reported and self._is_proven(test, now):
+                test.reported = True
+                proven.append(test.joiner)
+            if now >= test.probe_at:
+                self._probe(test, now)
+        self.deadline = now + self._pause if self._tests else NEVER
         return proven
 
-    def _judge(self, trial: Trial, now: float, *, late: bool) -> None:
+    def _judge(self, test: LinkTest, now: float, *, late: bool) -> None:
         """Whose time is up is lost, unless this member was late itself and the answers may wait unread."""
         interval = self._context.settings.probe_interval
         if late:
-            trial.unanswered.clear()
-        elif now - trial.answered_at > _SILENCE * interval:
-            trial.score = 0.0
+            test.unanswered.clear()
+        elif now - test.answered_at > _SILENCE * interval:
+            test.score = 0.0
         horizon = now - interval
-        for sequence, sent_at in list(trial.unanswered.items()):
+        for sequence, sent_at in list(test.unanswered.items()):
             if sent_at > horizon:
                 break
-            del trial.unanswered[sequence]
-            trial.score = max(0.0, trial.score - self._per_loss)
-        if not trial.score:
-            trial.well_since = NEVER
+            del test.unanswered[sequence]
+            test.score = max(0.0, test.score - self._per_loss)
+        if not test.score:
+            test.well_since = NEVER
 
-    def _probe(self, trial: Trial, now: float) -> None:
+    def _probe(self, test: LinkTest, now: float) -> None:
         """One probe; the next one soon, or as rarely as any member is probed if it has nothing to say for itself."""
-        trial.unanswered[self._next_sequence] = now
+        test.unanswered[self._next_sequence] = now
         probe = Probe(*self._context.short_header, self._next_sequence, None)
         self._next_sequence += 1
-        self._context.send(trial.joiner.address, probe)
-        trial.probe_at = now + (self._pause if trial.score else self._context.settings.probe_interval)
+        self._context.send(test.joiner.address, probe)
+        test.probe_at = now + (self._pause if test.score else self._context.settings.probe_interval)
 
     def on_answer(self, source: Address, message: NotMember, now: float) -> None:
         """A process without a view has answered a probe."""
-        trial = self._trials.get(message.incarnation)
-        if trial is None or source != trial.joiner.address:
+        test = self._tests.get(message.incarnation)
+        if test is None or source != test.joiner.address:
             return
-        if trial.unanswered.pop(message.sequence, None) is not None:
-            trial.answered_at = now
-            trial.well_since = min(trial.well_since, now)
+        if test.unanswered.pop(message.sequence, None) is not None:
+            test.answered_at = now
+            test.well_since = min(test.well_since, now)
             most = _MEMORY * self._context.settings.loss_threshold
-            trial.score = min(most, trial.score + self._per_answer)
-            trial.probe_at = min(trial.probe_at, now + self._pause)
+            test.score = min(most, test.score + self._per_answer)
+            test.probe_at = min(test.probe_at, now + self._pause)

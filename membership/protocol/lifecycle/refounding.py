@@ -1,18 +1,18 @@
-"""Founding a cluster anew: the first view of several is written down by those it counts on before it is in force.
+"""Refounding: after a power cut, the first view of several is written down by its members before it is in force.
 
-What it is: the founder, which is alone in its view so far, proposes the first view of several. Those in it write it
-down, durably, beside the last view they were in, and say so. When they and the founder, which writes it down last, are
-enough to go on from the last view, it is in force, and only then does anybody install it, show it, or vote in it. Who
-has written one down, and hears nothing of its founder any more, starts again, as another incarnation.
-What it is not: the choice of the founder (see rendezvous); nor needed for a cold start, which goes on from no view.
+The founder, alone in its view so far, proposes the first view of several. Its members write it down durably, beside the
+last view they were in, and say so. When they and the founder, which writes it down last, are enough to go on from the
+last view, it is in force; only then does anybody install it, show it, or vote in it. A process that has written one
+down and no longer hears of its founder starts again, as another incarnation. A cold start, which goes on from no view,
+needs none of this. The founder is chosen in founder_election.
 
-Why two foundings from one view never both come into force. It is Paxos with the proposed views for values: to accept
+Why two refoundings from one view never both come into force. It is Paxos with the proposed views for values: to accept
 one is to write it down, and whoever accepts says what else it has accepted. Either was accepted by a majority of the
 last view, by name, half of which had what it knew; so some process with an intact disk has accepted both, and has told
 the second founder of the first view. (One disk lost in between is not enough: there is such a process for either
 order.) A founder does not count on anybody who has accepted what it does not know itself, and of every proposed view it
 knows it needs as many as of the last one: a majority was started again, so nothing more is decided there, and half has
-what it knew, so nobody went further. Who has accepted a view installs no earlier one any more. So the second founding
+what it knew, so nobody went further. Who has accepted a view installs no earlier one any more. So the second refounding
 goes on from the first, in a later epoch. A proposed view is forgotten where a view is installed, and where its founder
 has come back with its disk, and has not written it down: it was the last that would have.
 Source: L. Lamport, *The Part-Time Parliament* (1998), and joint quorums as when an electorate changes.
@@ -22,7 +22,7 @@ from membership.address import Address
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.effects import AcceptedToSave
 from membership.protocol.context.refusals import Refusal
-from membership.protocol.lifecycle.founder_election import Rendezvous, founder_of
+from membership.protocol.lifecycle.founder_election import FounderElection, founder_of
 from membership.protocol.lifecycle.joiner import Joiner
 from membership.protocol.messages import (
     ACCEPTED_LIMIT,
@@ -37,12 +37,12 @@ from membership.protocol.view.cut import Cut
 from membership.protocol.view.member import Member
 
 
-class Founding:
+class Refounding:
     """One process's part in the first view of several, as its founder or as another one in it."""
 
-    def __init__(self, context: Context, rendezvous: Rendezvous, joiner: Joiner) -> None:
+    def __init__(self, context: Context, election: FounderElection, joiner: Joiner) -> None:
         self._context = context
-        self._rendezvous = rendezvous
+        self._election = election
         self._joiner = joiner
         self._offered: dict[bytes, float] = {}
         self._saving: tuple[Configuration, ...] = ()
@@ -58,20 +58,20 @@ class Founding:
 
     def begin(self, now: float) -> None:
         """This process founds the cluster. If it remembers a view, it goes on greeting while it is alone."""
-        if self._rendezvous.remembered is None:
-            self._rendezvous.stop()
-        elif not self._rendezvous.recovery and not self._rendezvous.suffices(()):
+        if self._election.remembered is None:
+            self._election.stop()
+        elif not self._election.recovery and not self._election.suffices(()):
             self.deadline = now + self._context.settings.quorum_timeout
 
     def propose(self, joiners: list[Member], asking: Member, now: float) -> None:
         """These are enough; one of them asks to be let in. Send it the view, and the first time all of them."""
-        rendezvous = self._rendezvous
-        if rendezvous.proposed is None:
+        election = self._election
+        if election.proposed is None:
             self.cut = Cut.of(joiners)
-            rendezvous.proposed = self._context.cache.apply(self._context.view, self.cut)
+            election.proposed = self._context.cache.apply(self._context.view, self.cut)
             self.deadline = now + self._context.settings.quorum_timeout
             self._context.count("views proposed")
-        elif asking in rendezvous.proposed and not rendezvous.has_accepted(asking):
+        elif asking in election.proposed and not election.has_accepted(asking):
             joiners = [asking]
         else:
             self._context.send(
@@ -79,10 +79,10 @@ class Founding:
             )
             return
         for joiner in joiners:
-            self._offer(joiner, rendezvous.proposed, now, self._context.settings.rpc_retransmit)
+            self._offer(joiner, election.proposed, now, self._context.settings.rpc_retransmit)
 
     def _offer(self, destination: Member, view: Configuration, now: float, pause: float) -> None:
-        """Send it the view to write down, but not again before this pause is over."""
+        """Send it the view to write down, but not again before `pause` is over."""
         key = destination.incarnation + view.id
         if now - self._offered.get(key, -NEVER) < pause:
             return
@@ -92,43 +92,43 @@ class Founding:
             view.epoch,
             view.id,
             view.encoded(),
-            self._context.faulty.everything(),
+            self._context.removal_history.everything(),
             True,
         )
         self._context.send(destination.address, message, reliable=True)
 
     def on_accepted(self, now: float) -> None:
         """Somebody may have written the proposed view down; if enough have, this process does."""
-        view = self._rendezvous.proposed
+        view = self._election.proposed
         if view is None or self.in_force or self._saving:
             return
-        if self._rendezvous.suffices([member.address for member in self._rendezvous.acceptors()]):
+        if self._election.suffices([member.address for member in self._election.acceptors()]):
             self.deadline = now + self._context.settings.quorum_timeout
-            self._save(view, self._rendezvous.accepted)
+            self._save(view, self._election.accepted)
 
     def takes(self, source: Address, message: MemberMessage) -> bool:
         """Whether this comes from within the proposed view: an agent of an earlier version installs it at once."""
-        view = self._rendezvous.proposed
+        view = self._election.proposed
         if view is None or self.in_force or not view.is_named(message.configuration_id):
             return False
         index = view.index_of_sender(message.sender)
         if index is not None and source == view.addresses[index]:
-            self._rendezvous.note_acceptance(source)
+            self._election.note_acceptance(source)
         return True
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Names of those on whom the founder counts in vain: of itself, if only its own disk is late."""
-        view = self._rendezvous.proposed or self._rendezvous.remembered
+        view = self._election.proposed or self._election.remembered
         assert view is not None
         me = self._context.me.name
-        here = {me, *(member.name for member in self._rendezvous.acceptors())}
+        here = {me, *(member.name for member in self._election.acceptors())}
         return tuple(sorted(member.name for member in view.members if member.name not in here)) or (me,)
 
     def tell(self) -> None:
         """The proposed view is installed: those who have written it down need no more than a word from within it."""
         self.deadline = NEVER
-        told = [member.address for member in self._rendezvous.acceptors()]
+        told = [member.address for member in self._election.acceptors()]
         self._context.send_all(told, Probe(*self._context.short_header, 0, None))
 
     # The others.
@@ -136,7 +136,7 @@ class Founding:
     def on_proposed(self, message: FullConfiguration, now: float) -> None:
         """A view to write down: from the founder that this process follows, or, so that this process founds on it,
         from one that follows it."""
-        rendezvous = self._rendezvous
+        election = self._election
         try:
             view = self._context.cache.decode(
                 message.body, message.configuration_id, self._context.settings.rings
@@ -146,21 +146,21 @@ class Founding:
             return
         if self._joiner.cluster_id not in (None, view.cluster_id):
             self._context.drop("a configuration of another cluster")
-        elif any(known.id == view.id for known in rendezvous.accepted):
-            rendezvous.greet_followed()
-        elif rendezvous.follows(message.sender):
-            if self._context.me in view and not rendezvous.is_bound:
-                self._context.faulty.learn(message.faulty, now)
-                self._save(view, rendezvous.still_accepted(view))
-        elif rendezvous.followed is None and rendezvous.is_promised(message.sender):
-            if rendezvous.has_outlived(view):
-                rendezvous.past.add(view.id)
+        elif any(known.id == view.id for known in election.accepted):
+            election.greet_followed()
+        elif election.follows(message.sender):
+            if self._context.me in view and not election.is_bound:
+                self._context.removal_history.learn(message.faulty, now)
+                self._save(view, election.still_accepted(view))
+        elif election.followed is None and election.is_promised(message.sender):
+            if election.has_outlived(view):
+                election.past.add(view.id)
             else:
-                self._save(view, rendezvous.accepted)
+                self._save(view, election.accepted)
 
     def share(self, message: ColdStart, now: float) -> None:
         """Send the founder that this process follows what it must know of to count on it."""
-        for view in self._rendezvous.uncovered(message):
+        for view in self._election.uncovered(message):
             self._offer(message.sender, view, now, self._context.settings.join_attempt_timeout)
 
     def awaited(self, source: Address, message: MemberMessage) -> Configuration | None:
@@ -178,7 +178,7 @@ class Founding:
         if self._saving or len(accepted) >= ACCEPTED_LIMIT:
             return
         self._saving = (*accepted, view)
-        if self._rendezvous.knows:
+        if self._election.knows:
             self._context.publish(AcceptedToSave(self._saving))
         else:
             self.on_saved(self._saving)  # it stands for its name only, whatever it writes down
@@ -188,12 +188,12 @@ class Founding:
         if not views or views != self._saving:
             return
         self._saving = ()
-        rendezvous, view = self._rendezvous, views[-1]
-        rendezvous.accepted = views
-        if view is rendezvous.proposed:
+        election, view = self._election, views[-1]
+        election.accepted = views
+        if view is election.proposed:
             self.in_force = True
             return
         if self._context.me in view:
-            rendezvous.bind(founder_of(view))
+            election.bind(founder_of(view))
             self._awaited = view
-        rendezvous.greet_followed()
+        election.greet_followed()

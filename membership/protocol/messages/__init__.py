@@ -1,8 +1,8 @@
 """Messages between members: what travels, its bounds, and the codec.
 
-What it is: one tagged union of frozen structs, in modules by concern; each ends with the union of its messages, which
-the codec joins. The tags are the wire format: a number once used stays with its message.
-What it is not: the envelope (magic, version, cluster id), which the transport adds and checks first.
+One tagged union of frozen structs, in modules by concern; each module ends with the union of its messages, which the
+codec joins. The tags are the wire format: a number once used stays with its message. The envelope around a message is
+in `membership.wire.frames`.
 """
 
 from membership.protocol.messages.base import MemberMessage, Message, ShortMessage

@@ -1,7 +1,4 @@
-"""What a member that is behind asks for and is told: the cuts since, a whole view, or that it is out.
-
-Source: Rapid leaves catch-up open (see catch_up).
-"""
+"""What a member that is behind asks for, and is told: the cuts since, a whole view, or that it is out."""
 
 from typing import Annotated
 
@@ -11,18 +8,18 @@ from membership.protocol.messages.base import MemberMessage, Message
 from membership.protocol.messages.fields import MESSAGE_LIMIT, AnyIdentifier, Epoch
 from membership.protocol.view.configuration import Lineage
 from membership.protocol.view.cut import Cut
-from membership.protocol.view.removal_history import FaultyList
+from membership.protocol.view.removal_history import RemovedMembers
 
 
 class FullConfiguration(MemberMessage, frozen=True, gc=False, tag=8):
     """A whole configuration (see Configuration.encoded), for a joiner or a member far behind. By stream.
 
     `faulty`: who was removed as faulty, as far as the sender knows. `proposed`: it is not in force yet, but to be
-    written down (see founding); who does not know of that takes it for one that is.
+    written down (see refounding); who does not know of that takes it for one that is.
     """
 
     body: Annotated[bytes, msgspec.Meta(max_length=MESSAGE_LIMIT)]
-    faulty: FaultyList = ()
+    faulty: RemovedMembers = ()
     proposed: bool = False
 
 

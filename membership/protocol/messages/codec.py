@@ -1,7 +1,4 @@
-"""The codec: one tagged union of all messages, as MessagePack, fully validated.
-
-What it is not: the envelope (magic, version, cluster id), which the transport adds and checks first.
-"""
+"""The codec: one tagged union of all messages, as MessagePack, fully validated."""
 
 from typing import get_args
 

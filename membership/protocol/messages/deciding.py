@@ -1,7 +1,6 @@
-"""One view change: the cut that is voted for, classic rounds, and the decision.
+"""One view change: the cut that is voted for, classic rounds, and the decision. Fast votes travel in gossip.
 
-What it is not: the fast round's votes, which gossip carries (see reports).
-Source: Rapid section 4.3; L. Lamport, *Fast Paxos* (2006).
+Source: Rapid, section 4.3; L. Lamport, *Fast Paxos* (2006).
 """
 
 from typing import Annotated

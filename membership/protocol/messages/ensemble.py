@@ -1,7 +1,7 @@
-"""The centralised mode: between processes and the ensemble, and among its members.
+"""The centralised mode: between processes and the ensemble, and among the voters.
 
-What it is not: what both modes use alike: probes, chains, whole views, notices, and the classic round's requests.
-Source: Rapid section 5.
+Both modes share probes, chains of cuts, whole views, eviction notices, and the classic round's requests.
+Source: Rapid, section 5.
 """
 
 from typing import Annotated
@@ -48,7 +48,7 @@ class EnsembleQuestion(MemberMessage, frozen=True, gc=False, tag=73):
 class EnsembleGreeting(Message, frozen=True, gc=False, tag=74):
     """Among ensemble members, regularly: who I am, whom I hold for the electorate, and how far I am.
 
-    `orphans`: members of the cluster that do not call the sender, and for whom no other member vouches to it.
+    `orphans`: members of the cluster whose heartbeats the sender misses, and whose observers are silent or accuse them.
     """
 
     member: Member

@@ -1,8 +1,4 @@
-"""The fields that several messages share, and their bounds.
-
-What it is: the types of numbers, names and texts on the wire. What is out of bounds is no message.
-What it is not: fields that one message alone has; they stand there.
-"""
+"""Fields that several messages share, and their bounds. What is out of bounds is no message."""
 
 from typing import Annotated
 

@@ -1,6 +1,6 @@
-"""Getting in: the two phases of a join, the view that admits, and how a cold start finds its founder.
+"""Joining: the two phases of a join, the view that admits, and the election of a founder at a cold start.
 
-Source: Rapid section 4.1 (joins). The cold start is beyond it (see rendezvous).
+Source: Rapid, section 4.1 (joins). The cold start is our own (see founder_election).
 """
 
 from typing import Annotated
@@ -76,7 +76,7 @@ class ColdStart(Message, frozen=True, gc=False, tag=54):
     that the sender promised itself to; empty for nobody. `asking`: the sender names the receiver as a seed.
     `remembers`: the epoch of the last view that the sender was in, -1 if it was in none. `is_copy`: there may have
     been later ones, for that is what a copy of its disk says, or it was removed from that one. `accepted`: ids of the
-    proposed views that the sender has written down since (see founding).
+    proposed views that the sender has written down since (see refounding).
     """
 
     sender: Member

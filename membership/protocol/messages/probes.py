@@ -1,7 +1,7 @@
-"""Are you there? Probes of subjects, directly, through helpers and by stream, and the answers.
+"""Probes of subjects, directly, through helpers and over a stream, and the answers.
 
-Nearly all packets are one of the first two, so they are as short as can be.
-Source: Rapid section 4.1 (observers probe their subjects); indirect probes are SWIM's (A. Das et al., DSN 2002).
+Nearly all packets are probes and acknowledgements, so they are as short as can be.
+Source: Rapid, section 4.1 (observers probe their subjects); indirect probes are SWIM's (A. Das et al., DSN 2002).
 """
 
 from typing import Annotated
@@ -44,7 +44,7 @@ class NotMember(Message, frozen=True, gc=False, tag=11):
 
 
 class Unanswered(ShortMessage, frozen=True, gc=False, tag=45):
-    """Observer to the other observers of a subject (its index): it does not answer me, do not rest now."""
+    """Observer to the other observers of a subject (its index): it does not answer me, so do not be idle now."""
 
     subject: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 

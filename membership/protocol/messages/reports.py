@@ -1,8 +1,6 @@
-"""Reports about members, how they spread, and the summary by which two members compare what they know.
+"""Alerts, their signatures, the gossip that carries them and the votes, and the digest by which two members compare.
 
-What it is: alerts, their signatures, the digest and gossip, which also carries the votes.
-What it is not: how a vote is counted or what follows from alerts (see view_change and alert_table).
-Source: Rapid section 4.2 (alerts), 4.3 (votes as bitmaps, gossiped).
+Source: Rapid, sections 4.2 (alerts) and 4.3 (votes as bitmaps, gossiped).
 """
 
 from enum import IntEnum
@@ -69,7 +67,7 @@ class Proof(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Gossip(ShortMessage, frozen=True, gc=False, tag=12):
     """Alerts and votes of the running view change. Bit i of a bitmap: member i voted for the value.
 
-    `proofs`: the signatures under the reports in the alerts, where members sign (see evidence).
+    `proofs`: the signatures under the reports in the alerts, where members sign (see alert_signatures).
     """
 
     digest: Digest

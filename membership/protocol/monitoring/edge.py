@@ -1,13 +1,12 @@
-"""One edge: an observer's whole record about one distinct subject.
+"""One edge: what this observer knows of one distinct subject.
 
-What it is: the detector and the loss test of the edge, the attempts of the present and the last round, and
-whether the edge counts as failed.
-What it is not: the probing (see monitor).
+The failure detector and the loss test of the edge, the probe attempts of the present and the last round, and whether
+the edge counts as failed. The monitor does the probing.
 """
 
 from typing import cast
 
-from membership.protocol.monitoring.edge_detector import EdgeDetector, QuietDetector
+from membership.protocol.monitoring.edge_detector import EdgeDetector, UntimedDetector
 from membership.protocol.monitoring.local_health import LocalHealth
 from membership.protocol.monitoring.loss_test import LossTest
 from membership.protocol.view.member import Member
@@ -20,16 +19,16 @@ class Edge:
         "_by_order",
         "answered",
         "answered_before",
-        "calm_rounds",
-        "condemned",
+        "clean_rounds",
         "confirmed",
+        "declared_dead",
         "detector",
         "excused",
         "failed",
         "faulty_rounds",
-        "gone",
         "index",
         "loss",
+        "replaced",
         "reported",
         "reported_until",
         "rings",
@@ -43,7 +42,7 @@ class Edge:
         self.subject = subject
         self.detector = detector
         self.loss = loss
-        self._by_order = isinstance(detector, QuietDetector)
+        self._by_order = isinstance(detector, UntimedDetector)
         self.index = -1
         self.rings = 0
         self.sent = 0
@@ -51,15 +50,15 @@ class Edge:
         self.answered = 0
         self.sent_before = 0
         self.answered_before = 0
-        self.calm_rounds = 0
-        """Rounds of this observer since anything spoke against the subject, here or at another observer."""
+        self.clean_rounds = 0
+        """Rounds of this observer without any sign of trouble with the subject, here or at another observer."""
         self.faulty_rounds = 0
         self.failed = False
-        self.gone = False
+        self.replaced = False
         """Another process answers at the subject's address: no doubt is possible."""
         self.unhealthy = False
         """The application's own check says that the subject does not work."""
-        self.condemned = False
+        self.declared_dead = False
         """The application knows for certain that the subject is gone."""
         self.reported = False
         """The application has reported the edge as failed; that stands for a while (`reported_until`)."""
@@ -72,7 +71,7 @@ class Edge:
     @property
     def certain(self) -> bool:
         """Whether this is knowledge rather than an opinion: this observer's own health plays no part."""
-        return self.gone or self.condemned or self.reported
+        return self.replaced or self.declared_dead or self.reported
 
     def has_evidence(self) -> bool:
         """Whether there is any recent sign of trouble."""
@@ -91,33 +90,33 @@ class Edge:
     @property
     def settled(self) -> bool:
         """Whether rounds that lose no more attempts than are harmless change nothing. Never if times matter."""
-        if self.loss.score or not self._by_order or not cast(QuietDetector, self.detector).is_settled:
+        if self.loss.score or not self._by_order or not cast(UntimedDetector, self.detector).is_settled:
             return False
         answered = (self.answered_before & self.sent_before).bit_count()
         lost = self.sent_before.bit_count() - answered
         return lost <= self.loss.harmless_losses and (answered > 0 or not self.sent_before)
 
-    def note_calm(self, *, healthy: bool) -> None:
+    def count_clean_round(self, *, healthy: bool) -> None:
         """A round is over, whether or not it had a probe for the subject. `healthy`: this observer is well itself."""
         troubled = not self.sent_before or self.failed or self.certain or self.unhealthy or self.excused
-        self.calm_rounds = self.calm_rounds + 1 if healthy and not troubled and self.settled else 0
+        self.clean_rounds = self.clean_rounds + 1 if healthy and not troubled and self.settled else 0
 
     def _lost_most_of_late(self) -> bool:
         """Whether the last round lost half of its attempts or more: a link that healed is believed at once."""
         answered = self.answered_before & self.sent_before
         return 2 * answered.bit_count() <= self.sent_before.bit_count()
 
-    def leans(self) -> bool:
-        """Whether the evidence suffices to join other observers of the subject, though not to be the first."""
-        return (self.loss.leans or self.stays_silent) and not self.excused
+    def corroborates(self) -> bool:
+        """Whether the evidence is enough to report the subject after other observers, though not to be the first."""
+        return (self.loss.corroborates or self.stays_silent) and not self.excused
 
     @property
     def stays_silent(self) -> bool:
         """Whether the subject will be found faulty unless it answers the present probe, and has not yet."""
-        return self._by_order and not self.answered and cast(QuietDetector, self.detector).may_turn
+        return self._by_order and not self.answered and cast(UntimedDetector, self.detector).near_threshold
 
     def conclude_round(self, now: float) -> None:
-        """The time for the answers of this round is up (`now`: seconds of the watch).
+        """The time for the answers of this round is up (`now`: seconds of observation).
 
         The attempts are judged one round later: an answer that took the long way is no loss.
         """
@@ -134,14 +133,14 @@ class Edge:
         self.sent_before = self.answered_before = 0
 
     def judge(self, now: float, health: LocalHealth) -> bool:
-        """Form an opinion at the end of a round (`now`: seconds of the watch); whether it changed."""
+        """Form an opinion at the end of a round (`now`: seconds of observation); whether it changed."""
         self.reported = self.reported and now < self.reported_until
         opinion = self.unhealthy or (
             (self.detector.is_faulty(now) or self.loss.is_faulty) and not self.excused
         )
         self.faulty_rounds = self.faulty_rounds + 1 if opinion else 0
         failed = (
-            self.condemned
+            self.declared_dead
             or self.reported
             or (opinion and (self.failed or self.faulty_rounds > health.score))
         )

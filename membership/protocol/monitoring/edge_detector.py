@@ -1,9 +1,9 @@
-"""Edge failure detectors: one observer's opinion about one subject.
+"""Edge failure detectors: the pluggable rule by which an observer finds one subject faulty.
 
-What it is: the pluggable rule from probe results to "faulty", and the windowed rule that is the default.
-What it is not: a decision; the cut detector hears many observers first. Nor the loss of single attempts, which
-every edge tests besides (see loss_test), nor the observer's doubts about itself (see local_health).
-Source: Rapid section 6 (a fixed window of probe results; 40 % failures mark the edge faulty).
+Here are the interface and the default, the windowed rule. A detector gives one observer's opinion; the cut detector
+waits for several. Every edge also tests the loss of single attempts (see loss_test), and an observer may doubt itself
+(see local_health).
+Source: Rapid, section 6 (a fixed window of probe results; 40 % failures mark the edge faulty).
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from membership.settings import Settings, SettingsError
 class EdgeDetector(Protocol):
     """The rule of one edge. It lives as long as the edge does, across view changes.
 
-    `now` is in seconds of the observer's own watch, which stands still while the observer itself is stopped,
-    starved, or jumps in time: what it did not watch says nothing about its subjects.
+    `now` is the time that the observer has been observing, in seconds. It stands still while the observer itself is
+    stopped, starved, or jumps in time: what it did not observe says nothing about its subjects.
     """
 
     def on_probe_result(self, success: bool, now: float) -> None:
@@ -31,7 +31,7 @@ class EdgeDetector(Protocol):
 
 
 @runtime_checkable
-class QuietDetector(EdgeDetector, Protocol):
+class UntimedDetector(EdgeDetector, Protocol):
     """A detector to which only the order of results matters, not their times."""
 
     @property
@@ -39,7 +39,7 @@ class QuietDetector(EdgeDetector, Protocol):
         """Whether further successes change nothing."""
 
     @property
-    def may_turn(self) -> bool:
+    def near_threshold(self) -> bool:
         """Whether one more failure would make the subject faulty."""
 
 
@@ -48,7 +48,7 @@ class DetectorFactory(Protocol):
     """A kind of detector, to choose for all edges of a member."""
 
     def new(self, settings: Settings, now: float) -> EdgeDetector:
-        """A detector for an edge that begins at `now` (seconds of the watch)."""
+        """A detector for an edge that begins at `now` (seconds of observation)."""
 
 
 class WindowedDetector:
@@ -83,7 +83,7 @@ class WindowedDetector:
         return not self._results
 
     @property
-    def may_turn(self) -> bool:
+    def near_threshold(self) -> bool:
         """Whether one more failure would be enough."""
         return ((self._results << 1 | 1) & self._mask).bit_count() >= self._failures
 

@@ -1,12 +1,9 @@
-"""Quiet time: what many rounds of probes leave behind when nothing happens but chance losses.
+"""Fast-forward, for simulations of weeks: many probe rounds at once, in which nothing happens but chance losses.
 
-What it is: an edge that takes any number of probe rounds at once, each drawn at random instead of being sent, with
-the same effect on its detector and its loss test as that many rounds on a link of that loss. Simulations of weeks
-need it; agents do not.
-What it is not: an approximation of an edge's own state: each attempt of each round is lost independently, whether
-drawn or sent, so that rounds put in before the one under way leave a state of the same distribution. Left out are
-the opinions of helpers and the observer's doubts about itself (see indirect_probe, local_health): either could
-only excuse a subject or put off an accusation. Rounds end where an accusation may be next (`on_the_brink`).
+The outcome of each round is drawn at random instead of being simulated packet by packet, with the same effect on the
+edge's detector and loss test: each attempt is lost independently either way. Agents never use this. Helpers' opinions
+and the observer's doubts about itself are left out; either could only excuse a subject or delay an accusation. A
+fast-forward ends before a round that could make the subject faulty (`near_threshold`).
 """
 
 from copy import copy
@@ -14,16 +11,16 @@ from math import log
 from random import Random
 
 from membership.protocol.monitoring.edge import Edge
-from membership.protocol.monitoring.edge_detector import QuietDetector
+from membership.protocol.monitoring.edge_detector import UntimedDetector
 from membership.protocol.monitoring.loss_test import LossTest
 from membership.settings import Settings
 
 
-class QuietEdge:
-    """An edge in quiet time. `steps`: the attempts of a round are numbered 0 to this, see the monitor; a subject
-    without suspicion gets every second one until it answers, a suspicious one gets all."""
+class FastForwardEdge:
+    """An edge that can be fast-forwarded. `steps`: the attempts of a round are numbered 0 to this, see the monitor; a
+    subject without suspicion gets every second one until it answers, a suspicious one gets all."""
 
-    def __init__(self, edge: Edge, detector: QuietDetector, settings: Settings) -> None:
+    def __init__(self, edge: Edge, detector: UntimedDetector, settings: Settings) -> None:
         self.edge = edge
         self._detector = detector
         self._attempts = settings.probe_attempts
@@ -35,21 +32,21 @@ class QuietEdge:
         self._rounds.append((regular[-1], 0))
 
     @property
-    def on_the_brink(self) -> bool:
+    def near_threshold(self) -> bool:
         """Whether the next round could make the subject faulty, if it went as badly as possible."""
-        return self._detector.may_turn or self.edge.loss.may_turn
+        return self._detector.near_threshold or self.edge.loss.near_threshold
 
     def pass_rounds(self, rounds: int, loss: float, rng: Random) -> int:
         """Let up to so many rounds pass in which each attempt is lost with probability `loss`.
 
-        Ends early after the round that takes the edge to the brink, and does nothing when it is there already.
+        Ends early after the round that takes the edge near its threshold; does nothing when it is there already.
         Returns how many rounds passed. The round under way stays as it is.
         """
         edge = self.edge
         under_way = edge.sent, edge.answered
         notable = loss ** (self._harmless + 1)
         passed = 0
-        while passed < rounds and not self.on_the_brink:
+        while passed < rounds and not self.near_threshold:
             if edge.settled:
                 gap = _first_success(notable, rng)
                 if gap is None or passed + gap > rounds:
@@ -63,12 +60,12 @@ class QuietEdge:
         edge.sent, edge.answered = under_way
         return passed
 
-    def snapshot(self) -> tuple[QuietDetector, LossTest, int, int]:
+    def snapshot(self) -> tuple[UntimedDetector, LossTest, int, int]:
         """The present state, for `restore`."""
         edge = self.edge
         return copy(self._detector), copy(edge.loss), edge.sent_before, edge.answered_before
 
-    def restore(self, state: tuple[QuietDetector, LossTest, int, int]) -> None:
+    def restore(self, state: tuple[UntimedDetector, LossTest, int, int]) -> None:
         """Take back what passed since a snapshot, which can be used once."""
         edge = self.edge
         self._detector, edge.loss, edge.sent_before, edge.answered_before = state

@@ -1,11 +1,10 @@
 """Indirect probes: can others reach the subject that does not answer me?
 
-What it is: both ends. The observer asks two other members to probe a silent subject, and probes it itself over a
-stream; the helper probes once on behalf of others and says what came of it. What the helpers say excuses a subject
-behind one broken link, and tells an observer that it is itself the sick one.
-What it is not: a way to call a sick subject healthy: one answer through a helper counts for nothing, and a
-subject that loses most of what it sends or receives does not answer helpers often enough to be excused.
-Source: the idea is SWIM's (Das, Gupta, Motivala 2002, ping-req); what the answers count for is our own.
+Both ends are here. The observer asks two other members to probe a silent subject, and probes it itself over a stream.
+The helper probes once and reports the outcome. Helpers that reach the subject excuse it: one link is broken, not the
+subject. Helpers that do not answer at all tell the observer that it is itself at fault. One answer through a helper
+counts for nothing, so a subject that loses most of its packets is not excused.
+Source: SWIM's ping-req (Das, Gupta, Motivala 2002); what the answers count for is our own.
 """
 
 from collections.abc import Collection

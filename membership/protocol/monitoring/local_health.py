@@ -1,10 +1,9 @@
-"""Local health: is it the subjects, or is it me?
+"""Local health: is the trouble with the subjects, or with this observer?
 
-What it is: a score of this observer's own trouble, from 0 (healthy) up, raised by signs that the fault is here and
-lowered by every round without one. An observer must see a subject fail for that many rounds longer before it
-reports it.
-What it is not: a reason to leave, or anything the other members hear of.
-Source: the idea is Lifeguard's (Dadgar, Phillips, Currey 2018, local health multiplier); signs, weights and what
+A score of this observer's own trouble, 0 when healthy, raised by signs that the fault is here and lowered by every
+round without one. An observer must see a subject fail for that many more rounds before it reports it. Nobody else
+hears of the score.
+Source: the local health multiplier of Lifeguard (Dadgar, Phillips, Currey 2018); the signs, their weights and what
 the score does are our own.
 """
 

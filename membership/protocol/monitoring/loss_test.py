@@ -1,12 +1,11 @@
-"""The loss test: does one link lose more datagrams than bad weather explains?
+"""The loss test: does one link lose more datagrams than the worst tolerated network explains?
 
-What it is: Page's cumulative sum over the single attempts of the probes to one subject. A lost attempt adds the
-logarithm of how much likelier it is on a faulty link than in the worst weather, an answer subtracts its own,
-and the sum never falls below zero. Whole probes hide most of the loss, since they are repeated until one attempt
-is answered; the attempts do not.
-What it is not: fast against a dead subject (the windowed rule is), nor aware of why attempts are lost.
-Source: E. S. Page, Continuous Inspection Schemes, 1954; G. Lorden, Procedures for Reacting to a Change in
-Distribution, 1971 (no test with as few false alarms finds the change sooner).
+Page's cumulative sum (CUSUM) over the single attempts of the probes to one subject. A lost attempt adds the logarithm
+of how much likelier it is on a faulty link than on a tolerated one, an answer subtracts its own, and the sum never
+falls below zero. A probe is repeated until one attempt is answered, so whole probes hide most of the loss; attempts
+do not. A dead subject is found sooner by the windowed rule.
+Source: E. S. Page, *Continuous Inspection Schemes*, 1954; G. Lorden, *Procedures for Reacting to a Change in
+Distribution*, 1971 (no test with as few false alarms finds the change sooner).
 """
 
 from math import exp, log
@@ -18,7 +17,7 @@ _ROUNDS_TO_CONVICT = 4
 _MEMORY = 1.25
 """The sum stops here, in thresholds: a link that recovers is believed within a few answers."""
 _EVIDENCE = 0.25
-_LEANING = 0.45
+_CORROBORATION = 0.45
 
 
 class LossTest:
@@ -43,7 +42,7 @@ class LossTest:
         return int(self._per_answer / self._per_loss)
 
     @property
-    def may_turn(self) -> bool:
+    def near_threshold(self) -> bool:
         """Whether one more round could reach the threshold."""
         return self.score + self._most >= self._threshold
 
@@ -58,9 +57,9 @@ class LossTest:
         return self.score >= _EVIDENCE * self._threshold
 
     @property
-    def leans(self) -> bool:
-        """Whether nearly half of the threshold is reached: enough to join others who report, not to be the first."""
-        return self.score >= _LEANING * self._threshold
+    def corroborates(self) -> bool:
+        """Whether nearly half of the threshold is reached: enough to report after others, not to be the first."""
+        return self.score >= _CORROBORATION * self._threshold
 
     @property
     def is_faulty(self) -> bool:

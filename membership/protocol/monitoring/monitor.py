@@ -1,12 +1,12 @@
-"""Monitoring: this member probes its subjects and forms an opinion about each.
+"""The monitor: this member probes its subjects on the rings, and judges each of them.
 
-What it is: the edges from this member to its distinct subjects, probe rounds with retransmission, and the
-question which subjects this member accuses.
-What it is not: dissemination (see gossip) or agreement.
-Source: Rapid section 4.1 and 6. Beyond it: an edge keeps its detector across view changes; lossy edges are probed
-more often; silent subjects are probed through others; a member whose own loop lagged, or most of whose subjects
-do not answer, doubts itself first. While nothing at all speaks against any subject this member rests: it probes a few
-of them per round. The first observer that misses an answer tells the others of that subject, and none of them rests.
+It holds the edges to its distinct subjects, runs the rounds of probes with their retransmissions, and says which
+subjects this member finds faulty.
+Source: Rapid, sections 4.1 and 6. Added to the paper: an edge keeps its detector across view changes; lossy edges are
+probed more often; silent subjects are probed through others; a member whose own event loop lagged, or most of whose
+subjects are silent, doubts itself first. While nothing speaks against any subject, a member is idle: it probes only
+a few of them per round. The first observer that misses an answer tells the subject's other observers, which then stop
+being idle.
 """
 
 from membership.address import Address
@@ -16,8 +16,8 @@ from membership.protocol.context.effects import EdgeFailed, EdgeRecovered
 from membership.protocol.context.refusals import Refusal
 from membership.protocol.messages import Digest, NotMember, Probe, Unanswered
 from membership.protocol.monitoring.edge import Edge
-from membership.protocol.monitoring.edge_detector import DetectorFactory, QuietDetector, windowed
-from membership.protocol.monitoring.fast_forward import QuietEdge
+from membership.protocol.monitoring.edge_detector import DetectorFactory, UntimedDetector, windowed
+from membership.protocol.monitoring.fast_forward import FastForwardEdge
 from membership.protocol.monitoring.indirect_probe import HELPED_SEQUENCE, IndirectProbes
 from membership.protocol.monitoring.local_health import LocalHealth
 from membership.protocol.monitoring.loss_test import LossTest
@@ -30,14 +30,14 @@ attempt's answer is known from the others'."""
 _UNANSWERED_FOR_HELP = 3
 """Attempts of a round after whose loss others are asked."""
 _UNANSWERED_TO_TELL = 2
-_UNANSWERED_TO_TELL_AT_REST = 3
-"""Attempts of a round after whose loss the other observers of a subject are told, and none of them rests. At rest
-attempts follow each other twice as fast."""
+_UNANSWERED_TO_TELL_WHEN_IDLE = 3
+"""Attempts of a round after whose loss the other observers of a subject are told, so that none of them is idle. When
+idle, attempts follow each other twice as fast."""
 _LEAST_ATTEMPTS = 3
-"""Who was left out of a round joins in only if as many attempts still fit: fewer would say little."""
+"""A subject left out of a round is probed later in it only if this many attempts still fit: fewer would say little."""
 
 _LONGEST_STRETCH = 2
-"""Rounds of a member that is late itself take at most this many intervals: it must hear its neighbours still."""
+"""Rounds of a member whose event loop lags take at most this many intervals: it must still hear its neighbours."""
 
 _SOUND_EDGES = 2
 _SOUND_SHARE = 4
@@ -51,17 +51,17 @@ class Monitor:
         self._context = context
         self._factory = factory or windowed()
         self._edges: dict[bytes, Edge] = {}
-        # Rounds of different members do not coincide: an answer to one, led astray to another, answers nothing.
+        # Members begin at different round numbers: an answer that goes to the wrong member matches nothing there.
         self._round = int.from_bytes(context.me.incarnation[:4], "big") >> 7
         self._step = 0
         self._last_step = 2 * (context.settings.probe_attempts - 1)
         self._rounds_of_view = 0
         self._round_started = 0.0
         self._round_ends = 0.0
-        self._unwatched = 0.0
+        self._unobserved = 0.0
         self._asked_id: bytes | None = None
         self._bursts = True
-        self.resting = False
+        self.idle = False
         """Whether nothing has spoken against any subject for so long that a few probes per round are enough."""
         self.health = LocalHealth()
         self.indirect = IndirectProbes(context)
@@ -83,7 +83,7 @@ class Monitor:
             subject = view.members[index]
             edge = edges.get(subject.incarnation) or self._edges.get(subject.incarnation)
             if edge is None:
-                detector = self._factory.new(settings, self._watch(now))
+                detector = self._factory.new(settings, self._observed(now))
                 edge = Edge(subject, detector, LossTest(settings))
             if subject.incarnation not in edges:
                 edges[subject.incarnation] = edge
@@ -106,9 +106,9 @@ class Monitor:
         self._asked_id = None
         self._probe_at = when
 
-    def _watch(self, now: float) -> float:
-        """Seconds of this observer's watch: time during which it was late itself does not count."""
-        return now - self._unwatched
+    def _observed(self, now: float) -> float:
+        """Seconds that this member has been observing: time during which it was late itself does not count."""
+        return now - self._unobserved
 
     @property
     def subjects(self) -> tuple[Edge, ...]:
@@ -135,21 +135,21 @@ class Monitor:
         late = now - round_ends
         lagged = late > interval / 2
         if lagged:
-            self._unwatched += late
+            self._unobserved += late
         if self._asked_id is not None:
             self._conclude_round(now, lagged)
         self._round_started = now if lagged else round_ends
-        self._round_ends = self._round_started + self._context.lateness.stretched(interval, _LONGEST_STRETCH)
+        self._round_ends = self._round_started + self._context.loop_lag.stretched(interval, _LONGEST_STRETCH)
         self._round += 1
         self._rounds_of_view += 1
         self._step = 0
         # If most subjects are silent the trouble is here, and more packets make it worse.
         self._bursts = not self.doubts_itself
-        self.resting = self._may_rest
+        self.idle = self._may_idle
         for edge in self._edges.values():
             edge.sent = edge.answered = 0
-        # While members differ in what they know, probes carry that, too.
-        probed = self._next_in_turn() if self.resting and not digest else self.subjects
+        # While members differ in what they know, probes carry the digest to all subjects.
+        probed = self._next_in_turn() if self.idle and not digest else self.subjects
         for edge in probed:
             edge.sent = 1
         self._send([edge.subject.address for edge in probed], digest)
@@ -168,9 +168,9 @@ class Monitor:
         bit = 1 << self._step
         regular = self._step % 2 == 0
         if now - self._probe_at < self._context.settings.probe_retransmit / 4:  # else answers may wait unread
-            unanswered = _UNANSWERED_TO_TELL_AT_REST if self.resting else _UNANSWERED_TO_TELL
+            unanswered = _UNANSWERED_TO_TELL_WHEN_IDLE if self.idle else _UNANSWERED_TO_TELL
             self._tell_observers(unanswered, now)
-        late = self.resting or self._step > self._last_step - 2 * (_LEAST_ATTEMPTS - 1)
+        late = self.idle or self._step > self._last_step - 2 * (_LEAST_ATTEMPTS - 1)
         addresses = []
         quiet = True
         for edge in self._edges.values():
@@ -178,7 +178,7 @@ class Monitor:
             if (edge.answered and not suspicious) or (late and not edge.sent):
                 continue
             quiet = False
-            if regular or suspicious or self.resting:
+            if regular or suspicious or self.idle:
                 edge.sent |= bit
                 addresses.append(edge.subject.address)
                 if self._step == 2 * _UNANSWERED_FOR_HELP and not edge.answered:
@@ -203,7 +203,7 @@ class Monitor:
         """
         settings = self._context.settings
         half = settings.probe_retransmit / 2
-        every = self.resting or (self._bursts and any(edge.loss.suspicious for edge in self._edges.values()))
+        every = self.idle or (self._bursts and any(edge.loss.suspicious for edge in self._edges.values()))
         self._step += 1
         while (self._step % 2 and not every) or self._round_started + (self._step + 0.5) * half <= now + half:
             self._step += 1
@@ -212,15 +212,15 @@ class Monitor:
         else:
             self._probe_at = self._round_started + self._step * half
 
-    # Rest.
+    # Idle rounds.
 
     @property
-    def _may_rest(self) -> bool:
+    def _may_idle(self) -> bool:
         few = len(self._edges) <= self._context.settings.idle_probes
-        return not few and all(self._is_calm(edge) for edge in self._edges.values())
+        return not few and all(self._is_clean(edge) for edge in self._edges.values())
 
-    def _is_calm(self, edge: Edge) -> bool:
-        return edge.calm_rounds >= self._context.settings.probe_window
+    def _is_clean(self, edge: Edge) -> bool:
+        return edge.clean_rounds >= self._context.settings.probe_window
 
     def _next_in_turn(self) -> tuple[Edge, ...]:
         """The few subjects to probe in this round: those on a few rings, on all rings in turn.
@@ -236,10 +236,10 @@ class Monitor:
         return tuple(edge for edge in edges if edge is not None)
 
     def _tell_observers(self, unanswered: int, now: float) -> None:
-        """Tell the other observers of subjects that have been calm, and now miss so many attempts: they may rest."""
+        """Tell the other observers, which may be idle, of subjects that now, for once, miss so many attempts."""
         view = self._context.view
         for edge in self._edges.values():
-            if self._is_calm(edge) and not edge.answered and edge.sent.bit_count() >= unanswered:
+            if self._is_clean(edge) and not edge.answered and edge.sent.bit_count() >= unanswered:
                 others = [index for index in view.observers_of(edge.subject) if index != self._context.index]
                 message = Unanswered(*self._context.short_header, edge.index)
                 self._context.send_all(dict.fromkeys(view.addresses[index] for index in others), message)
@@ -257,9 +257,9 @@ class Monitor:
 
     def _doubt(self, edge: Edge, now: float) -> None:
         """Probe all subjects again, from the next step of this round on if it leaves time for it."""
-        edge.calm_rounds = 0
-        if self.resting:
-            self.resting = False
+        edge.clean_rounds = 0
+        if self.idle:
+            self.idle = False
             if self._step > self._last_step:
                 self._step = 0
                 self._schedule(now)
@@ -284,24 +284,24 @@ class Monitor:
                 unhelpful=summary.unhelpful,
                 elsewhere=self._has_sound_edges,
             )
-        watch = self._watch(now)
+        observed = self._observed(now)
         for edge in current:
             if lagged:
                 edge.discard_round()
             else:
-                edge.conclude_round(watch)
+                edge.conclude_round(observed)
             verdicts = self.indirect.verdicts.get(edge.subject.incarnation)
             if verdicts is not None:
                 edge.excused, edge.confirmed = verdicts.excuse, verdicts.confirm
                 if edge.answered and not edge.loss.suspicious and not edge.detector.has_evidence():
                     del self.indirect.verdicts[edge.subject.incarnation]
                     edge.excused = edge.confirmed = False
-            self._judge(edge, watch)
+            self._judge(edge, observed)
         for edge in self._edges.values():
-            edge.note_calm(healthy=not self.health.score)
+            edge.count_clean_round(healthy=not self.health.score)
 
-    def _judge(self, edge: Edge, watch: float) -> None:
-        if edge.judge(watch, self.health):
+    def _judge(self, edge: Edge, observed: float) -> None:
+        if edge.judge(observed, self.health):
             self._context.publish(EdgeFailed(edge.subject) if edge.failed else EdgeRecovered(edge.subject))
 
     @property
@@ -324,36 +324,36 @@ class Monitor:
         sound = sum(1 for edge in self._edges.values() if edge.sound)
         return sound >= _SOUND_EDGES and _SOUND_SHARE * sound >= len(self._edges)
 
-    def quiet_edges(self) -> list[QuietEdge] | None:
+    def fast_forward_edges(self) -> list[FastForwardEdge] | None:
         """The edges, if nothing is held for or against any subject but what chance losses explain.
 
-        None also when a detector of the embedding's own choice goes by time (see QuietDetector).
+        None also when a detector of the embedding's own choice goes by time (see UntimedDetector).
         """
         quiet = []
         for edge in self._edges.values():
             if (
                 edge.failed
-                or self._context.lateness.seconds
+                or self._context.loop_lag.seconds
                 or edge.certain
                 or edge.unhealthy
                 or edge.excused
                 or not (edge.sent or edge.sent_before)
             ):
                 return None
-            if not isinstance(edge.detector, QuietDetector):
+            if not isinstance(edge.detector, UntimedDetector):
                 return None
-            quiet.append(QuietEdge(edge, edge.detector, self._context.settings))
+            quiet.append(FastForwardEdge(edge, edge.detector, self._context.settings))
         return quiet
 
     def failed_edges(self) -> list[Edge]:
         """Edges whose subjects this member finds faulty."""
         return [edge for edge in self._edges.values() if edge.failed]
 
-    def leaning_edges(self) -> list[Edge]:
-        """Edges with much evidence, though not enough to report the subject first. None of a sick observer."""
+    def corroborating_edges(self) -> list[Edge]:
+        """Edges with enough evidence to report the subject after others, though not first. None at a sick observer."""
         if self.health.score:
             return []
-        return [edge for edge in self._edges.values() if not edge.failed and edge.leans()]
+        return [edge for edge in self._edges.values() if not edge.failed and edge.corroborates()]
 
     def edge_to(self, configuration: Configuration, index: int) -> Edge | None:
         """The edge to the member with this index, or None."""
@@ -372,7 +372,7 @@ class Monitor:
         round_number, step = divmod(sequence, _STEPS)
         if round_number == self._round:
             if not edge.answered:
-                edge.detector.on_probe_result(True, self._watch(now))
+                edge.detector.on_probe_result(True, self._observed(now))
             edge.answered |= 1 << step
         elif round_number == self._round - 1:
             edge.answered_before |= 1 << step
@@ -395,7 +395,7 @@ class Monitor:
             return edge.subject
         for edge in self._edges.values():
             if edge.subject.address == source:
-                edge.gone = True
+                edge.replaced = True
         return None
 
     def report_failed(self, subject: Member, now: float) -> None:
@@ -411,13 +411,13 @@ class Monitor:
                 "to remove any member, have it evicted"
             )
         edge.reported = True
-        edge.reported_until = self._watch(now) + self._context.settings.report_lifetime
-        self._judge(edge, self._watch(now))
+        edge.reported_until = self._observed(now) + self._context.settings.report_lifetime
+        self._judge(edge, self._observed(now))
 
     def on_check(self, subject: bytes, healthy: bool, certain: bool, now: float) -> None:
         """The application says whether a subject works; about members that are no subjects it is ignored."""
         edge = self._edges.get(subject)
         if edge is not None:
             edge.unhealthy = not healthy
-            edge.condemned = not healthy and certain
-            self._judge(edge, self._watch(now))
+            edge.declared_dead = not healthy and certain
+            self._judge(edge, self._observed(now))

@@ -1,11 +1,9 @@
-"""The phi-accrual detector: how surprising is this silence, given how regularly the subject answered so far?
+"""The phi-accrual failure detector: how unlikely is this silence, given how regularly the subject answered so far?
 
-What it is: for one edge, the intervals between answered probes, and phi, the negative decimal logarithm of the
-probability that the next answer comes later than now. Probes that stay unanswered make the intervals longer and
-more varied, so the detector becomes patient by itself with a link that loses some.
-What it is not: a test for loss: a link that answers every other probe for long enough becomes normal to it,
-which is why every edge tests the loss of attempts besides (see loss_test).
-Source: Hayashibara, Defago, Yared, Katayama, The Phi Accrual Failure Detector, SRDS 2004, section 4.
+It keeps the intervals between answered probes. Phi is the negative decimal logarithm of the probability that the next
+answer comes later than now. Unanswered probes make the intervals longer and more varied, so the detector becomes
+patient with a lossy link by itself; that is why every edge tests the loss of attempts besides (see loss_test).
+Source: Hayashibara, Defago, Yared, Katayama, *The Phi Accrual Failure Detector*, SRDS 2004, section 4.
 """
 
 from collections import deque

@@ -1,9 +1,9 @@
-"""When to give a view up: so many of its members were started again that it can never have a majority any more.
+"""Permanent quorum loss: so many members were restarted that this view can never have a majority again.
 
-What it is: who of the view was started again, by what such processes say themselves when they look for the others, or,
-those that have lost their disks, for a cluster to join; and when they answer a probe of the one that was there before.
-What it is not: a way to lose a view that works: only who has found for itself that no majority is within reach gives it
-up. It then starts like those it heard of, and with them (see rendezvous).
+It counts the members of the view that have been started again. They say so themselves when they look for the others or
+want to join, or by answering a probe of their predecessor. A member that also finds no majority within reach then
+gives the view up, starts over like those it heard of, and meets them in a refounding (see
+`membership.protocol.lifecycle.founder_election`). A view that works is never given up.
 """
 
 from consensus import classic_quorum
@@ -12,7 +12,7 @@ from membership.protocol.context.context import Context
 from membership.protocol.view.member import Member
 
 
-class Resignation:
+class PermanentQuorumLoss:
     """This member's count of those who were started again."""
 
     def __init__(self, context: Context) -> None:

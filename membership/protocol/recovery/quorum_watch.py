@@ -1,12 +1,13 @@
 """Is a majority within reach? The answer warns the host, and makes this member slow to accuse others.
 
-What it is: the last time each neighbour (subject or observer) was heard, and a time-out on too few of them or
-on a view change that comes to no decision. Neighbours are a small sample of a large cluster, and may all be on this
-side of a partition; when a quarter of them are silent, or that many members say that they count no majority, this
-member calls the roll (see roll_call). So nobody takes another's word, and nobody is left unaware. A member that was
-late itself does not call: it may just not have read the answers. While this member rests (see monitor) its
-neighbours count as heard, for they may rest too; afterwards those that are not heard are asked.
-What it is not: a lease; a member learns for certain that a view stands only by a decision.
+A member watches its neighbours, the subjects and observers it has anyway, and a view change that comes to no decision.
+In a large cluster its neighbours are a small sample, and may all be on its side of a partition. So when a quarter of
+them are silent, or as many others raise an alarm, it polls a random sample of all members, and ever more of them until
+the answer is sure (`QuorumPoll`). A member that finds no majority raises an alarm itself; everybody who hears several
+alarms polls for itself. A member whose event loop lagged does not poll: the answers may wait unread. While this member
+is idle (see monitor) its neighbours may be, too, and count as heard; afterwards those not heard are asked.
+
+This is no lease: only a decision proves that a view still stands.
 """
 
 from collections.abc import Collection
@@ -20,23 +21,23 @@ from membership.protocol.messages import Probe, QuorumAlarm
 SILENCE = 2
 """A member not heard for this many probe intervals is out of reach."""
 _SAMPLE = 80
-"""Members called at first, at most: with the neighbours a share of a hundred, known within fifteen per cent."""
+"""Members polled at first, at most: with the neighbours a share of a hundred, known within fifteen per cent."""
 _GROWTH = 4
 _MOST_AT_ONCE = 2048
-RAREST_CALL = 8
-"""Probe intervals between two calls, at most. When a thousand members on few cores are all late, their calls are more
-than their whole other traffic, and must not be what keeps them late."""
+RAREST_POLL = 8
+"""Probe intervals between two polls, at most. When a thousand members on few cores are all late, their polls are more
+than all their other traffic, and must not be what keeps them late."""
 _CERTAINTY = 5.0
 """Standard errors between a share and one half at which a sample is believed: wrong once in three million samples. Whom
 a sample shows in reach stays in reach, so a member whose sample was lucky would believe it for ever."""
-_ALARM_LIFETIME = RAREST_CALL + SILENCE
+_ALARM_LIFETIME = RAREST_POLL + SILENCE
 """Probe intervals for which an alarm counts: until the next one is due."""
 _UNHEARD = 1.25
-"""Probe intervals after which a neighbour that is not heard is asked. Who does not rest probes at every interval."""
+"""Probe intervals after which a neighbour that is not heard is asked. Unless idle, members probe at every one."""
 
 
-class RollCall:
-    """One episode of doubt: begins with `call`, ends with `stop`."""
+class QuorumPoll:
+    """One episode of doubt: begins with `advance`, ends with `stop`."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -54,12 +55,12 @@ class RollCall:
 
     @property
     def active(self) -> bool:
-        """Whether anybody has been called."""
+        """Whether anybody has been polled."""
         return bool(self._asked)
 
     @property
     def settled(self) -> bool:
-        """Whether some of those called have had the time to answer."""
+        """Whether some of those polled have had the time to answer."""
         return bool(self._settled)
 
     def stop(self) -> None:
@@ -79,16 +80,16 @@ class RollCall:
             self._settled = self._asked
         if not self._settled:
             return self._asked, self._asked
-        called_again_of_late = self._count_from > now - self._silence
-        since = self._count_from_before if called_again_of_late else self._count_from
+        polled_again_lately = self._count_from > now - self._silence
+        since = self._count_from_before if polled_again_lately else self._count_from
         return sum(1 for index in self._order[: self._settled] if self._heard[index] > since), self._settled
 
-    def call(
+    def advance(
         self, neighbours: Collection[int], now: float, *, missing: bool, unsure: bool, alarmed: bool
     ) -> None:
-        """Call the first, or more if the count so far leaves it open (`unsure`), or all again when it is time.
+        """Poll the first sample, or more if the count so far leaves it open (`unsure`), or all again when it is time.
 
-        Who counts no majority (`missing`) says so at once. Who was `alarmed`, and so counts later than others, calls
+        Who counts no majority (`missing`) says so at once. Who was `alarmed`, and so counts later than others, polls
         all the rest at a time.
         """
         news = missing and not self._alarming
@@ -118,22 +119,22 @@ class RollCall:
         self._ask(0, _SAMPLE, now)
 
     def _ask(self, first: int, count: int, now: float) -> None:
-        called = self._order[first : first + count]
-        self._heard.update(dict.fromkeys(called, -NEVER))
-        self._asked = first + len(called)
+        polled = self._order[first : first + count]
+        self._heard.update(dict.fromkeys(polled, -NEVER))
+        self._asked = first + len(polled)
         self._asked_at = now
-        self._send(called)
+        self._send(polled)
 
     def _ask_again(self, now: float) -> None:
-        self._pause = min(2 * self._pause, RAREST_CALL * self._context.settings.probe_interval)
+        self._pause = min(2 * self._pause, RAREST_POLL * self._context.settings.probe_interval)
         self._again_at = now + self._pause
         self._count_from_before, self._count_from = self._count_from, now
         self._send(self._order[: self._asked])
 
-    def _send(self, called: list[int]) -> None:
+    def _send(self, polled: list[int]) -> None:
         addresses = self._context.view.addresses
         kind = QuorumAlarm if self._alarming else Probe
-        told = [*self._neighbours, *called] if self._alarming else called
+        told = [*self._neighbours, *polled] if self._alarming else polled
         self._context.send_all(
             [addresses[index] for index in told], kind(*self._context.short_header, 0, None)
         )
@@ -151,7 +152,7 @@ class QuorumWatch:
         self._neighbours: dict[int, float] = {}
         self._alarms: dict[int, float] = {}
         self._installed_at = 0.0
-        self._roll = RollCall(context)
+        self._poll = QuorumPoll(context)
         self._missing = False
         self._missed_at = -NEVER
         self._thinned_at = NEVER
@@ -167,7 +168,7 @@ class QuorumWatch:
         self._neighbours = {index: now for index in sorted(neighbours) if index != self._context.index}
         self._installed_at = now
         self._alarms.clear()
-        self._roll.stop()
+        self._poll.stop()
         self._missing = False
         self._thinned_at = NEVER
         self._unsure_since = None
@@ -179,7 +180,7 @@ class QuorumWatch:
         if index in self._neighbours:
             self._neighbours[index] = now
         else:
-            self._roll.heard(index, now)
+            self._poll.heard(index, now)
 
     def on_alarm(self, index: int, now: float) -> None:
         """This member counts no majority within its reach."""
@@ -195,21 +196,21 @@ class QuorumWatch:
     def in_doubt(self, now: float) -> bool:
         """Whether a majority is missing, or may be: accusations would then lead nowhere, or astray."""
         interval = self._context.settings.probe_interval
-        asking = self._roll.active and self._thinned_at <= now  # alarms alone are no reason to wait
+        asking = self._poll.active and self._thinned_at <= now  # alarms alone are no reason to wait
         if self._missing or (asking and now - self._thinned_at < (SILENCE + 1) * interval):
             return True
         # When a partition heals, the last failures on the edges are still fresh: let new probes replace them.
         return now - self._missed_at < (SILENCE + 1) * interval
 
-    def tick(self, now: float, deciding_since: float | None, *, resting: bool = False) -> None:
-        """Judge. `deciding_since`: since when a view change is under way, if one is. `resting`: see the monitor."""
+    def tick(self, now: float, deciding_since: float | None, *, idle: bool = False) -> None:
+        """Judge. `deciding_since`: since when a view change is under way, if one is. `idle`: see the monitor."""
         if now < self.deadline:
             return
         settings = self._context.settings
         late = now - self.deadline > settings.probe_interval / 4
         self.deadline = now + settings.probe_interval / 2
         horizon = now - SILENCE * settings.probe_interval
-        if resting and not self._alarms and self._thinned_at > now:
+        if idle and not self._alarms and self._thinned_at > now:
             self._neighbours = dict.fromkeys(self._neighbours, now)
         else:
             self._ask_unheard(horizon, now)
@@ -218,24 +219,24 @@ class QuorumWatch:
         alarmed = self._doubts(asked - reached, now)
         unsure = False
         if alarmed or self._thinned_at <= now:
-            answered, called = self._roll.count(now)
-            reached, asked = reached + answered, asked + called
+            answered, polled = self._poll.count(now)
+            reached, asked = reached + answered, asked + polled
             unsure = is_unsure(reached, asked, len(self._context.view))
             unsure |= (
-                alarmed and not self._roll.settled and 1 + len(self._neighbours) < len(self._context.view)
+                alarmed and not self._poll.settled and 1 + len(self._neighbours) < len(self._context.view)
             )
             if not late:
-                missing = self._roll.settled and reached < classic_quorum(asked)
-                self._roll.call(self._neighbours, now, missing=missing, unsure=unsure, alarmed=alarmed)
+                missing = self._poll.settled and reached < classic_quorum(asked)
+                self._poll.advance(self._neighbours, now, missing=missing, unsure=unsure, alarmed=alarmed)
         else:
-            self._roll.stop()
+            self._poll.stop()
         self._judge(now, missing=reached < classic_quorum(asked), unsure=unsure)
         since = self._unsure_since if self._missing else None
         starts = [start for start in (since, deciding_since) if start is not None]
         self._set_lost(bool(starts) and now - min(starts) >= settings.quorum_timeout)
 
     def _ask_unheard(self, horizon: float, now: float) -> None:
-        """Probe neighbours that may rest, before they count as silent."""
+        """Probe neighbours that may be idle, before they count as silent."""
         view = self._context.view
         unheard = now - _UNHEARD * self._context.settings.probe_interval
         asked = [view.addresses[index] for index, at in self._neighbours.items() if horizon <= at < unheard]

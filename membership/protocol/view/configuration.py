@@ -1,10 +1,7 @@
 """The configuration (view): who is in, agreed by all members under one epoch.
 
-What it is: an immutable value with the members in canonical order (ring 0), their rings, and lookups that are
-memoised on it.
-What it is not: shared between the cores of one process (see configuration_cache), nor the protocol that decides the
-next one (see view_change).
-Source: Rapid section 3; the id is a hash chain, so equal ids mean equal histories.
+An immutable value: the members in canonical order (ring 0), their rings, and lookups that are memoised on it.
+Source: Rapid, section 3. The id is a hash chain, so equal ids mean equal histories.
 """
 
 import hashlib

@@ -1,8 +1,7 @@
-"""What the cores of one process share: configurations, and the changes between them.
+"""A cache of configurations, and of the differences between them, shared by the cores of one process.
 
-What it is: bounded memos. A configuration is by far the largest thing a member holds, so a thousand members in one
-process hold each view once.
-What it is not: needed for anything; two caches give equal results.
+A configuration is by far the largest thing a member holds; this way a thousand members in one process hold each view
+once. It is only a cache: cores with different caches behave alike.
 """
 
 from collections import OrderedDict

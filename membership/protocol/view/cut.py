@@ -1,10 +1,8 @@
-"""A cut: the joins, removals and metadata updates that one view change decides together.
+"""A cut: the joins, removals and metadata updates that one view change decides together, and its hash.
 
-What it is: the value the members agree on, in canonical form, and its hash, which is what votes name. The
-hash covers everything that decides the next configuration, incarnations and metadata included; otherwise
-members could install different views under one decision.
-What it is not: a proposal's standing (see view_change) nor its application (see configuration).
-Source: Rapid section 4.2 ("multi-process cut").
+Votes name a cut by its hash. The hash covers everything that decides the next configuration, incarnations and
+metadata included; otherwise members could install different views under one decision.
+Source: Rapid, section 4.2 ("multi-process cut").
 """
 
 import hashlib

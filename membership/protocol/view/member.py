@@ -1,9 +1,8 @@
-"""A member: one process of the cluster, as every other process knows it.
+"""A member: one process of the cluster, as the view lists it.
 
-What it is: the immutable record that join alerts carry and views list. The incarnation makes two runs of the
-same program two different members.
-What it is not: the state of that process, nor anybody's opinion of its health.
-Source: Rapid (USENIX ATC 2018) section 3, where it is the pair (host:port, unique id).
+An immutable record: name, address, metadata, and an incarnation, which makes two runs of the same program two
+different members.
+Source: Rapid, section 3, where it is the pair (host:port, unique id).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,8 @@
-"""Who was removed as faulty: so many times, and whether it is back.
+"""The history of removals: which members were removed as faulty, how often, and whether they are back.
 
-What it is: the bounded memory that decides how long the links of a joiner must prove themselves (see probation). Every
-member keeps it by the decided cuts, and hands it on with the whole view to those who did not see them.
-What it is not: agreed. It holds nobody out for good, and an application is told of it by the views alone.
+It decides for how long the links of a joiner must work before it is admitted again (see
+`membership.protocol.lifecycle.readmission`). It is bounded. Every member keeps it from the decided cuts, and passes it
+on with a whole view to those that did not see them. Members do not agree on it: it only delays a join.
 """
 
 from collections.abc import Iterable
@@ -17,54 +17,54 @@ from membership.protocol.view.member import Host, Member, Name, Port
 from membership.settings import Settings
 
 _GROWTH = 8
-"""Times the patience of the last offence. With 4 s at first a host whose network fails for 20 s, works for 20 s and so
-on comes back once, and then not before it has worked for half a minute."""
-_MOST_OFFENCES = 3
-"""Patience grows no more from here: to 64 times that of the first offence."""
+"""Each removal multiplies the test time by this. With 4 s at first, a host whose network fails for 20 s, works for
+20 s, and so on, comes back once, and then not before it has worked for half a minute."""
+_MOST_REMOVALS = 3
+"""The test time grows no more from here: 64 times that of the first removal."""
 _FORGIVEN = 10
-"""Times its patience that a member must stay in the view, then its offences are forgotten."""
+"""A member that stays in the view for so many times its test time has its removals forgotten."""
 _KEPT_AT_LEAST = 100
 """So many are remembered, or as many as there are members if those are more, ..."""
 _KEPT = 1000
 """... but never more than these."""
 
 
-def longest_patience(settings: Settings) -> float:
-    """Seconds for which the links of the worst offender must work before it is admitted."""
-    return _patience(settings, _MOST_OFFENCES)
+def longest_test_time(settings: Settings) -> float:
+    """The longest time, in seconds, for which a joiner's links must work before it is admitted."""
+    return _test_time(settings, _MOST_REMOVALS)
 
 
-def _patience(settings: Settings, offences: int) -> float:
-    return settings.probe_failures * settings.probe_interval * float(_GROWTH ** (offences - 1))
+def _test_time(settings: Settings, removals: int) -> float:
+    return settings.probe_failures * settings.probe_interval * float(_GROWTH ** (removals - 1))
 
 
-class FaultyMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RemovedMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One entry, as it travels."""
 
     name: Name
     host: Host
     port: Port
-    offences: Annotated[int, msgspec.Meta(ge=1, le=_MOST_OFFENCES)]
+    removals: Annotated[int, msgspec.Meta(ge=1, le=_MOST_REMOVALS)]
     is_back: bool
 
 
-FaultyList = Annotated[tuple[FaultyMember, ...], msgspec.Meta(max_length=_KEPT)]
+RemovedMembers = Annotated[tuple[RemovedMember, ...], msgspec.Meta(max_length=_KEPT)]
 
 
 class _Entry:
     """`back_at`: when it was admitted again, None while it is out."""
 
-    __slots__ = ("address", "back_at", "name", "offences")
+    __slots__ = ("address", "back_at", "name", "removals")
 
-    def __init__(self, name: str, address: Address, offences: int, back_at: float | None) -> None:
+    def __init__(self, name: str, address: Address, removals: int, back_at: float | None) -> None:
         self.name = name
         self.address = address
-        self.offences = offences
+        self.removals = removals
         self.back_at = back_at
 
 
-class FaultyMembers:
-    """The memory of one member, by names and addresses: a new process at either is the same offender."""
+class RemovalHistory:
+    """One member's history, by names and addresses: a new process at either counts as the same member."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -72,15 +72,15 @@ class FaultyMembers:
         self._by_name: dict[str, _Entry] = {}
         self._by_address: dict[Address, _Entry] = {}
 
-    def patience(self, joiner: Member) -> float:
+    def test_time(self, joiner: Member) -> float:
         """Seconds for which the links of this joiner must work before it is admitted; 0 for who was not removed."""
         found = (self._by_name.get(joiner.name), self._by_address.get(joiner.address))
         return max(
-            (self._patience_of(entry) for entry in found if entry and entry.back_at is None), default=0
+            (self._test_time_of(entry) for entry in found if entry and entry.back_at is None), default=0
         )
 
-    def _patience_of(self, entry: _Entry) -> float:
-        return _patience(self._settings, entry.offences)
+    def _test_time_of(self, entry: _Entry) -> float:
+        return _test_time(self._settings, entry.removals)
 
     def on_cut(self, view: Configuration, cut: Cut, now: float) -> None:
         """This cut was decided in this view."""
@@ -100,17 +100,17 @@ class FaultyMembers:
             entry = self._by_name.get(joiner.name) or self._by_address.get(joiner.address)
             if entry is not None:
                 self._forget(entry)
-                self._keep(_Entry(joiner.name, joiner.address, entry.offences, now))
+                self._keep(_Entry(joiner.name, joiner.address, entry.removals, now))
 
     def _add(self, member: Member, now: float) -> None:
         earlier = self._by_name.get(member.name)
         self._forget(earlier)
-        offences = 1
+        removals = 1
         if earlier is not None:
             stayed = 0.0 if earlier.back_at is None else now - earlier.back_at
-            if stayed < _FORGIVEN * self._patience_of(earlier):
-                offences = min(earlier.offences + 1, _MOST_OFFENCES)
-        self._keep(_Entry(member.name, member.address, offences, None))
+            if stayed < _FORGIVEN * self._test_time_of(earlier):
+                removals = min(earlier.removals + 1, _MOST_REMOVALS)
+        self._keep(_Entry(member.name, member.address, removals, None))
 
     def _keep(self, entry: _Entry) -> None:
         self._forget(self._by_address.get(entry.address))
@@ -122,14 +122,14 @@ class FaultyMembers:
         if entry is not None:
             del self._by_name[entry.name], self._by_address[entry.address]
 
-    def everything(self) -> tuple[FaultyMember, ...]:
+    def everything(self) -> tuple[RemovedMember, ...]:
         """What a member that is given the whole view must know."""
         return tuple(
-            FaultyMember(entry.name, *entry.address, entry.offences, entry.back_at is not None)
+            RemovedMember(entry.name, *entry.address, entry.removals, entry.back_at is not None)
             for entry in self._by_name.values()
         )
 
-    def learn(self, faulty: Iterable[FaultyMember], now: float) -> None:
+    def learn(self, faulty: Iterable[RemovedMember], now: float) -> None:
         """The whole view was received, and with it what its sender remembers."""
         self._by_name.clear()
         self._by_address.clear()
@@ -137,4 +137,4 @@ class FaultyMembers:
         for entry in faulty:
             if entry.name not in self._by_name:
                 address = Address(entry.host, entry.port)
-                self._keep(_Entry(entry.name, address, entry.offences, now if entry.is_back else None))
+                self._keep(_Entry(entry.name, address, entry.removals, now if entry.is_back else None))

@@ -1,9 +1,8 @@
 """K rings: K pseudo-random orders of the members, from keyed 64-bit hashes of their identities.
 
-What it is: the expander graph of who watches whom, as sorted lists of keys. The observer of a member on a
-ring is its successor, its subject is its predecessor.
-What it is not: the view (see configuration), which adds epochs and indices to it.
-Source: Rapid section 4.1. One blake2b digest is split into eight keys, so ten rings cost two digests.
+They form the expander graph of who observes whom. The observer of a member on a ring is its successor, its subject
+is its predecessor.
+Source: Rapid, section 4.1. One blake2b digest is split into eight keys, so ten rings cost two digests.
 """
 
 import hashlib

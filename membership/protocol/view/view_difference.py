@@ -1,8 +1,7 @@
-"""What changed between two views, in the words of the embedding interface.
+"""The difference between two views, as applications hear of it: who joined, left, failed, was evicted or replaced.
 
-What it is: joined, left, evicted, failed, replaced and updated members, from the decided cut, or by comparing
-the views when a member was so far behind that it received a whole configuration.
-What it is not: part of the agreement.
+It is computed from the decided cut, or by comparing the views when a member was so far behind that it received a
+whole configuration.
 """
 
 from dataclasses import dataclass

@@ -6,5 +6,5 @@ outer joins), ``common_gate`` moves conditions from aggregates to rows, ``unnest
 of subqueries (``own_groups`` of those about the row's own group). ``recognise`` finds in it rows that choose values,
 ``pairing`` pairs of them; ``fetch`` gets their columns, ``vectors`` evaluates over them; ``choices``, ``limits``,
 ``conditions``, ``skews`` and ``costs`` say what they demand, and ``build`` makes ``mgmt.optimization.assignment`` of
-it. What does not fit raises ``OtherShape`` with the reason and is left to ``mgmt.compiler.encoder``.
+it. What does not fit raises ``OtherShape`` with the reason and is left to ``mgmt.compiler.encoding.encoder``.
 """

@@ -1,7 +1,7 @@
 """Build the assignment problem of one variable column from the shapes of the demands on it.
 
 What it is not: it does not solve (``mgmt.optimization.engines``), and it does not decide which columns go this way
-(``mgmt.compiler.roads``).
+(``mgmt.compiler.partition``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mgmt.compiler.reads import UNKNOWN
+from mgmt.compiler.relational.dependencies import UNKNOWN
+from mgmt.compiler.relational.split import SplitQuery
 from mgmt.compiler.shapes.amounts import whole_or_sliced
 from mgmt.compiler.shapes.choices import Ban, ban_of, joint
 from mgmt.compiler.shapes.costs import costs_of, joined
@@ -22,7 +23,6 @@ from mgmt.compiler.shapes.limits import limits_of
 from mgmt.compiler.shapes.pairing import Pairing, paired
 from mgmt.compiler.shapes.recognise import Shape
 from mgmt.compiler.shapes.vectors import OtherShape, Vector
-from mgmt.compiler.split import SplitQuery
 from mgmt.language.names.catalog import Catalog, domain_sql
 from mgmt.optimization.assignment import (
     NONE,

@@ -1,7 +1,8 @@
 """Columns of the snapshot for the fast road: one statement for each side of a demand, kept while its tables stay.
 
-A statement's answer is the same as long as nothing that it reads has changed (``mgmt.compiler.reads``); a snapshot
-counts changes of each column (``Snapshot.versions``), so that a solve after a small change fetches what it touched.
+A statement's answer is the same as long as nothing that it reads has changed
+(``mgmt.compiler.relational.dependencies``); a snapshot counts changes of each column (``Snapshot.versions``), so that a
+solve after a small change fetches what it touched.
 
 What it is not: it does not know what the columns mean (see ``build``).
 """
@@ -16,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 from numpy.typing import NDArray
 
-from mgmt.compiler.reads import read_by_text
+from mgmt.compiler.relational.dependencies import read_by_text
 from mgmt.compiler.shapes.vectors import Interner, Vector, whole_numbers
 from mgmt.state.database import Snapshot
 from mgmt.state.snapshot import Cells

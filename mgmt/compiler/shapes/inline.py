@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from mgmt.compiler.relational.split import SplitQuery
 from mgmt.compiler.shapes.aliases import aliases_of, outer_columns
 from mgmt.compiler.shapes.flat_query import FlatQuery
 from mgmt.compiler.shapes.least import minima_in
@@ -21,7 +22,6 @@ from mgmt.compiler.shapes.regrouping import of_each_group, regrouped
 from mgmt.compiler.shapes.slots import Constant
 from mgmt.compiler.shapes.statements import Item, Statement
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.compiler.split import SplitQuery
 from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,

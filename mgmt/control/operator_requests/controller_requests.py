@@ -46,8 +46,8 @@ from mgmt.placement.intent import MOST_SEGMENTS, Intent, Order
 from mgmt.placement.slot_assignment import balanced
 from mgmt.plans.duration_estimate import TransferSpeeds
 from mgmt.plans.plan import Plan
+from mgmt.solving.placement_questions import Explanation, Question
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
-from mgmt.solving.questions import Explanation, Question
 
 Change = Callable[[Observation, Intent], Awaitable[Intent]]
 """What is wished instead, decided for what was observed.  Raises what the request is refused with."""

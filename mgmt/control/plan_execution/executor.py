@@ -1,4 +1,4 @@
-"""Carrying out the steps of a wave on an engine: the shell around ``mgmt.control.step_scheduling``.
+"""The executor: starts, polls and cancels the steps of a wave on an engine, as ``step_scheduling`` says.
 
 Each step is started under a fence made from the *latest* observation, for earlier steps move the layout on.
 A wave may be cancelled at any await; what then still runs in the engine is remembered, so that the next plan
@@ -31,9 +31,9 @@ from datastore_adapter.interface import (
 from mgmt.control.events import ControlEvents
 from mgmt.control.settings import ControlSettings
 from mgmt.control.step_scheduling import (
-    Execution,
     Outcome,
     Progress,
+    StepScheduler,
     StepState,
     is_transfer,
     same_effect,
@@ -70,7 +70,7 @@ class Executor:
         self._events = events
         self._clock = clock
         self._started: list[Step] = []  # in the engine, as far as we know
-        self._execution: Execution | None = None
+        self._scheduler: StepScheduler | None = None
         self.transfer_rate = 0.0
         """Bytes/s of the last transfer that told its rate."""
         self.steps_done = 0
@@ -79,7 +79,7 @@ class Executor:
     @property
     def progress(self) -> Progress | None:
         """Of the wave that runs now."""
-        return None if self._execution is None else self._execution.progress()
+        return None if self._scheduler is None else self._scheduler.progress()
 
     async def run(
         self,
@@ -94,14 +94,14 @@ class Executor:
         ``poll_interval``: seconds between looks at running steps, if not as set.
         """
         interval = self._settings.poll_interval if poll_interval is None else poll_interval
-        execution = self._execution = Execution(graph, self._settings.limits)
+        scheduler = self._scheduler = StepScheduler(graph, self._settings.limits)
         try:
             await self._drop_moot(graph)
             latest: Observation | None = observation
-            while execution.outcome is Outcome.RUNNING:
-                if await self._poll(execution):
+            while scheduler.outcome is Outcome.RUNNING:
+                if await self._poll(scheduler):
                     latest = None
-                startable = execution.startable(self._clock())
+                startable = scheduler.startable(self._clock())
                 if startable and latest is None:
                     answer = await self._observe()
                     latest = answer if isinstance(answer, Observation) else None
@@ -109,23 +109,25 @@ class Executor:
                     for step in map(self._throttled, startable):
                         cause = self._cause(step.description)
                         fence = Fence(view_epoch, latest.layout_epoch, plan_id, step.number, cause)
-                        await self._start(execution, step, latest, fence)
-                if execution.outcome is Outcome.RUNNING:
+                        await self._start(scheduler, step, latest, fence)
+                if scheduler.outcome is Outcome.RUNNING:
                     await trio.sleep(interval)
-            return WaveResult(execution.outcome is Outcome.DONE, execution.error, execution.failures)
+            return WaveResult(scheduler.outcome is Outcome.DONE, scheduler.error, scheduler.failures)
         finally:
-            self._execution = None
+            self._scheduler = None
 
     def _throttled(self, step: Step) -> Step:
         if not is_transfer(step):
             return step
         return replace(step, bytes_per_second=self._settings.limits.bytes_per_transfer)
 
-    async def _start(self, execution: Execution, step: Step, observation: Observation, fence: Fence) -> None:
+    async def _start(
+        self, scheduler: StepScheduler, step: Step, observation: Observation, fence: Fence
+    ) -> None:
         refusal = self._adapter.precheck(step, observation)
         if refusal is not None:
             reason = f"{refusal.code}: {refusal.message}"
-            self._tell(execution.refused(step.number, reason, self._clock()), step, reason)
+            self._tell(scheduler.refused(step.number, reason, self._clock()), step, reason)
             return
         for other in tuple(self._started):
             if other != step and same_effect(other, step):
@@ -139,16 +141,16 @@ class Executor:
             raise
         except AdapterError as error:
             self._forget(step)
-            self._tell(execution.refused(step.number, str(error), self._clock()), step, str(error))
+            self._tell(scheduler.refused(step.number, str(error), self._clock()), step, str(error))
             return
-        execution.started(step.number, self._clock())
+        scheduler.started(step.number, self._clock())
         self._events.add("step-started", step.description, **_step_data(step, fence))
 
-    async def _poll(self, execution: Execution) -> bool:
+    async def _poll(self, scheduler: StepScheduler) -> bool:
         """Ask for every running step; says whether any ended."""
         ended = False
-        stalled = {step.number for step in execution.stalled(self._clock())}
-        for step in execution.running:
+        stalled = {step.number for step in scheduler.stalled(self._clock())}
+        for step in scheduler.running:
             if step.number in stalled:
                 await self._cancel(step)
                 status: StepStatus = Failed("stalled", "no progress for too long", retryable=True)
@@ -156,7 +158,7 @@ class Executor:
                 status = await self._status(step)
             if isinstance(status, Running) and is_transfer(step) and status.rate > 0:
                 self.transfer_rate = status.rate
-            state = execution.record(step.number, status, self._clock())
+            state = scheduler.record(step.number, status, self._clock())
             if state is StepState.RUNNING:
                 continue
             ended = True

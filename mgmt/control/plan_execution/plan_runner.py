@@ -1,4 +1,4 @@
-"""Carrying a plan out: agreed in the epoch document first, then wave by wave, each lowered from what stands then."""
+"""Runs a plan: agreed in the epoch document first, then wave by wave, each lowered from what stands then."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class PlanRunner:
 
     async def run(self, view: HostView, situation: Situation, plan: Plan) -> str:
         """Carry it out; returns what failed, or nothing."""
-        data = facts(plan)
+        data = event_data(plan)
         self._events.add(
             "plan", summary(plan), **data, lines=[describe_move(move) for move in plan.moves[:100]]
         )
@@ -163,7 +163,7 @@ def _reason(situation: Situation, plan: Plan) -> str:
     return gone + summary(plan)
 
 
-def facts(plan: Plan) -> dict[str, Any]:
+def event_data(plan: Plan) -> dict[str, Any]:
     """Of a plan, for the data of events."""
     return {
         "plan_id": plan.plan_id,

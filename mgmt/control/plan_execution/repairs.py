@@ -1,4 +1,4 @@
-"""What the engine needs before anything else: a lost primary replaced, what is half done finished.
+"""Repairs that go before any plan: a lost primary is replaced, what is half done is finished.
 
 It goes before every decision, waits for no solver, and is watched closely.  A step of one segment that cannot be done
 is a question to the operators: it stands in the status, the segment is left as it is, and everything else goes on.  It

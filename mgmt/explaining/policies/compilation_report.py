@@ -1,7 +1,4 @@
-"""Every stage of the compiler as values to be printed: what is bound, what the database computes, what is to solve.
-
-What it is not: it solves only when asked to, and prints nothing (the command line does).
-"""
+"""The stages of the compiler as values to be printed: what is bound, what the database computes, what is to solve."""
 
 from __future__ import annotations
 
@@ -10,18 +7,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 from sqlglot import exp
 
-from mgmt.compiler.encoder import Encoder, Encoding
+from mgmt.compiler.encoding.encoder import Encoder, Encoding
 from mgmt.compiler.model import Model
-from mgmt.compiler.phases import phase
-from mgmt.compiler.pushed import pushed_sql
-from mgmt.compiler.split import SplitQuery
+from mgmt.compiler.relational.pushdown import pushed_sql
+from mgmt.compiler.relational.split import SplitQuery
+from mgmt.compiler.time_limits import phase
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
-from mgmt.explaining.policies.slow_policies import Slow, slow_parts
+from mgmt.explaining.policies.slow_policies import SlowPart, slow_parts
 from mgmt.language.bound_queries.expressions import DatabasePart, has_variable
 from mgmt.language.bound_queries.queries import PushedView, UnionView
-from mgmt.optimization.problem import Cardinality, Clause, Problem, Row
+from mgmt.optimization.columns import Integers, integers
+from mgmt.optimization.problem import LinearRows, Problem, Relation, Rows
 from mgmt.solution import Delta
 from mgmt.source_text import Position
 
@@ -92,7 +91,7 @@ class SolveStage:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class CompilationReport:
     """All stages of one model over its present state."""
 
     queries: tuple[QueryStage, ...]
@@ -100,11 +99,13 @@ class Explanation:
     refused: str
     """Why there is no model cell by cell; empty when there is one."""
     solve: SolveStage | None
-    slow: tuple[Slow, ...] = ()
+    slow: tuple[SlowPart, ...] = ()
     """What is solved cell by cell."""
 
 
-def explain(model: Model, *, solve: bool = True, budget: float = 2.0, seed: int = 0) -> Explanation:
+def report_compilation(
+    model: Model, *, solve: bool = True, budget: float = 2.0, seed: int = 0
+) -> CompilationReport:
     """Look at every stage; with ``solve`` also at the answer, within ``budget`` seconds."""
     model = model.at()
     encoding: Encoding | None = None
@@ -128,12 +129,12 @@ def explain(model: Model, *, solve: bool = True, budget: float = 2.0, seed: int 
     slow = tuple(slow_parts(cell_by_cell))
     roads = _roads(model, slow)
     timely = {result.name for result in model.asking_for_the_time}
-    return Explanation(
+    return CompilationReport(
         tuple(
             replace(
                 _query_stage(step, encoding, demands.get(step.name, Counter()), roads.get(step.name, "")),
                 columns=_columns(model, step),
-                literals=len(literals.get(step.name, ())),
+                literals=literals.get(step.name, 0),
                 asks_for_the_time=step.name in timely,
             )
             for step in model.program
@@ -198,7 +199,7 @@ def _columns(model: Model, step: PushedView | SplitQuery) -> tuple[ColumnStage, 
     )
 
 
-def _roads(model: Model, slow: Sequence[Slow]) -> dict[str, str]:
+def _roads(model: Model, slow: Sequence[SlowPart]) -> dict[str, str]:
     """Per constraint and objective, how it is solved."""
     found = {road.demand.name: "a constant: it holds or does not" for road in model.roads.constants}
     for part in model.roads.parts:
@@ -223,43 +224,44 @@ def text(tree: exp.Expr) -> str:
 def _demands(problem: Problem) -> dict[str, Counter[str]]:
     """Per constraint, what its rows became."""
     found: dict[str, Counter[str]] = {}
-    kinds: tuple[tuple[str, Sequence[Clause] | Sequence[Cardinality] | Sequence[Row]], ...] = (
-        ("clauses", problem.clauses),
-        ("cardinalities", problem.cardinalities),
-        ("linear rows", problem.rows),
-    )
-    for kind, parts in kinds:
-        for part in parts:
-            if part.tag is not None:
-                found.setdefault(part.tag.constraint, Counter())[kind] += 1
+    for block in problem.rows:
+        if block.source is not None:
+            found.setdefault(block.source.constraint, Counter())[_kind(block)] += len(block.enforcement)
     return found
 
 
-def _literals(problem: Problem) -> dict[str, set[int]]:
-    """Per constraint and objective, the truths (variables of 0 and 1) that it speaks of; whole numbers aside."""
-    found: dict[str, set[int]] = {}
-    parts: tuple[Clause | Cardinality, ...] = (*problem.clauses, *problem.cardinalities)
-    for part in parts:
-        if part.tag is not None:
-            found.setdefault(part.tag.constraint, set()).update(literal // 2 for literal in part.literals)
-    for row in problem.rows:
-        if row.tag is not None:
-            found.setdefault(row.tag.constraint, set()).update(row.linear.variables)
+def _kind(block: Rows) -> str:
+    if isinstance(block, LinearRows):
+        return "linear rows"
+    return "clauses" if block.relation is Relation.AT_LEAST_ONE else "cardinalities"
+
+
+def _literals(problem: Problem) -> dict[str, int]:
+    """Per constraint and objective, of how many truths (variables of 0 and 1) it speaks; whole numbers aside."""
+    found: dict[str, list[Integers]] = {}
+    for block in problem.rows:
+        if block.source is not None:
+            terms = block.linears.terms.items if isinstance(block, LinearRows) else block.literals.items >> 1
+            found.setdefault(block.source.constraint, []).append(terms)
     for objective in problem.objectives:
-        found.setdefault(objective.name, set()).update(objective.linear.variables)
-    bounds = list(zip(problem.lower, problem.upper, strict=True))
-    return {name: {one for one in some if one and bounds[one] == (0, 1)} for name, some in found.items()}
+        found.setdefault(objective.name, []).append(integers(objective.linear.variables))
+    truths = (problem.lower == 0) & (problem.upper == 1)
+    return {name: int(truths[np.unique(np.concatenate(some))].sum()) for name, some in found.items()}
 
 
 def _problem_stage(encoding: Encoding, seconds: float) -> ProblemStage:
     problem = encoding.problem
+    counts: Counter[str] = Counter()
+    for block in problem.rows:
+        counts[_kind(block)] += len(block.enforcement)
+    defined = sum(len(block.literals.items) + len(block.targets) for block in problem.conjunctions)
     return ProblemStage(
-        len(encoding.cells),
-        len(problem.lower) - 1,
-        len(problem.clauses),
-        len(problem.cardinalities),
-        len(problem.rows),
-        len(problem.operations),
+        sum(map(len, encoding.columns)),
+        problem.variables - 1,
+        counts["clauses"] + defined,
+        counts["cardinalities"],
+        counts["linear rows"],
+        sum(len(block.targets) for block in problem.operations),
         seconds,
     )
 

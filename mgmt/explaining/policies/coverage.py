@@ -3,8 +3,6 @@
 A constraint binds when, without it, there is a plan at least as good that breaks it, or a better one, or one where
 there was none.  An objective binds when, without it, a plan as good in all else can be worse in it.  So what is left
 out is sought: the plan that breaks the constraint most, or is worst in the objective, among the best of the others.
-
-What it is not: it does not know tests (see ``policy_tests``).
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.roads import candidates_of
+from mgmt.compiler.partition import candidates_of
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
 from mgmt.explaining.policies.policy_files import statements_of
 from mgmt.language.bound_queries.queries import BoundQuery

@@ -1,4 +1,4 @@
-"""What the queries of a program are made of: the tables and variables behind them, and what joins their sources.
+"""Lineage: the tables and variables behind the queries of a program, and what joins their sources.
 
 Asked by lint; it follows views to the tables below them.
 """
@@ -12,7 +12,7 @@ from sqlglot import exp
 from mgmt.compiler.model import Model
 from mgmt.language.bound_queries.expressions import has_variable
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
-from mgmt.language.parsing.settings import MOVE_BUDGET
+from mgmt.language.parsing.set_statements import MOVE_BUDGET
 from mgmt.source_text import Position
 
 

@@ -1,8 +1,6 @@
 """Lint: what compiles and is probably not meant, in the policies and in the rows they are about.
 
 Rules about the text need no rows; rules about the state look at those there are, and say so.
-
-What it is not: errors (compiling finds those), and nothing is solved.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mgmt.compiler.encoder import Encoder, Encoding
+from mgmt.compiler.encoding.encoder import Encoder, Encoding
 from mgmt.compiler.model import Model
 from mgmt.errors import OverflowError, PolicyError  # noqa: A004 - the published name
 from mgmt.explaining.policies.lineage import Lineage
@@ -253,13 +251,14 @@ def _gives_a_range(model: Model, query: BoundQuery) -> bool:
 
 def _violated_today(model: Model, snapshot: Snapshot, encoding: Encoding) -> Iterator[Finding]:
     """As far as today's values are known: what has none breaks nothing yet."""
-    if not any(cell.current is not None for cell in encoding.cells):
+    if not any(value is not None for column in encoding.columns for value in column.current):
         return
     assignments: dict[tuple[str, str], dict[tuple[object, ...], object]] = {
         (table.name, column.name): {} for table in snapshot.schema.tables for column in table.variables
     }
-    for cell in encoding.cells:
-        assignments[cell.table.name, cell.column.name][cell.primary_key] = cell.current
+    for column in encoding.columns:
+        current = zip(column.keys, column.current, strict=True)
+        assignments[column.table.name, column.column.name].update(current)
     verdict = model.oracle.examine(snapshot, assignments)  # type: ignore[arg-type]
     positions = {
         query.name: query.demand.tail.position

@@ -1,13 +1,13 @@
 """A model as MiniZinc text, over the rows that there are: to be given to other solvers, or to a reader.
 
-What it is not: it solves nothing but the tiers before the one that is asked for.
+Only the tiers before the one that is asked for are solved.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from mgmt.compiler.encoder import Encoder
+from mgmt.compiler.encoding.encoder import Encoder
 from mgmt.compiler.model import Model
 from mgmt.errors import DataError
 from mgmt.optimization.minizinc import minizinc

@@ -1,9 +1,7 @@
-"""What an author works on: files with a schema, rows and policies, in one file or several, and a database made of them.
+"""Policy files: schema, rows and policies in one file or several, sorted, and a database made of them.
 
 ``CREATE TABLE`` and ``CREATE INDEX`` are the schema, ``INSERT``, ``UPDATE`` and ``DELETE`` are rows, everything else is
 policies; positions in errors stay those of the files.
-
-What it is not: it reads no files (the command line does) and knows no statement of the policy language.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mgmt.errors import DataError, NoConstraintsError, PolicyError
+from mgmt.errors import DataError, PolicyError
 from mgmt.source_text import Position, SourceText
 from mgmt.sql.tokens import split_statements
 from mgmt.state.database import Database
@@ -139,11 +137,3 @@ def insert_json(database: Database, text: SourceText) -> None:
                 f"{text.name}: {table!r} is no list of rows", hint='write {"table": [{"column": value}]}'
             )
         database.insert(table, rows)
-
-
-def require_policies(sources: Sources) -> None:
-    """NoConstraintsError when there are none."""
-    if not sources.policies:
-        raise NoConstraintsError(
-            "there are no policies in these files", hint="add CREATE CONSTRAINT ... AS SELECT ... CHECK ..."
-        )

@@ -1,4 +1,4 @@
-"""Tests of policies as text: named cases of rows, and what is expected of the plan made for them.
+"""The syntax of policy tests: named cases of rows, and what is expected of the plan made for them.
 
     TEST 'two heavy tasks do not share a rack';
     INSERT INTO task (id, weight) VALUES (1, 9), (2, 9);
@@ -7,8 +7,6 @@
 
 What stands before the first TEST belongs to every case.  ``NOW '2026-11-23 07:40:00';`` is the time in a case, or in
 all that say no other.
-
-What it is not: it runs nothing (see ``policy_tests``).
 """
 
 from __future__ import annotations

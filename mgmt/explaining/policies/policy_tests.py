@@ -1,8 +1,6 @@
-"""Run tests of policies: fill a copy of the state with each case's rows, solve, and compare with what is expected.
+"""Runs policy tests: fill a copy of the state with each case's rows, solve, and compare with what is expected.
 
 Coverage (see ``coverage``) says which policies some case would miss.
-
-What it is not: it does not read tests (see ``expectations``), and it never touches the state it is given.
 """
 
 from __future__ import annotations
@@ -21,8 +19,7 @@ from mgmt.explaining.policies.policy_test_syntax import Expectation, Expected, P
 from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.solution import PrimaryKey, Solution, Value
 from mgmt.state.database import Database
-from mgmt.state.row_copies import literal
-from mgmt.state.schema import quote, unique_name
+from mgmt.state.schema import literal, quote, unique_name
 
 _COMPARE = {
     "=": operator.eq,

@@ -1,8 +1,6 @@
-"""What makes a policy slow: the statements that send variable columns to be solved cell by cell, and what is faster.
+"""SlowPart policies: statements whose variable columns are solved cell by cell, and how to write them instead.
 
 One statement that is of no known form takes with it all others that speak of the same columns.
-
-What it is not: it measures nothing (see ``stages``).
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from mgmt.compiler.roads import Part, Road
+from mgmt.compiler.partition import Part, Road
 from mgmt.source_text import Position
 
 _FASTER = (
@@ -39,7 +37,7 @@ _ELSE = "write it as a GROUP BY whose sums and counts are compared with constant
 
 
 @dataclass(frozen=True, slots=True)
-class Slow:
+class SlowPart:
     """Variable columns that are solved cell by cell: because of which statements, and ``others`` that go with them."""
 
     columns: tuple[str, ...]
@@ -49,7 +47,7 @@ class Slow:
     others: tuple[str, ...]
 
 
-def slow_parts(cell_by_cell: Mapping[Part, str]) -> Iterator[Slow]:
+def slow_parts(cell_by_cell: Mapping[Part, str]) -> Iterator[SlowPart]:
     """What makes each of the parts slow, given why it is."""
     for part, why in cell_by_cell.items():
         name, _, rest = why.partition(": ")
@@ -57,7 +55,7 @@ def slow_parts(cell_by_cell: Mapping[Part, str]) -> Iterator[Slow]:
         because = named or [road for road in part.roads if _connects(road, part)] or list(part.roads)
         reason = rest if named else why
         names = {road.demand.name for road in because}
-        yield Slow(
+        yield SlowPart(
             tuple(f"{table}.{column}" for table, column in sorted(part.columns)),
             tuple((road.demand.name, road.demand.position) for road in because),
             reason,

@@ -3,8 +3,6 @@
 Each move is taken back on its own.  If the rest then still satisfies the rules, what the objectives lose is what the
 move is worth.  If it does not, the move may still be a choice that goes together with others: only when nothing
 satisfies the rules without it is it required.
-
-What it is not: it changes nothing and plans nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.oracle import Verdict
+from mgmt.compiler.verification.oracle import Verdict
 from mgmt.errors import CoreMember, InfeasibleError, SolveTimeout
 from mgmt.explaining.solutions.decisions import ASKED, Decision, required
 from mgmt.explaining.solutions.difference import ObjectiveChange, objective_changes

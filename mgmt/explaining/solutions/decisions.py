@@ -1,7 +1,4 @@
-"""One decision of the solver: a variable column of one row, how people name it, and policies that fix it.
-
-What it is not: it asks nothing (see ``placing``).
-"""
+"""Decisions: each is a variable column of one row; how people name it, and policies that fix it."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from mgmt.compiler.model import Model
 from mgmt.errors import DataError, UnknownColumnError, UnknownTableError
 from mgmt.solution import PrimaryKey, Value
 from mgmt.source_text import SourceText
-from mgmt.state.row_copies import literal
-from mgmt.state.schema import Column, Schema, SqlType, Table, quote
+from mgmt.state.row_copies import row_condition
+from mgmt.state.schema import Column, Schema, SqlType, Table, literal, quote
 
 ASKED = "what was asked for"
 """The name of the constraint that a question adds; no policy has it, it would need quotes."""
@@ -96,9 +93,7 @@ def decisions_of(
             f"the solver decides nothing in table {table.name!r}",
             hint=f"it does in {', '.join(t.name for t in model.database.schema.tables if t.variables)}",
         )
-    where = " AND ".join(
-        f"{quote(name)} = {literal(part)}" for name, part in zip(table.primary_key, key, strict=True)
-    )
+    where = row_condition(dict(zip(table.primary_key, key, strict=True)))
     if not model.database.execute(f"SELECT 1 FROM {quote(table.name)} WHERE {where}"):
         raise DataError(
             f"no row {shown_key(key)} in table {table.name!r}",
@@ -120,10 +115,7 @@ def decisions_of(
 def required(model: Model, decision: Decision, value: Value, *, equal: bool = True) -> Model:
     """The model with the further demand that a decision is (or is not) a value."""
     table = model.database.schema.table(decision.table)
-    where = " AND ".join(
-        f"{quote(name)} = {literal(part)}"
-        for name, part in zip(table.primary_key, decision.primary_key, strict=True)
-    )
+    where = row_condition(dict(zip(table.primary_key, decision.primary_key, strict=True)))
     keys = ", ".join(map(quote, table.primary_key))
     column = quote(decision.variable)
     if value is None:

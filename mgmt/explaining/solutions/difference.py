@@ -1,7 +1,4 @@
-"""What differs between two solutions: decisions, and what each objective is worth in either.
-
-What it is not: it does not know which of the two is better, beyond the order of the tiers.
-"""
+"""The difference of two solutions: decisions, and what each objective is worth in either."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many more rows like one would fit: copies are added to a private copy of the state until nothing satisfies it.
+"""Headroom: how many more rows like one would fit.  Copies are added to a private copy of the state until none fits.
 
 A row takes with it the rows that belong to it (a segment its replicas), and starts unplaced.  Where rows may stay
 without a value, the copies must have one, and so must all rows that have one in the best plan as things are: else

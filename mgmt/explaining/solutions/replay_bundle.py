@@ -1,9 +1,7 @@
-"""Bundles: schema, rows, policies and seed of one solve in a file, to be solved again to the same answer.
+"""Replay bundles: schema, rows, policies and seed of one solve in a file, to be solved again to the same answer.
 
 A bundle is a ZIP file: ``schema/*.sql`` and ``policies/*.sql`` as they were read, ``state.json`` with the rows, and
 ``bundle.json`` with the rest.  What a verification error keeps is a bundle too.
-
-What it is not: it solves nothing but what it holds, and never touches the state it was taken from.
 """
 
 from __future__ import annotations
@@ -16,9 +14,9 @@ from datetime import datetime
 from io import BytesIO
 from typing import Any
 
-from mgmt.compiler.decided import Assignments, delta_of, no_assignments
+from mgmt.compiler.decisions import Assignments, delta_of, no_assignments
 from mgmt.compiler.model import Model
-from mgmt.compiler.solutions import proposed_solution
+from mgmt.compiler.results.solution import proposed_solution
 from mgmt.errors import CoreMember, DataError, InfeasibleError, PolicyError, VerificationError
 from mgmt.solution import Delta, Solution, SolveStatus
 from mgmt.source_text import SourceText

@@ -1,4 +1,4 @@
-"""What if the state were different: the change is made on a private copy, which is solved and forgotten."""
+"""What if the state were different: the change is made to a private copy, which is solved and forgotten."""
 
 from __future__ import annotations
 

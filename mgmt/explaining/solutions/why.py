@@ -1,7 +1,4 @@
-"""Why a row is where it is, and why it is not elsewhere: ask for the opposite, solve again, and compare.
-
-What it is not: it changes neither the state nor the policies.
-"""
+"""Why a row is where it is, and why it is not elsewhere: ask for the opposite, solve again, and compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bound queries: what ``mgmt.language.statement_binder`` makes of statements, and the later stages work from."""
+"""Bound queries: what ``statement_binder`` makes of statements, and all that the compiler works from."""
 
 from __future__ import annotations
 

@@ -1,24 +1,29 @@
-"""Bind and type: names to columns, operators to typed nodes, with an error at the place of the first mistake.
+"""Binds the expressions of a SELECT: names to columns, operators and aggregates to typed nodes.
 
 An expression free of variables and aggregates is bound only as far as needed to resolve its columns; the
 database computes it.  What contains a variable becomes nodes of ``mgmt.language.bound_queries.expressions``; what
-cannot be encoded is an UnsupportedConstructError, never dropped.
-
-What it is not: it binds expressions; whole SELECTs are ``mgmt.language.select_binder``, which operands
-go together is ``mgmt.language.expression_binding.type_rules``.
+cannot be encoded is an UnsupportedConstructError, never dropped.  Types are SQL's, as far as the solver must know them;
+UNKNOWN goes with everything, for the database will say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 
 from sqlglot import exp
 
 from mgmt.errors import (
+    DataError,
+    OverflowError,  # noqa: A004 - the published name
+    StatementTimeoutError,
     TypeMismatchError,
+    UnknownFunctionError,
     UnsupportedConstructError,
 )
 from mgmt.language.bound_queries.expressions import (
+    Aggregate,
+    AggregateFunction,
     Arithmetic,
     Case,
     Coalesce,
@@ -35,11 +40,38 @@ from mgmt.language.bound_queries.expressions import (
     has_aggregate,
     has_variable,
 )
-from mgmt.language.expression_binding.aggregate_binder import AGGREGATES, OURS, AggregateRules
-from mgmt.language.expression_binding.type_rules import NUMERIC, as_number
+from mgmt.language.expression_binding.name_resolution import Resolver, spelled
+from mgmt.language.expression_binding.subquery_binder import SubqueryBinder
 from mgmt.language.names.scopes import candidates
+from mgmt.language.pushdown.aggregates import is_database_aggregate, is_ours
+from mgmt.language.pushdown.column_types import RefusedStatementError
+from mgmt.language.pushdown.engine_errors import error_of
+from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.state.schema import TEXTUAL, SqlType
 
+NUMERIC = {SqlType.INTEGER, SqlType.BOOLEAN, SqlType.REAL, SqlType.UNKNOWN}
+
+
+def go_together(types: Iterable[SqlType]) -> bool:
+    """Whether values of these types can stand side by side: numbers with numbers, texts with texts and dates."""
+    known = set(types) - {SqlType.UNKNOWN}
+    return not known & TEXTUAL or known <= TEXTUAL
+
+
+def as_number(node: exp.Expr) -> None:
+    """Put 0 or 1 in the place of a condition: DuckDB does not compute with TRUE and FALSE, the solver does."""
+    inner = node.copy()
+    inner.meta.update(node.meta)
+    kind = exp.DataType.build("BIGINT", dialect="duckdb")
+    node.replace(exp.Cast(this=exp.Paren(this=inner), to=kind))
+
+
+AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
+    exp.Count: AggregateFunction.COUNT,
+    exp.Sum: AggregateFunction.SUM,
+    exp.Min: AggregateFunction.MINIMUM,
+    exp.Max: AggregateFunction.MAXIMUM,
+}
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
@@ -67,8 +99,13 @@ _PLAIN = (
 _WHOLE = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT}
 
 
-class ExpressionBinder(AggregateRules):
+class ExpressionBinder(Resolver):
     """Binds the expressions of one SELECT.  ``outer`` are the scopes of the SELECTs around it, inner first."""
+
+    @cached_property
+    def subqueries(self) -> SubqueryBinder:
+        """What binds the subqueries in them."""
+        return SubqueryBinder(self)
 
     def bind(self, node: exp.Expr) -> Expression:
         """The typed expression of a tree; columns in the tree are qualified in place."""
@@ -91,17 +128,17 @@ class ExpressionBinder(AggregateRules):
         if id(node) not in self._free:
             for part in reversed(list(node.walk())):
                 below = all(self._free[id(child)][1] for child in part.iter_expressions())
-                self._free[id(part)] = (part, below and not self._is_ours(part))
+                self._free[id(part)] = (part, below and not self._is_for_solver(part))
         return self._free[id(node)][1]
 
-    def _is_ours(self, node: exp.Expr) -> bool:
+    def _is_for_solver(self, node: exp.Expr) -> bool:
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             found = (candidates(scope, node.name, node.table) for scope in self.scopes)
             nearest = next((columns for columns in found if columns), [])
             return any(column.symbolic for _, column in nearest)
-        if isinstance(node, exp.Anonymous) and str(node.this).lower() in OURS:
-            return True
-        return isinstance(node, (exp.AggFunc, exp.Filter, exp.Query, exp.Exists, exp.Star, exp.Window))
+        return is_ours(node) or isinstance(
+            node, (exp.AggFunc, exp.Filter, exp.Query, exp.Exists, exp.Star, exp.Window)
+        )
 
     # ---- nodes --------------------------------------------------------------------------------------
 
@@ -131,11 +168,11 @@ class ExpressionBinder(AggregateRules):
             ((exp.Greatest, exp.Least), self._extreme),
             ((exp.Abs,), self._absolute),
             ((exp.Cast,), self._cast),
-            (tuple(AGGREGATES), self.aggregate),
-            ((exp.Filter,), self.filtered),
+            (tuple(AGGREGATES), self._aggregate),
+            ((exp.Filter,), self._filtered),
             ((exp.Anonymous,), self._function),
-            ((exp.Subquery,), lambda node: self.subquery(node, node.this, SubqueryKind.VALUE)),
-            ((exp.Exists,), lambda node: self.subquery(node, node.this, SubqueryKind.EXISTS)),
+            ((exp.Subquery,), lambda node: self.subqueries.bind(node, node.this, SubqueryKind.VALUE)),
+            ((exp.Exists,), lambda node: self.subqueries.bind(node, node.this, SubqueryKind.EXISTS)),
         )
 
     def _literal(self, node: exp.Expr) -> Expression:
@@ -153,7 +190,7 @@ class ExpressionBinder(AggregateRules):
         null_safe = isinstance(node, (exp.NullSafeEQ, exp.NullSafeNEQ))
         if isinstance(node.expression, (exp.Any, exp.All)):
             kind = SubqueryKind.ANY if isinstance(node.expression, exp.Any) else SubqueryKind.ALL
-            return self.subquery(node, node.expression.this, kind, operator, self._operands(node.this))
+            return self.subqueries.bind(node, node.expression.this, kind, operator, self._operands(node.this))
         if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple):
             return self._compare_tuples(node, node.this, node.expression, operator, null_safe)
         left, right = self.bind(node.this), self.bind(node.expression)
@@ -279,11 +316,11 @@ class ExpressionBinder(AggregateRules):
             operands = self._operands(node.this)
             if len(operands) == 1 and self._is_constant_list(query):
                 (operand,) = operands
-                self.check_width(node, query.unnest(), SubqueryKind.ANY, operands)
+                self.subqueries.check_width(node, query.unnest(), SubqueryKind.ANY, operands)
                 if not has_variable(operand) and not has_aggregate(operand):
                     return DatabasePart(SqlType.BOOLEAN, position, node)
                 return MembershipQuery(SqlType.BOOLEAN, position, operand, query.unnest())
-            return self.subquery(node, query, SubqueryKind.ANY, "=", operands)
+            return self.subqueries.bind(node, query, SubqueryKind.ANY, "=", operands)
         if isinstance(node.this, exp.Tuple):
             choices_of_rows = [choice for choice in node.expressions if isinstance(choice, exp.Tuple)]
             if len(choices_of_rows) < len(node.expressions):
@@ -378,11 +415,10 @@ class ExpressionBinder(AggregateRules):
         return Extreme(operand.type, self.position(node), (operand, negative), True)
 
     def _function(self, node: exp.Expr) -> Expression:
-        name = str(node.this).lower()
-        if isinstance(node, exp.Anonymous) and name in OURS:
-            return self.our_aggregate(node)
+        if is_ours(node):
+            return self._our_aggregate(node)
         if not self.is_callable(node):
-            raise self.unknown_function(name, node)
+            raise self.unknown_function(str(node.this).lower(), node)
         return self.bind_for_database_alone(node)
 
     # ---- what only the database computes ------------------------------------------------------------
@@ -398,6 +434,177 @@ class ExpressionBinder(AggregateRules):
         """A node the compiler does not know: fine without variables, refused with them."""
         self.scan(node)
         return DatabasePart(self.type_of(node), self.position(node), node)
+
+    # ---- aggregates ---------------------------------------------------------------------------------
+
+    def _aggregate(self, node: exp.Expr, condition: Expression | None = None) -> Expression:
+        """One of SQL's aggregates; ``condition`` is its FILTER."""
+        function = AGGREGATES[type(node)]
+        position = self.position(node)
+        argument = node.this
+        if isinstance(node, (exp.Min, exp.Max)) and node.expressions:
+            raise UnknownFunctionError(
+                "max and min take one argument", position=position, hint="use greatest or least"
+            )
+        if argument is None or isinstance(argument, exp.Star):
+            return Aggregate(SqlType.INTEGER, position, function, None, condition)
+        if isinstance(argument, exp.Distinct) and self.of_database and function is AggregateFunction.SUM:
+            self.left_to_database.append(node)
+            argument = argument.expressions[0]
+        if isinstance(argument, exp.Distinct):
+            if function is not AggregateFunction.COUNT or len(argument.expressions) != 1:
+                raise self.unsupported(
+                    node, "DISTINCT is only understood in count(DISTINCT column)", "define a view"
+                )
+            function, argument = AggregateFunction.COUNT_DISTINCT, argument.expressions[0]
+        operand = self._aggregated(node, argument)
+        kind = SqlType.INTEGER
+        if function in {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM, AggregateFunction.SUM}:
+            if function is not AggregateFunction.SUM and operand.type in TEXTUAL and self.of_database:
+                kind = operand.type
+                self.left_to_database.append(node)
+            else:
+                self._require_number(function, operand)
+                if operand.type is SqlType.BOOLEAN:
+                    as_number(argument)
+                kind = SqlType.REAL if operand.type is SqlType.REAL else SqlType.INTEGER
+        return Aggregate(kind, position, function, operand, condition)
+
+    def _our_aggregate(self, node: exp.Expr, condition: Expression | None = None) -> Expression:
+        """One of the language's own aggregates."""
+        name = str(node.this).lower()
+        function = AggregateFunction(name)
+        position = self.position(node)
+        if len(node.expressions) != 1:
+            raise TypeMismatchError(
+                f"{name} takes one operand",
+                position=position,
+                hint="join conditions with AND; or use one call for each",
+            )
+        argument = node.expressions[0]
+        order: tuple[Expression, ...] = ()
+        descending: tuple[bool, ...] = ()
+        if function is AggregateFunction.INCREASING:
+            argument, order, descending = self._ordered(node, argument)
+        operand = self._aggregated(node, argument)
+        if function in {AggregateFunction.ANY, AggregateFunction.ALL}:
+            self.require_truth(operand)
+        if function is AggregateFunction.INCREASING:
+            self._require_number(function, operand)
+        return Aggregate(SqlType.BOOLEAN, position, function, operand, condition, order, descending)
+
+    def _filtered(self, node: exp.Expr) -> Expression:
+        """An aggregate with FILTER (WHERE ...)."""
+        ours = is_ours(node.this)
+        if self.of_database and is_database_aggregate(node):
+            return self.bind_for_database_alone(node)
+        if type(node.this) not in AGGREGATES and not ours:
+            raise self.unsupported(node, "FILTER on this function", "filter an aggregate")
+        condition = self.bind(node.expression.this)
+        self.require_truth(condition)
+        if has_aggregate(condition):
+            raise self.unsupported(node, "an aggregate in FILTER", "compute it in a CREATE VIEW of its own")
+        return self._our_aggregate(node.this, condition) if ours else self._aggregate(node.this, condition)
+
+    def _aggregated(self, node: exp.Expr, argument: exp.Expr) -> Expression:
+        operand = self.bind(argument)
+        if has_aggregate(operand):
+            raise self.unsupported(
+                node, "an aggregate of an aggregate", "compute the inner one in a CREATE VIEW of its own"
+            )
+        return operand
+
+    def _require_number(self, function: AggregateFunction, operand: Expression) -> None:
+        if operand.type not in NUMERIC:
+            raise TypeMismatchError(
+                f"{function} takes numbers, found {operand.type}",
+                position=operand.position,
+                hint="count the rows, or give a number: a column of one, or CASE WHEN ... THEN 1 ELSE 0 END",
+            )
+
+    def _ordered(
+        self, node: exp.Expr, argument: exp.Expr
+    ) -> tuple[exp.Expr, tuple[Expression, ...], tuple[bool, ...]]:
+        """The operand and what orders the rows: ORDER BY, or else the key of the only table."""
+        if not isinstance(argument, exp.Order):
+            sources = list(self.scopes[0].values())
+            if len(sources) != 1 or not sources[0].relation.key:
+                raise self.unsupported(
+                    node,
+                    "increasing over rows in no order",
+                    "say which: increasing(x ORDER BY y)",
+                )
+            keys = [
+                exp.Ordered(this=exp.column(name, table=sources[0].alias, quoted=True))
+                for name in sources[0].relation.key
+            ]
+            argument = exp.Order(this=argument.copy(), expressions=keys)
+            node.set("expressions", [argument])
+        order: list[Expression] = []
+        for part in argument.expressions:
+            bound = self.bind(part.this)
+            if not isinstance(bound, DatabasePart):
+                raise self.unsupported(part, "an order that the solver decides", "order by constant columns")
+            order.append(bound)
+        descending = tuple(bool(part.args.get("desc")) for part in argument.expressions)
+        return argument.this, tuple(order), descending
+
+    # ---- types --------------------------------------------------------------------------------------
+
+    def type_of(self, node: exp.Expr) -> SqlType:
+        """What the engine says that a tree, whose columns are qualified, is."""
+        if isinstance(node, (exp.Interval, exp.Star)):
+            return SqlType.UNKNOWN
+        sources = {s.alias: s.relation.name for scope in reversed(self.scopes) for s in scope.values()}
+        try:
+            return self.engine.type_of(to_sql(node), sources)
+        except RefusedStatementError as error:
+            if node.find(exp.AggFunc, exp.Window) is not None:  # it needs the groups around it
+                return SqlType.UNKNOWN
+            raise error_of(error, spelled(node), self.position(node)) from error
+        except (DataError, OverflowError, StatementTimeoutError) as error:
+            error.move(self.position(node))
+            raise
+
+    def check_comparable(self, left: Expression, right: Expression, operator: str, node: exp.Expr) -> None:
+        """TypeMismatchError for text beside what is none."""
+        if not go_together({left.type, right.type}):
+            raise TypeMismatchError(
+                f"{operator} compares {left.type} with {right.type}",
+                position=self.position(node),
+                hint="compare values of one type, or make one of the other: CAST(... AS TEXT)",
+            )
+
+    def require_truth(self, bound: Expression) -> None:
+        """TypeMismatchError unless the expression is a condition."""
+        if bound.type not in {SqlType.BOOLEAN, SqlType.UNKNOWN}:
+            raise TypeMismatchError(
+                f"expected a condition, found {bound.type}",
+                position=bound.position,
+                hint="compare it with something",
+            )
+
+    def common_type(self, node: exp.Expr, parts: Sequence[Expression]) -> SqlType:
+        """The type that all the parts have or can be given; TypeMismatchError when there is none."""
+        types = {part.type for part in parts} - {SqlType.UNKNOWN}
+        if not types:
+            return SqlType.UNKNOWN
+        if len(types) == 1:
+            return next(iter(types))
+        if types <= TEXTUAL:
+            return SqlType.TEXT if SqlType.TEXT in types else SqlType.TIMESTAMP
+        if not go_together(types):
+            raise TypeMismatchError(
+                f"{' and '.join(sorted(types))} in one expression",
+                position=self.position(node),
+                hint="its values must be of one type: CAST(... AS TEXT) makes texts of the others",
+            )
+        return SqlType.REAL if SqlType.REAL in types else SqlType.INTEGER
+
+    def refuse_variables(self, node: exp.Expr, parts: Sequence[Expression], what: str, hint: str) -> None:
+        """UnsupportedConstructError unless the database can compute all the parts."""
+        if any(has_variable(part) for part in parts):
+            raise self.unsupported(node, what, hint)
 
 
 def _is_plain(node: exp.Expr) -> bool:

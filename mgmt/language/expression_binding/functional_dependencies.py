@@ -1,7 +1,4 @@
-"""What a grouped SELECT may show outside of aggregates: what is the same in every row of a group.
-
-What it is not: it binds nothing (see ``select_binder``), and knows no group of a state.
-"""
+"""Functional dependencies: what a grouped SELECT may show outside of aggregates, the same in each row of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names in expressions: which source a column belongs to, and what may stand inside a subquery.
+"""Name resolution: which source a column belongs to, and what may stand inside a subquery.
 
 The database computes every subquery, so none may hold a variable; they are scanned here for their columns,
 innermost scope first, and refused with a position when the solver would have a say in them.
@@ -21,19 +21,18 @@ from mgmt.errors import (
 from mgmt.language.bound_queries.expressions import Cell, DatabasePart, Expression
 from mgmt.language.names.catalog import Catalog, RelationColumn
 from mgmt.language.names.scopes import References, Scope, Source, candidates, from_items
-from mgmt.language.pushdown import aggregates as database_aggregates
+from mgmt.language.pushdown.aggregates import OUR_AGGREGATES, is_over_a_window, unknown_to_the_solver
 from mgmt.language.pushdown.column_types import EngineTypes, RefusedStatementError
 from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.source_text import Position, SourceText
 from mgmt.sql.tokens import position_of
+from mgmt.sql.trees import unsupported
 
 # Whatever else can stand beside a table is refused, so that nothing is dropped; joins are looked at elsewhere.
 _TABLE_PARTS = {"this", "alias", "db", "catalog", "joins"}
 
 
 _VIEW = "define a CREATE VIEW"
-OUR_AGGREGATES = ("any", "all", "all_different", "all_equal", "increasing")
-"""Those that SQL does not have."""
 
 
 class Resolver:
@@ -115,10 +114,10 @@ class Resolver:
         """Resolve the columns below a node; refuse variables and aggregates.  Whether an outer one is used."""
         if isinstance(node, exp.Query):
             return self.scan_subquery(node.unnest() if isinstance(node, exp.Subquery) else node)
-        if isinstance(node, (exp.AggFunc, exp.Filter)) and not database_aggregates.is_over_a_window(node):
+        if isinstance(node, (exp.AggFunc, exp.Filter)) and not is_over_a_window(node):
             over = isinstance(node.parent, exp.Window)
             if over or not self.of_database:
-                raise database_aggregates.unknown_to_the_solver(node, self.source)
+                raise unknown_to_the_solver(node, self.source)
             self.left_to_database.append(node)
         if isinstance(node, exp.Anonymous) and not self.is_callable(node):
             raise self.unknown_function(str(node.this), node)
@@ -238,9 +237,7 @@ class Resolver:
         return any(outer)
 
     def unsupported(self, node: exp.Expr, what: str, hint: str) -> UnsupportedConstructError:
-        return UnsupportedConstructError(
-            f"cannot be encoded: {what}", position=self.position(node), hint=hint
-        )
+        return unsupported(node, self.source, what, hint)
 
 
 def resolve_table(catalog: Catalog, table: exp.Table, source: SourceText) -> Source:
@@ -268,10 +265,11 @@ def resolve_table(catalog: Catalog, table: exp.Table, source: SourceText) -> Sou
         )
     others = sorted(name for name, given in table.args.items() if given and name not in _TABLE_PARTS)
     if others:
-        raise UnsupportedConstructError(
-            f"cannot be encoded: {others[0].upper()} of a table",
-            position=position_of(table, source),
-            hint="all rows of a table are read; leave out with WHERE those that are not meant",
+        raise unsupported(
+            table,
+            source,
+            f"{others[0].upper()} of a table",
+            "all rows of a table are read; leave out with WHERE those that are not meant",
         )
     table.this.set("this", relation.name)  # in place: the identifier knows where it stands
     table.this.set("quoted", True)

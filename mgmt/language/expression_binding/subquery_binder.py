@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -22,9 +23,12 @@ from mgmt.language.bound_queries.expressions import (
     has_variable,
 )
 from mgmt.language.bound_queries.queries import BoundQuery, Subquery
-from mgmt.language.expression_binding.type_rules import TypeRules
 from mgmt.language.names.scopes import References, Scope
+from mgmt.sql.trees import named_table
 from mgmt.state.schema import TEXTUAL, SqlType
+
+if TYPE_CHECKING:
+    from mgmt.language.expression_binding.expression_binder import ExpressionBinder
 
 # Clauses that a view understands and a subquery does not.
 _AS_MANY = "select as many columns as are compared"
@@ -32,7 +36,7 @@ _OF_VIEWS = ("with_", "group", "having", "limit", "offset", "distinct")
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class EnclosingSelect:
     """What binding a subquery needs of the SELECT around it.
 
     ``define_view(tree)`` makes a view of a SELECT and returns its name; ``bind_select(tree, scopes, references)``
@@ -43,12 +47,15 @@ class Workshop:
     bind_select: Callable[[exp.Select, tuple[Scope, ...], References], BoundQuery]
 
 
-class SubqueryRules(TypeRules):
-    """Binds the subqueries of one SELECT."""
+class SubqueryBinder:
+    """Binds the subqueries of the expressions of one SELECT; ``binder`` binds everything else in them."""
 
-    workshop: Workshop | None = None
+    def __init__(self, binder: ExpressionBinder) -> None:
+        self._binder = binder
+        self.enclosing: EnclosingSelect | None = None
+        """None: what is not the database's is refused."""
 
-    def subquery(
+    def bind(
         self,
         node: exp.Expr,
         inner: exp.Expr,
@@ -57,24 +64,24 @@ class SubqueryRules(TypeRules):
         operands: Sequence[Expression] = (),
     ) -> Expression:
         """``inner`` is the SELECT below ``node``, which is what the database would compute."""
-        position = self.position(node)
+        position = self._binder.position(node)
         computed_here = any(has_variable(operand) or has_aggregate(operand) for operand in operands)
         boolean = kind is not SubqueryKind.VALUE
         if not computed_here:
             try:
-                self.scan_subquery(_select_of(inner))
+                self._binder.scan_subquery(_select_of(inner))
             except UnsupportedConstructError:
-                if self.workshop is None:
+                if self.enclosing is None:
                     raise
             else:
                 self.check_width(node, _select_of(inner), kind, operands)
-                kind_of_value = SqlType.BOOLEAN if boolean else self.type_of(node)
+                kind_of_value = SqlType.BOOLEAN if boolean else self._binder.type_of(node)
                 return DatabasePart(kind_of_value, position, node)
-        if self.workshop is None:
-            raise self.unsupported(node, "a subquery here", "define a CREATE VIEW")
+        if self.enclosing is None:
+            raise self._binder.unsupported(node, "a subquery here", "define a CREATE VIEW")
         select = self._plain_select(node, inner, kind)
         references: References = []
-        query = self.workshop.bind_select(select, self.scopes, references)
+        query = self.enclosing.bind_select(select, self._binder.scopes, references)
         parameters, names, outer_cells = self._outer_columns(references)
         if not computed_here and not outer_cells and not _involves_solver(query):
             kind_of_value = SqlType.BOOLEAN if boolean else query.outputs[0].expression.type
@@ -106,14 +113,15 @@ class SubqueryRules(TypeRules):
         if found != wanted:
             raise TypeMismatchError(
                 f"the subquery gives {found} columns where {wanted} are compared",
-                position=self.position(node),
+                position=self._binder.position(node),
                 hint=_AS_MANY,
             )
 
     def _width(self, select: exp.Select) -> int:
         """How many columns a SELECT has, each * written out."""
         tables = {
-            table.alias_or_name.lower(): self.catalog.find(table.name) for table in select.find_all(exp.Table)
+            table.alias_or_name.lower(): self._binder.catalog.find(table.name)
+            for table in select.find_all(exp.Table)
         }
         found = 0
         for output in select.expressions:
@@ -128,7 +136,7 @@ class SubqueryRules(TypeRules):
 
     def _plain_select(self, node: exp.Expr, inner: exp.Expr, kind: SubqueryKind) -> exp.Select:
         """The subquery as a SELECT with FROM and WHERE alone; anything more becomes a view."""
-        assert self.workshop is not None
+        assert self.enclosing is not None
         select = _select_of(inner)
         if isinstance(select, exp.Select):
             if select.args.get("limit") is None and select.args.get("offset") is None:
@@ -140,31 +148,29 @@ class SubqueryRules(TypeRules):
                     select.set("expressions", [exp.Literal.number(1)])
                 return select
         if self._refers_outside(select):
-            raise self.unsupported(
+            raise self._binder.unsupported(
                 node,
                 "a subquery that refers to the outer query and has GROUP BY, DISTINCT, LIMIT, WITH or UNION",
                 "write it as a view with the columns it is compared by, and compare them in WHERE",
             )
         parent, key = select.parent, select.arg_key
         assert parent is not None
-        name = self.workshop.define_view(select)
-        relation = self.catalog.find(name)
+        name = self.enclosing.define_view(select)
+        relation = self._binder.catalog.find(name)
         assert relation is not None
-        columns = [exp.column(exp.to_identifier(c.name, quoted=True)) for c in relation.columns]
-        made = exp.Select(
-            expressions=columns, from_=exp.From(this=exp.Table(this=exp.to_identifier(name, quoted=True)))
-        )
+        columns = [exp.column(c.name, quoted=True) for c in relation.columns]
+        made = exp.Select(expressions=columns, from_=exp.From(this=named_table(name)))
         parent.set(str(key), made)
         return made
 
     def _refers_outside(self, select: exp.Expr) -> bool:
         """Whether a column can only be one of the SELECTs around it."""
-        relations = [self.catalog.find(table.name) for table in select.find_all(exp.Table)]
+        relations = [self._binder.catalog.find(table.name) for table in select.find_all(exp.Table)]
         aliases = {table.alias_or_name.lower() for table in select.find_all(exp.Table)}
         aliases |= {derived.alias.lower() for derived in select.find_all(exp.Subquery) if derived.alias}
         known = {column.name.lower() for relation in relations if relation for column in relation.columns}
         known |= {alias.alias.lower() for alias in select.find_all(exp.Alias)}
-        around = {name: source for scope in self.scopes for name, source in scope.items()}
+        around = {name: source for scope in self._binder.scopes for name, source in scope.items()}
         for column in select.find_all(exp.Column):
             if isinstance(column.this, exp.Star):
                 continue
@@ -187,16 +193,20 @@ class SubqueryRules(TypeRules):
         seen: set[tuple[str, str]] = set()
         for scope, source, column, node in references:
             name = (source.alias.lower(), column.name.lower())
-            if name in seen or not any(scope is known for known in self.scopes):
+            if name in seen or not any(scope is known for known in self._binder.scopes):
                 continue
             seen.add(name)
-            bound = self.column(node.copy())
+            bound = self._binder.column(node.copy())
             if isinstance(bound, Cell):
                 cells.append(bound)
             else:
                 # The copy has lost its place in the text.
                 parameters.append(
-                    DatabasePart(bound.type, self.position(node), _column(source.alias, column.name))
+                    DatabasePart(
+                        bound.type,
+                        self._binder.position(node),
+                        exp.column(column.name, table=source.alias, quoted=True),
+                    )
                 )
                 names.append(name)
         return tuple(parameters), tuple(names), tuple(cells)
@@ -213,14 +223,14 @@ class SubqueryRules(TypeRules):
         if wanted is not None and len(query.outputs) != wanted:
             raise TypeMismatchError(
                 f"the subquery gives {len(query.outputs)} columns where {wanted} are compared",
-                position=self.position(node),
+                position=self._binder.position(node),
                 hint=_AS_MANY,
             )
         if kind in {SubqueryKind.ANY, SubqueryKind.ALL}:
             for operand, output in zip(operands, query.outputs, strict=True):
-                self.check_comparable(operand, output.expression, operator, node)
+                self._binder.check_comparable(operand, output.expression, operator, node)
                 if TEXTUAL & {operand.type, output.expression.type} and operator not in {"=", "<>"}:
-                    raise self.unsupported(
+                    raise self._binder.unsupported(
                         node, f"{operator} on text that the solver decides", "compare text with = or <>"
                     )
 
@@ -229,10 +239,6 @@ def _select_of(tree: exp.Expr) -> exp.Expr:
     while isinstance(tree, (exp.Subquery, exp.Paren)):
         tree = tree.this
     return tree
-
-
-def _column(alias: str, name: str) -> exp.Column:
-    return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))
 
 
 def _involves_solver(query: BoundQuery) -> bool:

@@ -1,4 +1,4 @@
-"""Names in scope: base tables and the views defined so far, with what the binder must know of each.
+"""The catalog: base tables and the views defined so far, with what the binder must know of each.
 
 A relation is *symbolic* where the solver has a say: in some of its columns, or in which of its rows exist
 (``gated``).  What is not symbolic is left to the database.

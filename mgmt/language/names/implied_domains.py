@@ -1,4 +1,4 @@
-"""Domains that policies give: a CHECK of every row of a table bounds its columns, wherever it is written.
+"""Domains that policies imply: a CHECK of every row of a table bounds its columns, wherever it is written.
 
 It is for integer variables whose schema gives no set of values; what bounds them is in
 ``mgmt.state.schema_parsing.column_bounds``.

@@ -1,7 +1,4 @@
-"""Scopes: what can be named in a SELECT, and the columns a name can mean there.
-
-What it is not: it resolves nothing (see ``scoping``).
-"""
+"""Scopes: what can be named in a SELECT, and the columns a name can mean there."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Lists of column names behind an alias: ``(SELECT ...) AS t (a, b)``, ``WITH t (a, b) AS (...)``.
-
-What it is not: it binds nothing; what a SELECT becomes by itself is the business of who makes a view of it.
-"""
+"""Column alias lists: ``(SELECT ...) AS t (a, b)``, ``WITH t (a, b) AS (...)``."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from mgmt.errors import PolicySyntaxError
 from mgmt.language.names.catalog import Catalog, RelationColumn
 from mgmt.source_text import SourceText
 from mgmt.sql.tokens import position_of
+from mgmt.sql.trees import select_as
 
 
 def view_under_names(
@@ -26,7 +24,8 @@ def view_under_names(
     named = named_columns(relation.columns, alias, text)
     if [column.name for column in named] == [column.name for column in relation.columns]:
         return name
-    return hoist(renaming(name, relation.columns, named))
+    names = [(own.name, other.name) for own, other in zip(relation.columns, named, strict=True)]
+    return hoist(select_as(name, names))
 
 
 def selects_of(tree: exp.Expr) -> Iterator[exp.Select]:
@@ -66,14 +65,3 @@ def give_names(tree: exp.Expr, alias: exp.Expr) -> None:
         if len(names) == len(select.expressions) and not any(output.is_star for output in select.expressions):
             named = zip(select.expressions, names, strict=True)
             select.set("expressions", [exp.alias_(o.unalias().copy(), n, quoted=True) for o, n in named])
-
-
-def renaming(relation: str, columns: Sequence[RelationColumn], named: Sequence[RelationColumn]) -> exp.Select:
-    """A SELECT of all columns of a relation under other names."""
-    return exp.Select(
-        expressions=[
-            exp.alias_(exp.column(exp.to_identifier(column.name, quoted=True)), other.name, quoted=True)
-            for column, other in zip(columns, named, strict=True)
-        ],
-        from_=exp.From(this=exp.Table(this=exp.to_identifier(relation, quoted=True))),
-    )

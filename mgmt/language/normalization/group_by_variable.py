@@ -1,7 +1,4 @@
-"""GROUP BY a variable: a SELECT of its domain to join with, and what that selects in place of the variable.
-
-What it is not: it joins nothing (see ``normalize``).
-"""
+"""GROUP BY a variable: a SELECT of its domain to join with, and what that selects in place of the variable."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 ``a LEFT JOIN b ON p`` is ``a JOIN b ON p`` and, with NULL for the columns of b, the rows of a for which
 ``NOT EXISTS (SELECT 1 FROM b WHERE p)``; RIGHT and FULL alike.  Both parts are encoded like any other SELECT.
-
-What it is not: outer joins on constants stay joins, for the database.
+Outer joins on constants stay joins, for the database.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""PINNED WHERE: rows that keep their values of today, as a constraint of their own.
+"""Pinned rows: PINNED WHERE keeps rows at their values of today, by a constraint of its own.
 
 Which rows these are is known before anything is decided; otherwise a row could be let go by being moved.
-
-What it is not: it binds nothing (see ``select_binder``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Normalise a SELECT before it is bound: sources, USING, stars, names, positions, GROUP BY a variable.
+"""Normalises a SELECT before it is bound: sources, USING, stars, names, positions, GROUP BY a variable.
 
 Only trees are changed here.  Afterwards every output has a name, every source is in scope, and GROUP BY holds
 constants: a variable in it has become a join with its domain, so that each value is a possible group.
@@ -22,7 +22,7 @@ from mgmt.language.bound_queries.queries import BoundQuery, PushedView
 from mgmt.language.expression_binding.expression_binder import ExpressionBinder
 from mgmt.language.expression_binding.functional_dependencies import fixed_columns
 from mgmt.language.expression_binding.name_resolution import resolve_table
-from mgmt.language.expression_binding.subquery_binder import Workshop
+from mgmt.language.expression_binding.subquery_binder import EnclosingSelect
 from mgmt.language.names.catalog import Catalog
 from mgmt.language.names.scopes import References, Scope, Source
 from mgmt.language.normalization import outer_joins
@@ -36,6 +36,7 @@ from mgmt.language.parsing.trailing_clauses import Tail
 from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.source_text import Position, SourceText
 from mgmt.sql.tokens import position_of
+from mgmt.sql.trees import named_table, unsupported
 from mgmt.state.schema_parsing.column_bounds import MOST_VALUES
 
 _EACH_GROUPING = "write a SELECT for each grouping, joined by UNION ALL"
@@ -97,7 +98,7 @@ class SelectNormalizer:
         binder = ExpressionBinder(
             self._catalog, self._scope, self._text, self._engine, self._outer, self._references
         )
-        binder.workshop = Workshop(
+        binder.subqueries.enclosing = EnclosingSelect(
             lambda tree: self._hoist("subquery", tree, self._statement), self._bind_subquery
         )
         return binder
@@ -195,11 +196,9 @@ class SelectNormalizer:
                 raise made_of_columns from error
             error.move(position)
             raise
-        table = exp.Table(
-            this=exp.to_identifier(name), alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
-        )
-        item.replace(table)
-        return table
+        made = named_table(name, alias)
+        item.replace(made)
+        return made
 
     def _hoisted(self, item: exp.Expr, tree: exp.Expr) -> exp.Table:
         """A table in the place of what is made a view; ``item`` has the alias."""
@@ -210,10 +209,7 @@ class SelectNormalizer:
             item.args["alias"],
             self._text,
         )
-        replacement = exp.Table(
-            this=exp.to_identifier(name),
-            alias=exp.TableAlias(this=exp.to_identifier(item.alias, quoted=True)),
-        )
+        replacement = named_table(name, item.alias)
         item.replace(replacement)
         return replacement
 
@@ -336,10 +332,7 @@ class SelectNormalizer:
         trees += [self._tail_holder] if self._tail_holder is not None else []
         binder = self._binder()
         outer_joins.redirect(trees, joined, name, self._catalog, lambda column: binder.resolve(column)[0])
-        table = exp.Table(
-            this=exp.to_identifier(name), alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True))
-        )
-        self._tree.set("from_", exp.From(this=table))
+        self._tree.set("from_", exp.From(this=named_table(name, name)))
         self._tree.set("joins", rest)
         others = sources[index + 2 :]
         self._scope.clear()
@@ -404,8 +397,8 @@ class SelectNormalizer:
                     f"GROUP BY or DISTINCT of {column.name!r}, which is computed",
                     "group by a variable column or by a constant column",
                 )
-            table = self._catalog.schema.table(column.origin[0])
-            limits = table.column(column.origin[1]).range
+            origin = self._catalog.schema.table(column.origin[0])
+            limits = origin.column(column.origin[1]).range
             if limits is not None and limits[1] - limits[0] >= MOST_VALUES:
                 raise self._unsupported(
                     key,
@@ -413,17 +406,14 @@ class SelectNormalizer:
                     f"at most {MOST_VALUES} values are groups: bound it closer, or group by a constant column",
                 )
             alias = f"domain_{len(self._scope)}"
-            domain = domain_select(self._catalog, table.name, column.origin[1], nullable=column.nullable)
+            domain = domain_select(self._catalog, origin.name, column.origin[1], nullable=column.nullable)
             name = self._hoist(alias, domain, self._statement)
-            value = exp.column(exp.to_identifier("value", quoted=True), table=alias, quoted=True)
-            item = exp.Table(
-                this=exp.to_identifier(name), alias=exp.TableAlias(this=exp.to_identifier(alias))
-            )
+            value = exp.column("value", table=alias, quoted=True)
             equal = exp.NullSafeEQ if column.nullable else exp.EQ
             condition = equal(this=key.copy(), expression=value.copy())
             for tree in self._group_users():
                 replace_columns(tree, source.alias, column.name, value)
-            join = exp.Join(this=item, on=condition)
+            join = exp.Join(this=named_table(name, alias), on=condition)
             self._tree.append("joins", join)
             self._add_source(join, False)
 
@@ -468,9 +458,3 @@ class SelectNormalizer:
 
     def _unsupported(self, node: exp.Expr, what: str, hint: str) -> UnsupportedConstructError:
         return unsupported(node, self._text, what, hint)
-
-
-def unsupported(node: exp.Expr, text: SourceText, what: str, hint: str) -> UnsupportedConstructError:
-    return UnsupportedConstructError(
-        f"cannot be encoded: {what}", position=position_of(node, text), hint=hint
-    )

@@ -18,6 +18,7 @@ from mgmt.language.parsing.statements import Statement
 from mgmt.language.parsing.trailing_clauses import TailKind
 from mgmt.source_text import SourceText
 from mgmt.sql.tokens import position_of
+from mgmt.sql.trees import conjuncts, named_table, unsupported
 from mgmt.state.schema import Schema, Table
 
 _MOST_COPIED = 20_000  # nodes of what is compared with each of a list
@@ -106,10 +107,11 @@ def _list_as_in(node: exp.Expr, array: exp.Expr, text: SourceText) -> None:
         comparison.replace(exp.Paren(this=membership))
         return
     if len(array.expressions) * sum(1 for _ in comparison.this.walk()) > _MOST_COPIED:
-        raise UnsupportedConstructError(
-            "cannot be encoded: something this long compared with each of a list",
-            position=position_of(comparison, text),
-            hint="compute it in a CREATE VIEW of its own, and compare its column",
+        raise unsupported(
+            comparison,
+            text,
+            "something this long compared with each of a list",
+            "compute it in a CREATE VIEW of its own, and compare its column",
         )
     together = exp.or_ if isinstance(node, exp.Any) else exp.and_
     each = []
@@ -140,11 +142,14 @@ def write_out_contains(holder: exp.Expr, scope: Scope, schema: Schema, text: Sou
         else:
             child = schema.find(members.table) if isinstance(members, exp.Column) else None
             if child is None or child.name.lower() in scope:
-                raise UnsupportedConstructError(
-                    "cannot be encoded: contains over this",
-                    position=position_of(members, text),
-                    hint="the first operand is ARRAY[...], a SELECT, or child.column of a table with a foreign key "
-                    "to one in FROM",
+                raise unsupported(
+                    members,
+                    text,
+                    "contains over this",
+                    (
+                        "the first operand is ARRAY[...], a SELECT, or child.column of a table with a foreign key "
+                        "to one in FROM"
+                    ),
                 )
             node.replace(_in_child_rows(members, value, child, scope, text))
 
@@ -159,15 +164,16 @@ def _in_child_rows(
         if source.relation.name.lower() == key.table.lower()
     ]
     if len(parents) != 1:
-        raise UnsupportedConstructError(
-            f"cannot be encoded: contains over {child.name!r}, which has {len(parents)} foreign keys to tables in FROM",
-            position=position_of(members, text),
-            hint="write IN (SELECT ... FROM ... WHERE ...)",
+        raise unsupported(
+            members,
+            text,
+            f"contains over {child.name!r}, which has {len(parents)} foreign keys to tables in FROM",
+            "write IN (SELECT ... FROM ... WHERE ...)",
         )
     ((key, source),) = parents
     select = exp.Select(
         expressions=[members.copy()],
-        from_=exp.From(this=exp.Table(this=exp.to_identifier(child.name, quoted=True))),
+        from_=exp.From(this=named_table(child.name)),
     )
     for column, referenced in zip(key.columns, key.referenced or source.relation.key, strict=True):
         own = exp.column(column, table=child.name, quoted=True)
@@ -184,7 +190,7 @@ def _expand_capacity(statement: Statement, schema: Schema) -> Statement:
     tail, text = statement.tail, statement.source
     if tail is None or not any(map(_is_capacity, tail.expression.find_all(exp.Anonymous))):
         return statement
-    calls = [_call(part, text) for part in _conjuncts(tail.expression)]
+    calls = [_call(part, text) for part in conjuncts(tail.expression)]
     select = statement.select
     first = calls[0]
     if tail.kind is not TailKind.CHECK or not isinstance(select, exp.Select):
@@ -227,13 +233,6 @@ def _is_capacity(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and str(node.this).lower() == "capacity_constraint"
 
 
-def _conjuncts(tree: exp.Expr) -> list[exp.Expr]:
-    tree = tree.unnest() if isinstance(tree, exp.Paren) else tree
-    if isinstance(tree, exp.And):
-        return [part for side in (tree.this, tree.expression) for part in _conjuncts(side)]
-    return [tree]
-
-
 def _call(part: exp.Expr, text: SourceText) -> exp.Anonymous:
     """The call that a conjunct is, also when it is spelled ``... = true``."""
     if isinstance(part, exp.EQ) and isinstance(part.expression, exp.Boolean) and part.expression.this:
@@ -250,8 +249,9 @@ def _call(part: exp.Expr, text: SourceText) -> exp.Anonymous:
 
 
 def _unsupported(node: exp.Expr, text: SourceText, what: str) -> UnsupportedConstructError:
-    return UnsupportedConstructError(
-        f"cannot be encoded: {what}",
-        position=position_of(node, text),
-        hint="give it a constraint of its own, or write GROUP BY domain CHECK sum(demand) <= capacity",
+    return unsupported(
+        node,
+        text,
+        f"{what}",
+        "give it a constraint of its own, or write GROUP BY domain CHECK sum(demand) <= capacity",
     )

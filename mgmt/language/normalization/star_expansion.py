@@ -1,7 +1,4 @@
-"""``*`` and ``table.*`` in a SELECT list, written out as the columns they stand for.
-
-What it is not: it names no output (see ``normalize``).
-"""
+"""Star expansion: ``*`` and ``table.*`` in a SELECT list, written out as the columns they stand for."""
 
 from __future__ import annotations
 
@@ -9,10 +6,11 @@ from collections.abc import Collection, Sequence
 
 from sqlglot import exp
 
-from mgmt.errors import PolicySyntaxError, UnknownTableError, UnsupportedConstructError
+from mgmt.errors import PolicySyntaxError, UnknownTableError
 from mgmt.language.names.scopes import Scope
 from mgmt.source_text import SourceText
 from mgmt.sql.tokens import offset_of, position_of
+from mgmt.sql.trees import unsupported
 
 MOST_COLUMNS = 1_000
 """Of one view or constraint."""
@@ -57,11 +55,7 @@ def _refuse_changes(item: exp.Expr, star: exp.Expr, text: SourceText) -> None:
     """EXCEPT, REPLACE and RENAME of a star."""
     for name, given in sorted(star.args.items()):
         if given:
-            raise UnsupportedConstructError(
-                f"cannot be encoded: * {name.rstrip('_').upper()}",
-                position=position_of(item, text),
-                hint="name the columns",
-            )
+            raise unsupported(item, text, f"* {name.rstrip('_').upper()}", "name the columns")
 
 
 def _column_at(offset: int | None, name: str, alias: str) -> exp.Column:

@@ -1,7 +1,4 @@
-"""Joins by columns of one name: USING (...), and NATURAL, which is USING of all names that both sides have.
-
-What it is not: it binds nothing (see ``normalize``, which writes them as ON).
-"""
+"""Joins by columns of one name: USING (...), and NATURAL, which is USING of all names that both sides have."""
 
 from __future__ import annotations
 
@@ -10,10 +7,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from mgmt.errors import AmbiguousColumnError, UnknownColumnError, UnsupportedConstructError
+from mgmt.errors import AmbiguousColumnError, UnknownColumnError
 from mgmt.language.names.scopes import Source
 from mgmt.source_text import Position, SourceText
 from mgmt.sql.tokens import position_of
+from mgmt.sql.trees import unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +42,11 @@ def merged_columns(join: exp.Join, before: Sequence[Source], right: Source, text
             if any(source.relation.find(column.name) for source in before)
         ]
         if not common:
-            raise UnsupportedConstructError(
-                "cannot be encoded: a NATURAL JOIN of relations without a common column",
-                position=position_of(join, text),
-                hint="write JOIN ... ON, or CROSS JOIN for all pairs",
+            raise unsupported(
+                join,
+                text,
+                "a NATURAL JOIN of relations without a common column",
+                "write JOIN ... ON, or CROSS JOIN for all pairs",
             )
         position = position_of(join, text)
         return [_merged(identifier, before, right, position, "NATURAL JOIN") for identifier in common]

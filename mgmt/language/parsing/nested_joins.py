@@ -1,17 +1,14 @@
-"""Joins in parentheses, written one after the other where that means the same.
+"""Nested joins: joins in parentheses, written one after the other where that means the same.
 
 It does for those that FROM begins with, and for inner joins of inner joins.
-
-What it is not: it looks at no condition and knows no relation (see ``normalize``).
 """
 
 from __future__ import annotations
 
 from sqlglot import exp
 
-from mgmt.errors import UnsupportedConstructError
 from mgmt.source_text import SourceText
-from mgmt.sql.tokens import position_of
+from mgmt.sql.trees import unsupported
 
 
 def write_out_join_parentheses(tree: exp.Expr, text: SourceText) -> None:
@@ -27,10 +24,11 @@ def write_out_join_parentheses(tree: exp.Expr, text: SourceText) -> None:
             item = _opened(join.this, inside)
             join.set("this", item)
             if inside and not all(_is_inner(one) for one in (join, *inside)):
-                raise UnsupportedConstructError(
-                    "cannot be encoded: a parenthesised join beside an outer join",
-                    position=position_of(item, text),
-                    hint="define a CREATE VIEW of what stands in the parentheses, and join that",
+                raise unsupported(
+                    item,
+                    text,
+                    "a parenthesised join beside an outer join",
+                    "define a CREATE VIEW of what stands in the parentheses, and join that",
                 )
             condition = join.args.get("on")
             if inside and condition is not None:

@@ -1,10 +1,9 @@
-"""Parse: policy text to statements, each with a strict SQL tree and positions.
+"""Policy text to statements, each with a strict SQL tree and positions.  No name is looked up.
 
-sqlglot has no grammar for ``CREATE CONSTRAINT`` and reads the tails (``CHECK``, ``MAXIMIZE``, ...) as table
+sqlglot has no grammar for ``CREATE CONSTRAINT`` and reads the trailing clauses (``CHECK``, ``MAXIMIZE``, ...) as table
 aliases, so the head and the tail of each statement are cut off by token first and every part is parsed
 strictly on its own.  Five generations of the surface syntax are accepted (Weave, HotOS 2019; DCM, OSDI 2020,
 section 3, its early and its present form; and ours); from here on they are one.
-Neither the schema nor the meaning of a name is known here.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from mgmt.errors import PolicySyntaxError
-from mgmt.language.parsing.settings import is_setting
+from mgmt.language.parsing.set_statements import is_setting
 from mgmt.language.parsing.trailing_clauses import Tail, TailKind, is_where, parse_tail
 from mgmt.source_text import Position, SourceText
 from mgmt.sql.annotations import refuse_misspelt
@@ -25,26 +24,38 @@ from mgmt.state.schema_parsing.variable_columns import declared_variables
 
 _TAIL_WORDS = {"CHECK", "MAXIMIZE", "MINIMIZE", "PINNED"}
 _WORDS = sorted(
-    _TAIL_WORDS
-    | {
-        "CREATE",
-        "CONSTRAINT",
-        "VIEW",
-        "WITH",
-        "SELECT",
-        "DISTINCT",
-        "FROM",
-        "JOIN",
-        "WHERE",
-        "GROUP",
-        "HAVING",
-        "UNION",
+    {
+        *_TAIL_WORDS,
+        *[
+            "CREATE",
+            "CONSTRAINT",
+            "VIEW",
+            "WITH",
+            "SELECT",
+            "DISTINCT",
+            "FROM",
+            "JOIN",
+            "WHERE",
+            "GROUP",
+            "HAVING",
+            "UNION",
+        ],
+        *[
+            "EXISTS",
+            "BETWEEN",
+            "CASE",
+            "WHEN",
+            "THEN",
+            "ELSE",
+            "SOFT",
+            "TIER",
+            "WEIGHT",
+            "PRIORITY",
+            "REASON",
+        ],
     }
-    | {"EXISTS", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "SOFT", "TIER", "WEIGHT", "PRIORITY", "REASON"}
 )
 _MOST_SPELLINGS = 3  # are tried: to read a statement takes time
-
-__all__ = ["Statement", "Tail", "TailKind", "parse_statements"]
 
 
 @dataclass(frozen=True, slots=True)

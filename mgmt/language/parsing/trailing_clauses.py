@@ -1,7 +1,4 @@
-"""The tail of a statement: CHECK, MAXIMIZE, MINIMIZE or PINNED WHERE, and the options that follow it.
-
-What it is not: it does not know what a name means (see ``mgmt.language.expression_binding.expression_binder``).
-"""
+"""The clause that ends a statement, its tail: CHECK, MAXIMIZE, MINIMIZE or PINNED WHERE, and options after it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is another value each time it is asked for is refused: the same state has the same plan.
+"""Volatile functions are refused: the same state has the same plan.
 
-What asks for the time is not among it: in a snapshot the time stands still.
+A function that tells the time is none: in a snapshot the time stands still.
 """
 
 from __future__ import annotations

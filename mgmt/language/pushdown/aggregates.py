@@ -13,12 +13,12 @@ from sqlglot import exp
 
 from mgmt.errors import UnsupportedConstructError
 from mgmt.source_text import SourceText
-from mgmt.sql.tokens import position_of
+from mgmt.sql.trees import unsupported
 
 _OF_BOTH = (exp.Count, exp.Sum, exp.Min, exp.Max)
 
 
-def is_one(node: exp.Expr) -> bool:
+def is_database_aggregate(node: exp.Expr) -> bool:
     """Whether it is a call of one that the solver does not know, over the rows of a group."""
     call = _called(node)
     return isinstance(call, exp.AggFunc) and not isinstance(call, _OF_BOTH) and not is_over_a_window(node)
@@ -34,11 +34,14 @@ def unknown_to_the_solver(node: exp.Expr, text: SourceText) -> UnsupportedConstr
     """The error for an aggregate over what the solver decides, or in a demand."""
     call = _called(node)
     name = call.sql_name().lower() if isinstance(call, exp.Func) else call.key
-    return UnsupportedConstructError(
-        f"cannot be encoded: the aggregate {name} here",
-        position=position_of(call, text),
-        hint="the solver knows sum, count, min, max, any, all, all_different, all_equal and increasing; DuckDB computes"
-        " any other in a CREATE VIEW that reads no variable",
+    return unsupported(
+        call,
+        text,
+        f"the aggregate {name} here",
+        (
+            "the solver knows sum, count, min, max, any, all, all_different, all_equal and increasing; DuckDB computes"
+            " any other in a CREATE VIEW that reads no variable"
+        ),
     )
 
 
@@ -54,12 +57,12 @@ _Writer = Callable[[exp.Expr, str, Callable[[exp.Expr], str]], str]
 
 def is_ours(node: exp.Expr) -> bool:
     """Whether it is a call of one of them."""
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in _OURS
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in OUR_AGGREGATES
 
 
 def aggregate_sql(node: exp.Expr, suffix: str, to_sql: Callable[[exp.Expr], str]) -> str:
     """SQL for a call, of the rows that ``suffix`` (FILTER (WHERE ...) or nothing) leaves."""
-    return _OURS[str(node.this).lower()](node.expressions[0], suffix, to_sql)
+    return OUR_AGGREGATES[str(node.this).lower()](node.expressions[0], suffix, to_sql)
 
 
 def _any(operand: exp.Expr, suffix: str, to_sql: Callable[[exp.Expr], str]) -> str:
@@ -92,7 +95,7 @@ def _increasing(operand: exp.Expr, suffix: str, to_sql: Callable[[exp.Expr], str
     return f"coalesce({given} = {own}, TRUE)"
 
 
-_OURS: Mapping[str, _Writer] = {
+OUR_AGGREGATES: Mapping[str, _Writer] = {
     "any": _any,
     "all": _all,
     "all_different": _all_different,

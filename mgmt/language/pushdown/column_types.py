@@ -1,9 +1,7 @@
-"""What the engine says of SQL without running it: the columns of a query, their types, and its functions.
+"""The types of columns and the functions that DuckDB knows, without running anything.
 
 It is asked over the tables of the schema, without a row in them, and the views defined so far.  Names, types and
 mistakes in what reads no variable are thereby DuckDB's own.
-
-What it is not: it binds nothing (see ``binder``); what the engine refuses becomes an error of ours in ``refusals``.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ class EngineTypes:
     def define_symbolic(self, relation: Relation) -> None:
         """Make a stand-in for a view over variables, for what reads its constants."""
         columns = [(column.name, _STAND_INS.get(column.type, column.type)) for column in relation.columns]
-        self.snapshot.define_table(relation.name, columns, [])
+        self.snapshot.define_table(relation.name, columns, [[]] * len(columns), 0)
 
     def type_of(self, sql: str, sources: Mapping[str, str]) -> SqlType:
         """The type of an expression over sources (alias to relation)."""

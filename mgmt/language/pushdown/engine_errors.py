@@ -1,7 +1,4 @@
-"""What the engine says against a statement, as an error at its place in the policy.
-
-What it is not: it decides nothing; what is refused is DuckDB's to say.
-"""
+"""What DuckDB says against a statement, as an error at its place in the policy."""
 
 from __future__ import annotations
 

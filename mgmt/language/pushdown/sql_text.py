@@ -1,7 +1,4 @@
-"""The text of what the engine computes: trees as DuckDB reads them, with what is ours in them written out.
-
-What it is not: it decides nothing about who computes what (see ``split``).
-"""
+"""The text that DuckDB is given: trees as SQL, with what is the policy language's own written out."""
 
 from __future__ import annotations
 

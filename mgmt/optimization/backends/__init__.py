@@ -6,12 +6,13 @@ A backend is asked for one objective at a time; tiers, budgets and explanations 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from mgmt.optimization.problem import Linear, Problem, Tag
+from mgmt.optimization.columns import Integers, Linear
+from mgmt.optimization.problem import Problem, Tag
 
 __all__ = ["Answer", "AnswerStatus", "Backend", "Session"]
 
@@ -23,12 +24,12 @@ class AnswerStatus(StrEnum):
     UNKNOWN = "unknown"  # the time ended first
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Answer:
     """``values`` per variable when a solution was found; ``bound`` on the objective when there was one."""
 
     status: AnswerStatus
-    values: Sequence[int] | None = None
+    values: Integers | None = None
     bound: int | None = None
 
 

@@ -7,13 +7,27 @@ CP-SAT is imported on first use: it brings pandas, half a second that an agent w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
-from mgmt.optimization.backends import Answer, AnswerStatus
-from mgmt.optimization.problem import TRUE, Linear, OperationKind, Problem, Tag
+import numpy as np
 
-# The solver's notion of no bound.
-_INFINITY = 2**63 - 1
+from mgmt.optimization.backends import Answer, AnswerStatus
+from mgmt.optimization.columns import TRUE, Integers, Linear, Linears, Lists, difference, filled, stacked
+from mgmt.optimization.problem import (
+    NO_BOUND,
+    LinearRows,
+    LiteralRows,
+    OperationKind,
+    Operations,
+    Problem,
+    Relation,
+    Source,
+    Tag,
+)
+
+_LIGHT_ABOVE = 2_000
+"""Variables of which a first solution is found sooner without most of presolve, which brings bounds."""
 _WORK_FOR_A_CORE = 2.0
 """In units that are about a second each."""
 
@@ -40,12 +54,14 @@ class CpSatSession:
         self._cp_model = cp_model
         self._model = cp_model.CpModel()
         self._proto: Any = self._model.proto
+        self._constraints: Any = self._proto.constraints
         self._problem = problem
         self._strong = False
         self._assumed: dict[Tag, int] | None = {} if assume_rows else None
-        self._write_variables()
-        self._write_operations()
-        self._write_demands()
+        self._write_variables(problem.lower, problem.upper)
+        self._write_definitions()
+        for block in problem.rows:
+            self._write_rows(block)
 
     # ---- the interface ------------------------------------------------------------------------------
 
@@ -65,7 +81,7 @@ class CpSatSession:
         status = self._status(solver.solve(self._model))
         if status in {AnswerStatus.INFEASIBLE, AnswerStatus.UNKNOWN}:
             return Answer(status)
-        values = list(solver.response_proto.solution)
+        values = np.array(solver.response_proto.solution, np.int64)[: self._problem.variables]
         if objective is None:
             return Answer(status, values)
         bound = round(solver.best_objective_bound) + objective.constant
@@ -74,15 +90,18 @@ class CpSatSession:
     def strengthen(self) -> None:
         if not self._strong:
             self._strong = True
-            for row in self._problem.redundant:
-                self._linear(row.linear, row.lower, row.upper, ())
+            for block in self._problem.redundant:
+                self._write_rows(block)
 
     def require_all(self, literals: Iterable[int]) -> None:
         for literal in literals:
-            self._clause((literal,), [])
+            self._constraints.add().bool_or.literals.append(_reference(literal))
 
     def require_at_most(self, linear: Linear, bound: int) -> None:
-        self._linear(linear, None, bound, ())
+        part = self._constraints.add().linear
+        part.vars.extend(list(linear.variables))
+        part.coeffs.extend(list(linear.coefficients))
+        part.domain.extend([-NO_BOUND - 1, bound - linear.constant])
 
     def core(self, seconds: float, seed: int) -> tuple[Tag, ...]:
         """Tags whose demands cannot all hold, if that is proven in time."""
@@ -101,87 +120,128 @@ class CpSatSession:
 
     # ---- writing the model --------------------------------------------------------------------------
 
-    def _write_variables(self) -> None:
+    def _write_variables(self, lower: Integers, upper: Integers) -> int:
+        """Returns the first of them."""
+        first = len(self._proto.variables)
         add = self._proto.variables.add
-        for lower, upper in zip(self._problem.lower, self._problem.upper, strict=True):
-            add().domain.extend([lower, upper])
+        for limits in np.stack((lower, upper), 1).tolist():
+            add().domain.extend(limits)
+        return first
 
-    def _write_operations(self) -> None:
-        for operation in self._problem.operations:
-            constraint = self._proto.constraints.add()
-            kind = operation.kind
-            if kind is OperationKind.MAXIMUM:
+    def _write_definitions(self) -> None:
+        add = self._constraints.add
+        for block in self._problem.conjunctions:
+            for target, literals in zip(block.targets.tolist(), _references(block.literals), strict=True):
+                every = add()
+                every.enforcement_literal.append(_reference(target))
+                every.bool_and.literals.extend(literals)
+                add().bool_or.literals.extend([_reference(target), *(-literal - 1 for literal in literals)])
+        for operations in self._problem.operations:
+            self._write_operations(operations)
+
+    def _write_operations(self, block: Operations) -> None:
+        operands = block.operands
+        if (
+            block.kind is not OperationKind.MAXIMUM
+        ):  # only a maximum takes sums; the others take one variable each
+            operands = self._named(operands)
+        terms = _rows(operands.terms), _rows(Lists(operands.terms.starts, operands.coefficients))
+        expressions = list(zip(operands.constants.tolist(), *terms, strict=True))
+        bounds = block.starts.tolist()
+        for target, first, last in zip(block.targets.tolist(), bounds[:-1], bounds[1:], strict=True):
+            constraint = self._constraints.add()
+            if block.kind is OperationKind.MAXIMUM:
                 part = constraint.lin_max
-            elif kind is OperationKind.PRODUCT:
+            elif block.kind is OperationKind.PRODUCT:
                 part = constraint.int_prod
-            elif kind is OperationKind.QUOTIENT:
+            elif block.kind is OperationKind.QUOTIENT:
                 part = constraint.int_div
             else:
                 part = constraint.int_mod
-            part.target.vars.append(operation.target)
+            part.target.vars.append(target)
             part.target.coeffs.append(1)
-            for operand in operation.operands:
+            for constant, variables, coefficients in expressions[first:last]:
                 expression = part.exprs.add()
-                # Only a maximum takes sums; the others take one variable each.
-                if kind is not OperationKind.MAXIMUM and len(operand.variables) > 1:
-                    operand = self._named(operand)
-                expression.vars.extend(list(operand.variables))
-                expression.coeffs.extend(list(operand.coefficients))
-                expression.offset = operand.constant
+                expression.vars.extend(variables)
+                expression.coeffs.extend(coefficients)
+                expression.offset = constant
 
-    def _named(self, linear: Linear) -> Linear:
-        """A variable equal to the sum."""
-        low, high = self._problem.range_of(linear)
-        self._proto.variables.add().domain.extend([low, high])
-        variable = len(self._proto.variables) - 1
-        difference = Linear(linear.constant, (*linear.variables, variable), (*linear.coefficients, -1))
-        self._linear(difference, 0, 0, ())
-        return Linear(0, (variable,), (1,))
+    def _named(self, linears: Linears) -> Linears:
+        """The same values, each of one variable at most."""
+        long = np.flatnonzero(linears.terms.lengths > 1)
+        if not len(long):
+            return linears
+        some = linears.take(long)
+        first = self._write_variables(*self._problem.ranges(some))
+        single = Linears.single(np.arange(first, first + len(long)))
+        zero = filled(len(long), 0)
+        rest = LinearRows(difference(some, single), zero, zero, filled(len(long), TRUE), None)
+        self._write_rows(rest)
+        others = linears.take(np.flatnonzero(linears.terms.lengths <= 1))
+        order = np.argsort(np.concatenate((np.flatnonzero(linears.terms.lengths <= 1), long)))
+        return stacked([others, single]).take(order)
 
-    def _write_demands(self) -> None:
-        problem = self._problem
-        for clause in problem.clauses:
-            self._clause(clause.literals, self._enforcement(clause.tag))
-        for cardinality in problem.cardinalities:
-            enforcement = self._enforcement(cardinality.tag, cardinality.enforcement)
-            if not cardinality.literals:
-                self._clause((), enforcement)
-                continue
-            constraint = self._proto.constraints.add()
-            part = constraint.exactly_one if cardinality.exactly else constraint.at_most_one
-            part.literals.extend([_reference(literal) for literal in cardinality.literals])
-            constraint.enforcement_literal.extend(enforcement)
-        for row in problem.rows:
-            self._linear(row.linear, row.lower, row.upper, self._enforcement(row.tag, row.enforcement))
+    def _write_rows(self, block: LiteralRows | LinearRows) -> None:
+        if (
+            isinstance(block, LiteralRows)
+            and block.relation is Relation.AT_LEAST_ONE
+            and self._assumed is None
+        ):
+            block = self._without_implications(block)
+        enforcement = self._enforcement(block.source, block.enforcement)
+        if isinstance(block, LinearRows):
+            self._write_linear(block, enforcement)
+            return
+        add = self._constraints.add
+        name = _PARTS[block.relation]
+        for literals, when in zip(_references(block.literals), enforcement, strict=True):
+            constraint = add()
+            part = constraint.bool_or if not literals else getattr(constraint, name)
+            part.literals.extend(literals)
+            if when:
+                constraint.enforcement_literal.extend(when)
 
-    def _enforcement(self, tag: Tag | None, literal: int = TRUE) -> list[int]:
-        literals = [] if literal == TRUE else [_reference(literal)]
-        if tag is not None and self._assumed is not None:
-            if tag not in self._assumed:
-                self._proto.variables.add().domain.extend([0, 1])
-                self._assumed[tag] = len(self._proto.variables) - 1
-            literals.append(self._assumed[tag])
-        return literals
+    def _without_implications(self, block: LiteralRows) -> LiteralRows:
+        """Write the rows of two literals, those of one first literal together; returns the others."""
+        of_two = (block.literals.lengths == 2) & (block.enforcement == TRUE)
+        pairs = block.literals.take(np.flatnonzero(of_two)).items.reshape(-1, 2)
+        first, number = np.unique(pairs[:, 0], return_inverse=True)
+        implied = Lists.grouped(number, pairs[:, 1], len(first))
+        add = self._constraints.add
+        for literal, literals in zip((first ^ 1).tolist(), _references(implied), strict=True):
+            constraint = add()
+            constraint.enforcement_literal.append(_reference(literal))
+            constraint.bool_and.literals.extend(literals)
+        return block.take(np.flatnonzero(~of_two))
 
-    def _clause(self, literals: Iterable[int], enforcement: list[int]) -> None:
-        constraint = self._proto.constraints.add()
-        constraint.bool_or.literals.extend([_reference(literal) for literal in literals])
-        constraint.enforcement_literal.extend(enforcement)
+    def _write_linear(self, block: LinearRows, enforcement: list[list[int]]) -> None:
+        terms, constants = block.linears.terms, block.linears.constants
+        lower = np.where(block.lower == -NO_BOUND, -NO_BOUND, block.lower - constants)
+        upper = np.where(block.upper == NO_BOUND, NO_BOUND, block.upper - constants)
+        coefficients = _rows(Lists(terms.starts, block.linears.coefficients))
+        domains = np.stack((lower, upper), 1).tolist()
+        add = self._constraints.add
+        for variables, factors, domain, when in zip(
+            _rows(terms), coefficients, domains, enforcement, strict=True
+        ):
+            constraint = add()
+            part = constraint.linear
+            part.vars.extend(variables)
+            part.coeffs.extend(factors)
+            part.domain.extend(domain)
+            if when:
+                constraint.enforcement_literal.extend(when)
 
-    def _linear(
-        self, linear: Linear, lower: int | None, upper: int | None, enforcement: Iterable[int]
-    ) -> None:
-        constraint = self._proto.constraints.add()
-        part = constraint.linear
-        part.vars.extend(list(linear.variables))
-        part.coeffs.extend(list(linear.coefficients))
-        part.domain.extend(
-            [
-                -_INFINITY - 1 if lower is None else lower - linear.constant,
-                _INFINITY if upper is None else upper - linear.constant,
-            ]
-        )
-        constraint.enforcement_literal.extend(list(enforcement))
+    def _enforcement(self, source: Source | None, literals: Integers) -> list[list[int]]:
+        found = [[] if literal == TRUE else [_reference(literal)] for literal in literals.tolist()]
+        if source is not None and self._assumed is not None:
+            for when, row in zip(found, source.rows.tolist(), strict=True):
+                tag = Tag(source.constraint, row)
+                if tag not in self._assumed:
+                    self._proto.variables.add().domain.extend([0, 1])
+                    self._assumed[tag] = len(self._proto.variables) - 1
+                when.append(self._assumed[tag])
+        return found
 
     # ---- the solver ---------------------------------------------------------------------------------
 
@@ -193,6 +253,12 @@ class CpSatSession:
         if self._strong:
             solver.parameters.linearization_level = 2
             solver.parameters.symmetry_level = 0
+        elif self._problem.variables > _LIGHT_ABOVE:
+            solver.parameters.cp_model_probing_level = 0
+            solver.parameters.symmetry_level = 0
+            solver.parameters.max_presolve_iterations = 1
+            solver.parameters.merge_at_most_one_work_limit = 0
+            solver.parameters.presolve_inclusion_work_limit = 0
         if workers > 1:
             solver.parameters.interleave_search = True  # the mode whose answer depends on the seed alone
         return solver
@@ -210,7 +276,24 @@ class CpSatSession:
         return found
 
 
+_PARTS = {
+    Relation.AT_LEAST_ONE: "bool_or",
+    Relation.AT_MOST_ONE: "at_most_one",
+    Relation.EXACTLY_ONE: "exactly_one",
+}
+
+
+def _rows(lists: Lists) -> list[list[int]]:
+    items, starts = lists.items.tolist(), lists.starts.tolist()
+    return [items[first:last] for first, last in pairwise(starts)]
+
+
+def _references(literals: Lists) -> list[list[int]]:
+    """Literals as CP-SAT writes them: the variable, or minus it minus one."""
+    variables = literals.items >> 1
+    return _rows(Lists(literals.starts, np.where(literals.items & 1, -variables - 1, variables)))
+
+
 def _reference(literal: int) -> int:
-    """A literal as CP-SAT writes it: the variable, or minus it minus one."""
     variable, negated = divmod(literal, 2)
     return -variable - 1 if negated else variable

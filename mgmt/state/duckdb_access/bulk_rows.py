@@ -1,7 +1,4 @@
-"""Rows into the engine and into rows that are there: in whole columns, for row by row it is slow.
-
-What it is not: it checks no value (see ``values``).
-"""
+"""Rows inserted and updated in whole columns: one by one is slow."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""DuckDB as this program uses it: locked in, limited in time and memory, with errors as ours.
+"""DuckDB as a locked-in engine: limited in time and memory, with its errors as ours.
 
 Every state in memory is a catalog of one instance, so that a further one costs next to nothing; a file has an
 instance of its own.  Nothing outside is reached: no file, no network, no extension, and the configuration is locked.
-
-What it is not: it knows no schema and no version (see ``store`` and ``snapshot``).
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from mgmt.errors import (
 )
 from mgmt.state.dates import text_of
 from mgmt.state.duckdb_access.watchdog import Watchdog
-from mgmt.state.memory import MEMORY
+from mgmt.state.memory_limits import MEMORY
 from mgmt.state.schema import SqlType, quote
 
 if TYPE_CHECKING:
@@ -48,31 +46,13 @@ LONGEST_TEXT = 1_000_000
 """Characters that one call of a function may make out of nothing: memory_limit does not see them coming."""
 # Passes of the planner that statements of policies do not gain by: they take a sixth of the time of a small one.
 _NOT_WORTH_IT = (
-    *(
-        "regex_range",
-        "limit_pushdown",
-        "row_group_pruner",
-        "top_n_window_elimination",
-        "compressed_materialization",
-    ),
-    *("reorder_filter", "sampling_pushdown", "join_filter_pushdown", "aggregate_function_rewriter"),
-    *("late_materialization", "common_subplan", "join_elimination", "window_self_join", "projection_pullup"),
-    *("outer_join_simplification", "window_rewriter", "partitioned_execution", "partial_aggregate_pushdown"),
-    *(
-        "remote_pushdown",
-        "grouping_sets",
-        "type_pushdown",
-        "scalar_fn_pushdown",
-        "distinct_aggregate_rewrite",
-    ),
-    *(
-        "aggregate_reuse",
-        "projection_placement",
-        "redundant_order_keys",
-        "self_join_aggregate",
-        "duplicate_groups",
-    ),
-    *("extension",),
+    "regex_range limit_pushdown row_group_pruner top_n_window_elimination compressed_materialization "
+    "reorder_filter sampling_pushdown join_filter_pushdown aggregate_function_rewriter "
+    "late_materialization common_subplan join_elimination window_self_join projection_pullup "
+    "outer_join_simplification window_rewriter partitioned_execution partial_aggregate_pushdown "
+    "remote_pushdown grouping_sets type_pushdown scalar_fn_pushdown distinct_aggregate_rewrite "
+    "aggregate_reuse projection_placement redundant_order_keys self_join_aggregate duplicate_groups "
+    "extension"
 )
 _CONFIG: Mapping[str, Any] = {
     "threads": 1,
@@ -84,7 +64,7 @@ _CONFIG: Mapping[str, Any] = {
     "autoload_known_extensions": False,
     "autoinstall_known_extensions": False,
     "allow_community_extensions": False,
-    "disabled_optimizers": ",".join(_NOT_WORTH_IT),
+    "disabled_optimizers": _NOT_WORTH_IT.replace(" ", ","),
     "lock_configuration": True,
 }
 _PRESENT = "rota_present"
@@ -379,16 +359,18 @@ def fetched(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
 
 
 _PLAIN = {
-    "BOOLEAN",
-    "TINYINT",
-    "SMALLINT",
-    "INTEGER",
-    "BIGINT",
-    "HUGEINT",
-    "VARCHAR",
-    "DOUBLE",
-    "NUMBER",
-    "STRING",
+    *[
+        "BOOLEAN",
+        "TINYINT",
+        "SMALLINT",
+        "INTEGER",
+        "BIGINT",
+        "HUGEINT",
+        "VARCHAR",
+        "DOUBLE",
+        "NUMBER",
+        "STRING",
+    ]
 }
 
 

@@ -1,7 +1,4 @@
-"""Values on their way into the engine: each checked against the type of its column, a column of them as an array.
-
-What it is not: what comes back is ``engine``'s matter; dates as texts are ``dates``'.
-"""
+"""Values on their way into DuckDB: each checked against the type of its column, a column of them as an array."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Stops what has taken its time: one thread that calls back when a deadline has passed.
-
-What it is not: it knows no database; it is told whom to call.
-"""
+"""A watchdog: one thread that calls back when a deadline has passed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""What of a schema that was read cannot hold, and what one part of it says of another.
+"""Consistency of a schema that was read: names, keys, references.
 
-Names, keys and references are checked; a variable is paired with its value of today and with the column it refers to.
-
-What it is not: it reads no text (see ``schema_parser``).
+A variable is paired here with its value of today and with the column it refers to.
 """
 
 from __future__ import annotations

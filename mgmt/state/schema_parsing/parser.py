@@ -1,9 +1,7 @@
-"""Read a schema: CREATE TABLE and CREATE INDEX statements.
+"""Reads a schema: CREATE TABLE and CREATE INDEX statements.
 
 ``CURRENT column`` and ``DOMAIN (SELECT ...)`` belong to our dialect, not to SQL, and are cut off by token before
 the rest is parsed strictly.  What is read is ``mgmt.state.schema``.
-
-What it is not: whether the parts go together is ``mgmt.state.schema_parsing.consistency``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a table says of its variable columns besides their types: declared by comments, bounded by CHECKs, ruled.
+"""Variable columns of a table: declared by comments or prefix, bounded by CHECKs, with rules for the solver.
 
 The database cannot uphold a CHECK or a foreign key over what is not decided yet; these become rules for the solver.
 """

@@ -6,6 +6,4 @@ written back to it by compare-and-set on what was read.
 
 ``source`` says what a source is, and each kind has a module; ``loading`` brings rows into a table as its schema
 declares it, ``opening`` finds the source for what a person has named, ``attached`` holds those of a database together.
-
-What it is not: it knows no version of the state (see ``mgmt.state.database``), and no policy.
 """

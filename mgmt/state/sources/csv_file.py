@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mgmt.errors import DataError, DuplicateNameError
+from mgmt.state.schema import literal
 from mgmt.state.sources.files import File
-from mgmt.state.sources.source import Change, Rows, literal, single_file
+from mgmt.state.sources.source import Change, Rows, single_file
 
 _SEPARATORS = ",;\t|"
 _QUOTED = re.compile(r'"[^"]*"')

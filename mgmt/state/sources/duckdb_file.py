@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from mgmt.state.schema import quote
-from mgmt.state.sources.source import Change, Rows, Source, literal, update
+from mgmt.state.schema import literal, quote
+from mgmt.state.sources.source import Change, Rows, Source, update
 
 _AS = "outside"
 

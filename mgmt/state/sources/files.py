@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from mgmt.state.schema import quote
-from mgmt.state.sources.source import Change, ChangedError, Rows, Source, literal, single_file, update
+from mgmt.state.schema import literal, quote
+from mgmt.state.sources.source import Change, ChangedError, Rows, Source, single_file, update
 
 
 class File(Source):

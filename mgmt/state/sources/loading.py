@@ -2,8 +2,6 @@
 
 Columns are matched by name.  A variable column that the source lacks begins with the value of today; a column that the
 table lacks is left out.  A value that is none of its column's type is an error that names its row, never rounded.
-
-What it is not: keys and references are ``mgmt.state.integrity_constraints``'.
 """
 
 from __future__ import annotations

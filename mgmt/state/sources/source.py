@@ -1,7 +1,4 @@
-"""What a source is: tables that are read when they have changed, and written by compare-and-set on what was read.
-
-What it is not: a source knows nothing of a table's schema but the names and types a plan is written with.
-"""
+"""What a source is: tables that are read when they have changed, and written by compare-and-set on what was read."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from typing import TYPE_CHECKING
 from mgmt.errors import DataError, StateDatabaseError
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.duckdb_access.values import array, stored
-from mgmt.state.schema import Table, quote, storage
+from mgmt.state.schema import Table, literal, quote, storage
 
 if TYPE_CHECKING:
     import duckdb
@@ -174,11 +171,6 @@ def update(
             f" WHERE {same} AND {own} IS DISTINCT FROM {value}"
         )
     connection.unregister("changes")
-
-
-def literal(text: str) -> str:
-    """A text for SQL."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def single_file(path: str) -> str:

@@ -1,7 +1,6 @@
 """The engine's servers of one host as its agent has to do with them: servers that it runs, or somebody else's.
 
 Where they are is agreed with the view, in the host's metadata: who is in the view says so, and nobody has to be asked.
-What it is not: what the servers hold, and who decides that.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Each server has a directory of its own, with its configuration, its data and what it knows of its cluster, and keeps its
 ports: the other servers find it by them when it comes back.  Without the agent there is no server: the system ends
 them with it, however it ends, so that a host is there as a whole or not at all.
-What it is not: deciding what the servers hold (`datastore_adapter.slots`).
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ class EngineServers:
                 await trio.sleep(0.02)
         raise AgentError(
             f"server {number + 1} of this host's datastore did not start at {self._where(number)}; its log "
-            f"{place / LOG} ends with: {_last_words(place / LOG)}"
+            f"{place / LOG} ends with: {_last_lines(place / LOG)}"
         )
 
     def _spawn(self, number: int, place: Path) -> None:
@@ -286,7 +285,7 @@ async def _answers(where: Address, timeout: float) -> bool:
     return False
 
 
-def _last_words(path: Path) -> str:
+def _last_lines(path: Path) -> str:
     try:
         return " / ".join(path.read_text(errors="replace").splitlines()[-3:]) or "(nothing)"
     except OSError:

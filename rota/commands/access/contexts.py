@@ -14,7 +14,7 @@ from rota.errors import UsageProblem
 from rota.terminal.output import emit, table
 
 
-@click.group()
+@click.group(short_help="Named contexts: which agent, and how to be let in.")
 def context() -> None:
     """Named contexts: which agent, with which token and authority, so that no command has to say it.
 

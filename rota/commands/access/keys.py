@@ -22,7 +22,7 @@ def keys() -> None:
     """The keys that packets are encrypted with.
 
     \b
-    To change the key of a cluster without losing a packet:
+    For example, to change the key of a cluster without losing a packet:
       rota keys generate new.key
       rota keys install new.key      every host opens what is under it
       rota keys use ID               every host seals with it
@@ -47,7 +47,7 @@ def list_keys(api: Target, json_wanted: bool) -> None:
     _report(ApiClient(api, timeout=60.0).get("/v1/keys"), json_wanted)
 
 
-@keys.command()
+@keys.command(short_help="Have every host open what is under a new key.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @api_option
 @json_option
@@ -91,7 +91,7 @@ def remove(key_id: str, force: bool, api: Target, json_wanted: bool) -> None:
     _change(api, json_wanted, {"action": "remove", "id": key_id, "force": force})
 
 
-@keys.command()
+@keys.command(short_help="A new random key; no agent is needed.")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @json_option
 def generate(file: Path | None, json_wanted: bool) -> None:

@@ -18,12 +18,12 @@ from rota.terminal.output import emit, table
 DEFAULT_FILE = Path("/etc/rota/tokens")
 
 
-@click.group()
+@click.group(short_help="Who may ask an agent for what, from elsewhere.")
 def tokens() -> None:
     """Who may ask an agent for what, when its HTTP interface can be reached from elsewhere.
 
     \b
-    The role `read` sees everything, `operate` may change everything.  The file holds hashes, no tokens:
+    The role `read` sees everything, `operate` may change everything.  The file holds hashes, no tokens. Examples:
       rota tokens add alice --role operate --output alice.token
       rota tokens add prometheus --role read --output prometheus.token
       rota agent --api 0.0.0.0:7947 --api-tokens /etc/rota/tokens ...
@@ -60,9 +60,14 @@ def list_tokens(file: Path, json_wanted: bool) -> None:
     )
 
 
-@tokens.command()
+@tokens.command(short_help="Make a token for NAME; the file keeps its hash.")
 @click.argument("name")
-@click.option("--role", type=click.Choice(ROLES), required=True)
+@click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    required=True,
+    help="`read` sees everything, `operate` may change everything.",
+)
 @click.option(
     "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the token there, mode 0600."
 )
@@ -99,7 +104,7 @@ def _write_secret(path: Path, text: str) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        raise AgentError(f"{path}: cannot be made: {error.strerror}") from error
+        raise AgentError(f"{path}: cannot be made: {error.strerror}; name another file") from error
     with os.fdopen(descriptor, "w") as output:
         output.write(f"{text}\n")
 

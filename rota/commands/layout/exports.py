@@ -74,7 +74,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-@click.group()
+@click.group(short_help="The placement for systems that rota does not steer.")
 def export() -> None:
     """The placement for systems that rota does not steer, as their own tools read it.
 

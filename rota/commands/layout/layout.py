@@ -10,7 +10,7 @@ import click
 
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
-from rota.commands.options import AGREED_TIMEOUT, api_option, json_option
+from rota.commands.options import AGREED_TIMEOUT, agreed, api_option, json_option
 from rota.errors import AgentError, ReportedFailure
 from rota.terminal.output import away_text, emit, size, table
 from rota.terminal.plan_progress import share_of
@@ -20,7 +20,7 @@ POLL_INTERVAL = 0.5
 """Seconds between two looks at the layout."""
 
 
-@click.group()
+@click.group(short_help="Segments or shards, replicas by rack, roles.")
 def layout() -> None:
     """Segments or shards, replicas by rack, roles; and how they came about.
 
@@ -32,7 +32,7 @@ def layout() -> None:
     """
 
 
-@layout.command()
+@layout.command(short_help="The layout as it stands, a line per segment or shard.")
 @api_option
 @json_option
 def show(api: Target, json_wanted: bool) -> None:
@@ -63,7 +63,7 @@ def segments(count: int, api: Target, json_wanted: bool) -> None:
       rota layout segments 24
       rota layout segments 4; rota plan
     """
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/segments", {"count": count})
+    answer = agreed(api, "/v1/segments", {"count": count})
     emit(
         answer,
         json_wanted,
@@ -86,7 +86,7 @@ def rebalance(yes: bool, api: Target, json_wanted: bool) -> None:
       rota layout rebalance
       rota layout rebalance --yes
     """
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/layout/rebalance", {"confirmed": yes})
+    answer = agreed(api, "/v1/layout/rebalance", {"confirmed": yes})
     emit(answer, json_wanted, lambda value: click.echo(value["text"]))
     if not yes and answer["slots"]:
         raise ReportedFailure("nothing was changed; with --yes it is done")
@@ -107,7 +107,7 @@ def recover_layout(yes: bool, api: Target, json_wanted: bool) -> None:
     Example:
       rota layout recover --yes
     """
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/layout/recover", {"confirmed": yes})
+    answer = agreed(api, "/v1/layout/recover", {"confirmed": yes})
 
     def show(answer: dict[str, Any]) -> None:
         epoch, hosts = answer["layout_epoch"], ", ".join(answer["hosts"])
@@ -193,7 +193,7 @@ def _cell(segment: dict[str, Any], rack: str) -> str:
     )
 
 
-@layout.command()
+@layout.command(short_help="The last versions: when, by whom, what changed and why.")
 @click.option(
     "--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many, the latest."
 )
@@ -304,7 +304,7 @@ def drain(host: str, wait: bool, timeout: float, api: Target, json_wanted: bool)
       rota drain n3 --wait && rota leave --api 127.0.0.1:7957
     """
     client = ApiClient(api, timeout=AGREED_TIMEOUT)
-    answer = client.post("/v1/drain", {"host": host})
+    answer = agreed(api, "/v1/drain", {"host": host})
     if wait:
         with Progress(f"drain {host}", quiet=json_wanted) as progress:
             _wait_until_empty(client, host, timeout, progress)
@@ -356,7 +356,7 @@ def undrain(host: str, api: Target, json_wanted: bool) -> None:
     Example:
       rota undrain n3
     """
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/undrain", {"host": host})
+    answer = agreed(api, "/v1/undrain", {"host": host})
     emit(answer, json_wanted, lambda _: click.echo(f"{host} takes part again"))
 
 
@@ -376,7 +376,7 @@ def pin(segment: str, host: str, api: Target, json_wanted: bool) -> None:
       rota pin s03 n4
       rota unpin s03 n4
     """
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/pin", {"segment": segment, "host": host})
+    answer = agreed(api, "/v1/pin", {"segment": segment, "host": host})
     emit(answer, json_wanted, lambda _: click.echo(f"a copy of {segment} stays on {host}"))
 
 
@@ -392,7 +392,7 @@ def unpin(segment: str, host: str, api: Target, json_wanted: bool) -> None:
     Example:
       rota unpin s03 n4
     """
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/unpin", {"segment": segment, "host": host})
+    answer = agreed(api, "/v1/unpin", {"segment": segment, "host": host})
     emit(answer, json_wanted, lambda _: click.echo(f"{segment} may leave {host}"))
 
 

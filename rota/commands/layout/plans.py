@@ -9,11 +9,11 @@ import click
 
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
-from rota.commands.options import AGREED_TIMEOUT, api_option, json_option, watch_option
+from rota.commands.options import AGREED_TIMEOUT, agreed, api_option, json_option, watch_option
 from rota.errors import AgentError, ReportedFailure
 from rota.terminal.output import emit
 from rota.terminal.plan_progress import share_of
-from rota.terminal.progress import Progress
+from rota.terminal.progress import Progress, waiting
 from rota.terminal.watching import watch
 
 POLL_INTERVAL = 0.3
@@ -45,7 +45,9 @@ def plan(watched: bool, api: Target, json_wanted: bool) -> None:
     client = ApiClient(api, timeout=AGREED_TIMEOUT)
     if watched:
         watch(lambda: client.get("/v1/plan"), _show_plan, json_wanted=json_wanted)
-    emit(client.get("/v1/plan"), json_wanted, _show_plan)
+    with waiting("waiting for the controller"):
+        answer = client.get("/v1/plan")
+    emit(answer, json_wanted, _show_plan)
 
 
 def _show_plan(answer: dict[str, Any]) -> None:
@@ -89,7 +91,7 @@ def pause(api: Target, json_wanted: bool) -> None:
     Example:
       rota pause
     """
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/pause", {})
+    answer = agreed(api, "/v1/pause", {})
     emit(answer, json_wanted, lambda _: click.echo("paused: no data is moved until `rota resume`"))
 
 
@@ -103,7 +105,7 @@ def resume(api: Target, json_wanted: bool) -> None:
     Example:
       rota resume
     """
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/resume", {})
+    answer = agreed(api, "/v1/resume", {})
     emit(answer, json_wanted, lambda _: click.echo("the control loop goes on"))
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from rota.client.api_client import ApiClient
 from rota.client.target import Target
-from rota.commands.options import AGREED_TIMEOUT, api_option, json_option
+from rota.commands.options import agreed, api_option, json_option
 from rota.errors import ReportedFailure
 from rota.terminal.output import emit
 
@@ -31,7 +30,7 @@ def why(name: str, api: Target, json_wanted: bool) -> None:
       rota why s03
       rota why n4
     """
-    emit(ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/why", {"name": name}), json_wanted, _show)
+    emit(agreed(api, "/v1/why", {"name": name}), json_wanted, _show)
 
 
 @click.command("why-not", short_help="Why a segment has no copy on a host.")
@@ -47,7 +46,7 @@ def why_not(segment: str, host: str, api: Target, json_wanted: bool) -> None:
       rota why-not s03 n4
     """
     body = {"segment": segment, "host": host}
-    emit(ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/why-not", body), json_wanted, _show)
+    emit(agreed(api, "/v1/why-not", body), json_wanted, _show)
 
 
 @click.command("what-if", short_help="What would change after SQL; nothing does.")
@@ -65,7 +64,7 @@ def what_if(sql: tuple[str, ...], api: Target, json_wanted: bool) -> None:
       rota what-if "UPDATE segment SET bytes = bytes * 10" "DELETE FROM pin"
     """
     statements = ";\n".join(text.rstrip().rstrip(";") for text in sql)
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/what-if", {"sql": statements})
+    answer = agreed(api, "/v1/what-if", {"sql": statements})
     emit(answer, json_wanted, _show)
     if not answer["possible"]:
         raise ReportedFailure("no placement would be possible")

@@ -1,7 +1,4 @@
-"""What the ``rota policy`` commands answer with ``--json``: documents of plain values.
-
-What it is not: it computes nothing, and shows nothing to people (see ``rota.commands.policies.report``).
-"""
+"""What the ``rota policy`` commands answer with ``--json``: documents of plain values."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mgmt.errors import CoreMember, InfeasibleError, Relaxation
-    from mgmt.explaining.policies.compilation_report import Explanation
+    from mgmt.explaining.policies.compilation_report import CompilationReport
     from mgmt.explaining.policies.lint import Finding
     from mgmt.explaining.policies.policy_tests import PolicyTestReport
     from mgmt.explaining.solutions.decision_log import LoggedMove
@@ -235,7 +232,7 @@ def report_document(report: PolicyTestReport) -> dict[str, Any]:
     }
 
 
-def explanation_document(explanation: Explanation) -> dict[str, Any]:
+def explanation_document(explanation: CompilationReport) -> dict[str, Any]:
     from dataclasses import asdict
 
     document = asdict(explanation)

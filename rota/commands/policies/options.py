@@ -1,7 +1,4 @@
-"""What the commands ``rota policy ...`` are given, as objects: what to work on, and how much work.
-
-What it is not: it knows no single command (see ``rota.commands.policies.policy``).
-"""
+"""What the commands ``rota policy ...`` are given, as objects: what to work on, and how much work."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from typing import Any
 
 import click
 
-from mgmt.state.memory import MEMORY
+from mgmt.state.memory_limits import MEMORY
 from rota.agent.settings import memory_size
 from rota.commands.policies.workbench import Workbench, open_workbench
 from rota.errors import UsageProblem

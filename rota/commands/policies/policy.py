@@ -1,7 +1,5 @@
 """Policy authoring, with or without a cluster: the commands ``rota policy list``, ``lint``, ``explain``, ``test`` and
 ``solve``.
-
-What it is not: what is asked of a placement is ``rota.commands.policies.questions``.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from rota.commands.policies.questions import QUESTIONS
 from rota.commands.policies.workbench import read_bundle
 from rota.errors import AgentError, ReportedFailure, UsageProblem
 from rota.terminal.output import as_json, emit, table
+from rota.terminal.progress import waiting
 
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model
@@ -44,7 +43,7 @@ def policy() -> None:
     """
 
 
-@policy.command("list")
+@policy.command("list", short_help="What the policies are called, demand and mean.")
 @sources
 @json_option
 def list_policies(given: Sources, json_wanted: bool) -> None:
@@ -114,7 +113,7 @@ def lint(given: Sources, json_wanted: bool) -> None:
         raise ReportedFailure(count(warnings, "warning"))
 
 
-@policy.command()
+@policy.command(short_help="Every stage of the compiler, and what is slow.")
 @sources
 @click.option("--no-solve", is_flag=True, help="Stop before the solver.")
 @click.option(
@@ -142,7 +141,7 @@ def explain(
       rota policy explain --pack kubernetes --no-solve --json | jq '.queries[].database_sql'
       rota policy explain schema.sql rules.sql --data rows.sql --minizinc model.mzn --tier 2
     """
-    from mgmt.explaining.policies.compilation_report import explain as look
+    from mgmt.explaining.policies.compilation_report import report_compilation
     from mgmt.explaining.policies.minizinc_text import minizinc_text
     from rota.commands.policies.documents import explanation_document
     from rota.commands.policies.report import show_explanation
@@ -151,14 +150,14 @@ def explain(
         raise UsageProblem("--tier says what --minizinc is to minimise: give --minizinc FILE")
     with given.workbench() as bench:
         model = bench.model()
-        explanation = look(model, solve=not no_solve, budget=effort.budget, seed=effort.seed)
+        explanation = report_compilation(model, solve=not no_solve, budget=effort.budget, seed=effort.seed)
         if minizinc is not None:
             text = minizinc_text(model, tier=tier, budget=effort.budget, seed=effort.seed)
             _write(minizinc, text.encode())
     emit(explanation_document(explanation), json_wanted, lambda _: show_explanation(explanation))
 
 
-@policy.command()
+@policy.command(short_help="Run tests of policies; say which they cover.")
 @sources
 @solving
 @json_option
@@ -191,7 +190,7 @@ def test(
         raise ReportedFailure(f"{failed} of {len(report.results)} tests failed")
 
 
-@policy.command()
+@policy.command(short_help="The best placement; or what clashes and would help.")
 @sources
 @click.option(
     "--log", is_flag=True, help="Say of each change what it is for, and whether a rule requires it."
@@ -260,7 +259,8 @@ def _solved(model: Model, effort: Effort, bundle: Path | None = None) -> Outcome
     kept = None if bundle is None else bundle_of(model, seed=effort.seed, budget=effort.budget, now=now)
     outcome: Outcome
     try:
-        outcome = model.solve(effort.budget, effort.seed, now=now)
+        with waiting(f"solving, {effort.budget:g} s at most"):
+            outcome = model.solve(effort.budget, effort.seed, now=now)
     except InfeasibleError as error:
         outcome = error
     except VerificationError as error:

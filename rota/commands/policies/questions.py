@@ -1,7 +1,5 @@
 """What is asked of a placement: the commands ``rota policy why``, ``why-not``, ``what-if``,
 ``diff`` and ``headroom``.
-
-What it is not: writing, testing and solving policies is ``rota.commands.policies.policy``.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from mgmt.solution import Solution
 
 
-@click.command()
+@click.command(short_help="Why ROW is placed as it is.")
 @click.argument("row")
 @sources
 @click.option("--column", metavar="NAME", help="The variable column, where there are several.")
@@ -62,7 +60,7 @@ def why(
     )
 
 
-@click.command("why-not")
+@click.command("why-not", short_help="Why ROW does not have VALUE.")
 @click.argument("row")
 @click.argument("value")
 @sources
@@ -101,7 +99,7 @@ def why_not(
     emit(verdict_document(verdict), json_wanted, lambda _: show_verdict(verdict))
 
 
-@click.command("what-if")
+@click.command("what-if", short_help="What would change after SQL; nothing does.")
 @click.argument("sql")
 @sources
 @solving
@@ -132,7 +130,7 @@ def what_if(
         raise ReportedFailure(in_one_line(answer.after))
 
 
-@click.command()
+@click.command(short_help="How many more rows like ROW would fit.")
 @click.argument("row")
 @sources
 @solving
@@ -164,7 +162,7 @@ def headroom(
     emit(headroom_document(answer), json_wanted, lambda _: show_headroom(answer))
 
 
-@click.command()
+@click.command(short_help="What differs between two saved plans.")
 @click.argument("one", type=click.Path(path_type=Path))
 @click.argument("other", type=click.Path(path_type=Path))
 @json_option

@@ -1,7 +1,4 @@
-"""What the ``rota policy`` commands print for people: tables and sentences.
-
-What it is not: it computes nothing; the JSON documents are in ``rota.commands.policies.documents``.
-"""
+"""What the ``rota policy`` commands print for people: tables and sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from rota.terminal.output import table
 
 if TYPE_CHECKING:
     from mgmt.errors import CoreMember, InfeasibleError, Relaxation
-    from mgmt.explaining.policies.compilation_report import Explanation
+    from mgmt.explaining.policies.compilation_report import CompilationReport
     from mgmt.explaining.policies.lint import Finding
     from mgmt.explaining.policies.policy_tests import PolicyTestReport
     from mgmt.explaining.solutions.decision_log import LoggedMove
@@ -239,7 +236,7 @@ def show_report(report: PolicyTestReport) -> None:
         click.echo(f"no test would miss: {', '.join(missed)}")
 
 
-def show_explanation(explanation: Explanation) -> None:
+def show_explanation(explanation: CompilationReport) -> None:
     for query in explanation.queries:
         tier = f", tier {query.tier}" if query.tier is not None else ""
         click.echo(f"{query.name}: {query.kind}{tier} ({query.position})")

@@ -1,8 +1,6 @@
 """What ``rota policy`` works on: files, a pack, rows and a state database, made into one compiled model.
 
 The state database is only read: everything is solved on a private copy, and a plan is written when it is applied.
-
-What it is not: it prints nothing (see ``rota.commands.policies.report``).
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from mgmt.state.memory import MEMORY
+from mgmt.state.memory_limits import MEMORY
 from rota.errors import AgentError, UsageProblem
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from rota.terminal.output import emit, size
 from rota.terminal.progress import Progress
 
 
-@click.command()
+@click.command(short_help="Write all data and wishes to a file, while all goes on.")
 @click.argument("target", metavar="FILE|DIR", type=click.Path(path_type=Path))
 @click.option("--verify", "verifying", is_flag=True, help="Read and check FILE; no cluster is asked.")
 @api_option
@@ -26,7 +26,8 @@ def backup(target: Path, verifying: bool, api: Target, json_wanted: bool) -> Non
 
     It is consistent: exactly the log below one address, and the wishes of that moment. The cluster goes on meanwhile,
     and the file is as large as what is in the log. Each part of it and the whole have checksums; whatever was changed
-    in it later, or is missing, is refused with the place.
+    in it later, or is missing, is refused with the place. Data in Valkey or Redis is in none: those servers have
+    backups of their own.
 
     \b
     Examples:
@@ -74,7 +75,7 @@ def _show(answer: dict[str, Any]) -> None:
         click.echo(f"{answer['lost']} addresses had lost their records in the log itself", err=True)
 
 
-@click.command()
+@click.command(short_help="Put a backup back, into a new cluster.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--resume", is_flag=True, help="Go on with a restore of this file that was cut short.")
 @click.option(

@@ -11,7 +11,7 @@ import click
 
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
-from rota.commands.options import AGREED_TIMEOUT, api_option, json_option
+from rota.commands.options import agreed, api_option, json_option
 from rota.errors import ReportedFailure, UsageProblem
 from rota.http.limits import LARGEST_RECORD, STREAM_NAME
 from rota.terminal.output import emit, printable, write_bytes
@@ -21,12 +21,19 @@ FOLLOWING = 7 * 24 * 3600.0
 """Seconds without a record after which following a stream ends."""
 
 
-@click.group()
+@click.group(short_help="The replicated log: append to streams, read, follow.")
 def log() -> None:
-    """The replicated log: append to streams, read them back, follow them."""
+    """The replicated log: append to streams, read them back, follow them.
+
+    \b
+    Examples:
+      rota log append greetings "hello"
+      rota log read greetings
+      rota log tail greetings --follow
+    """
 
 
-@log.command()
+@log.command(short_help="Append a record to STREAM; prints its address.")
 @click.argument("stream")
 @click.argument("text", required=False)
 @api_option
@@ -56,7 +63,7 @@ def _checked(stream: str) -> str:
     return stream
 
 
-@log.command()
+@log.command(short_help="The records of STREAM, oldest first.")
 @click.argument("stream")
 @click.option("--address", type=click.IntRange(min=0), help="Read one address of the log.")
 @click.option("--start", type=click.IntRange(min=0), help="Read from this address of the log on.")
@@ -126,7 +133,7 @@ def tail(stream: str, limit: int, follow: bool, raw: bool, api: Target, json_wan
         _show(record, raw, json_wanted)
 
 
-@log.command()
+@log.command(short_help="Declare lost what only HOSTS hold that never come back.")
 @click.argument("hosts", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do it; without, only what would be lost is told.")
 @api_option
@@ -144,7 +151,7 @@ def forget(hosts: tuple[str, ...], yes: bool, api: Target, json_wanted: bool) ->
       rota log forget n4 n5 --yes
     """
     request = {"hosts": list(hosts), "confirmed": yes}
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/forget", request)
+    answer = agreed(api, "/v1/forget", request)
     emit(answer, json_wanted, _show_losses)
     if not yes and answer["lost"]:
         raise ReportedFailure("nothing was changed; with --yes this is declared lost")

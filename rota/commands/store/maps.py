@@ -32,11 +32,17 @@ class NotThereError(AgentError):
         self.code = code
 
 
-@click.group(name="map")
+@click.group(name="map", short_help="Maps: keys and values that the whole cluster shares.")
 def map_group() -> None:
     """Maps: keys and values that the whole cluster shares, kept in the replicated log.
 
     A read sees every write that was acknowledged before it, whichever agent is asked.
+
+    \b
+    Examples:
+      rota map set colour green
+      rota map get colour
+      rota map ls
     """
 
 
@@ -65,7 +71,7 @@ def get(key: str, name: str, api: Target, json_wanted: bool) -> None:
         click.echo()
 
 
-@map_group.command(name="set")
+@map_group.command(name="set", short_help="Set KEY to VALUE, or to standard input.")
 @click.argument("key")
 @click.argument("value", required=False)
 @click.option("--if", "expected", metavar="VALUE", help="Only if the key holds this value.")

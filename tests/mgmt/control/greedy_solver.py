@@ -11,9 +11,9 @@ from collections import Counter
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.placement_rows import HostRow, PlacementState
 from mgmt.solution import Delta
+from mgmt.solving.placement_questions import Explanation, Question
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
 from mgmt.solving.policy_listing import PolicyEntry
-from mgmt.solving.questions import Explanation, Question
 
 
 class GreedySolver:
@@ -71,8 +71,8 @@ def _fill(hosts: Hosts, usable: dict[str, HostRow], open_to_new: dict[str, HostR
         free = [name for name, row in sorted(open_to_new.items()) if row.rack not in taken]
         if not free:
             return False
-        hosts[slot] = min(free, key=lambda name: (load[name], name))
-        load[hosts[slot]] += 1
+        chosen = hosts[slot] = min(free, key=lambda name: (load[name], name))
+        load[chosen] += 1
     return True
 
 

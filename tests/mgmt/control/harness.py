@@ -143,7 +143,7 @@ class Harness:
         if name not in self.nodes:
             return False  # dead, and nobody knows yet
         status = self.controller.status()
-        return status["settled"] and status["view_epoch"] == self.epoch
+        return bool(status["settled"] and status["view_epoch"] == self.epoch)
 
     def rounds(self) -> int:
         return self.controller.statistics()["rounds"]

@@ -15,7 +15,7 @@ from typing import TypeVar
 import trio
 
 from chaos.store.adapter import BridgedAdapter
-from chaos.store.guest_run import Guest
+from chaos.store.guest_run import GuestRun
 from datastore_adapter import LogAdapter, LogClient, LogSettings, SimulatedCluster, SimulatedRuntime
 from datastore_adapter.log.messages import Request, WriteChunk
 from mgmt.control.controller import Controller
@@ -40,7 +40,7 @@ class LogHarness:
         for host in self.hosts.values():
             self.log.add(host.name, host.address)
         self.log.on_request = self._count
-        self.guest = Guest(lambda: self.log.loop.now, seed)
+        self.guest = GuestRun(lambda: self.log.loop.now, seed)
         self.segments = segments
         self.epoch = 0
         self.received: Counter[tuple[str, str, int]] = Counter()
@@ -75,7 +75,7 @@ class LogHarness:
         runtime = self._runtimes[name] = SimulatedRuntime(self.log, name, rng)
         adapter = LogAdapter(runtime, name, {name: self.log.hosts[name].address}, self.log.settings)
         controller = self.controllers[name] = Controller(
-            BridgedAdapter(adapter, self.log.loop, self._stir),
+            BridgedAdapter(adapter, self.log.loop, self._wake),
             name,
             initial=initial,
             solver=ThreadSolver(GreedySolver(), _solve_in_virtual_time),
@@ -93,7 +93,7 @@ class LogHarness:
         self.hosts = {name: host for name, host in self.hosts.items() if name not in gone}
         for name in self.controllers:
             self._views[name].send_nowait(self.view)
-        self.guest.stirred = True
+        self.guest.has_work = True
 
     def kill(self, name: str) -> None:
         """The host is gone without a word; nobody knows yet."""
@@ -101,7 +101,7 @@ class LogHarness:
         self._scopes[name].cancel()
         self._runtimes[name].end()
         self.log.crash(name)
-        self.guest.stirred = True
+        self.guest.has_work = True
 
     def revive(self, *names: str) -> None:
         """The hosts are started again, and agreed into the view, as the last in line."""
@@ -112,8 +112,8 @@ class LogHarness:
             self._start(name, None, random.Random(f"revived {name}"))
         self.change()
 
-    def _stir(self) -> None:
-        self.guest.stirred = True
+    def _wake(self) -> None:
+        self.guest.has_work = True
 
     def _count(self, source: str, destination: str, request: Request) -> None:
         if isinstance(request, WriteChunk):
@@ -202,6 +202,6 @@ async def _control(
         await controller.run(views)
 
 
-async def _solve_in_virtual_time(function: Callable[[], object]) -> object:
+async def _solve_in_virtual_time(function: Callable[[], Answer]) -> Answer:
     await trio.sleep(0.2)
     return function()

@@ -1,4 +1,4 @@
-"""A host whose disk is full is relieved as if it were drained, without any wish of an operator, and used again."""
+"""A host whose disk is full is relieved as if it were drained, although no operator asked for it, and used again."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ async def test_an_abort_goes_back_and_then_holds(autojump_clock: object) -> None
         assert (await cluster.controller.reports.outcome(plan_id))["state"] == "done"
         await cluster.more_rounds(3)
         assert chains(cluster) == before
-        await cluster.controller.requests.resume()  # the drain is wished for still
+        await cluster.controller.requests.resume()  # the drain is wanted still
         await cluster.settled()
         assert cluster.load("n4") == 0
 

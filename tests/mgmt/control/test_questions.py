@@ -11,7 +11,7 @@ from mgmt.errors import (
     UnknownSegmentError,
 )
 from mgmt.solving.async_solver import ThreadSolver
-from mgmt.solving.questions import Question
+from mgmt.solving.placement_questions import Question
 from tests.mgmt.control.harness import harness, pack_solver
 from tests.mgmt.control.test_with_the_datastore_pack import PATIENT
 

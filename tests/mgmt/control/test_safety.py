@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgmt.plans.cyclic_exchanges import find_exchange
-from mgmt.plans.safety import Chains, Danger, Grounds, Stand, Standing, WaveLimits, dangers
+from mgmt.plans.safety import Chains, Danger, SafetyContext, SegmentState, SegmentStates, WaveLimits, dangers
 from mgmt.plans.wave_planning import Change, split_into_waves
 
 HOSTS = ("a", "b", "c", "d", "e")
@@ -29,7 +29,7 @@ class State:
     primary: str | None
 
 
-def states_of(before: Standing, chain: tuple[str, ...]) -> Iterator[State]:
+def states_of(before: SegmentState, chain: tuple[str, ...]) -> Iterator[State]:
     """All states of a segment on its way: opened, any of the new copies complete, closed."""
     yield State(before.complete, before.held, before.chain[0] if before.chain else None)
     if chain == before.chain:
@@ -45,7 +45,7 @@ def racks(hosts: frozenset[str]) -> int:
     return len({RACKS[host] for host in hosts})
 
 
-def worst_by_states(stand: Stand, wave: Chains, grounds: Grounds) -> list[Danger]:
+def worst_by_states(stand: SegmentStates, wave: Chains, context: SafetyContext) -> list[Danger]:
     """The same as ``dangers``, by looking at every combination of states of the segments."""
     worst: dict[tuple[str, str], int] = {}
 
@@ -65,12 +65,12 @@ def worst_by_states(stand: Stand, wave: Chains, grounds: Grounds) -> list[Danger
             leads = wave.get(key, before.chain)[:1]
             if before.is_new:
                 continue
-            broken("copies", key, min(grounds.wanted, len(before.complete)) - len(state.complete))
-            least = min(racks(before.complete), grounds.wanted, grounds.wanted_racks.get(key, 9))
+            broken("copies", key, min(context.wanted, len(before.complete)) - len(state.complete))
+            least = min(racks(before.complete), context.wanted, context.wanted_racks.get(key, 9))
             broken("racks", key, least - racks(state.complete))
             old = before.chain[0] if before.chain else None
             moved = leads and state.primary == leads[0] and old != leads[0]
-            primaries += bool(moved and old in RACKS and old not in grounds.leaving)
+            primaries += bool(moved and old in RACKS and old not in context.leaving)
             copies += len(coming)
             new.update(coming)
             if coming:
@@ -81,22 +81,22 @@ def worst_by_states(stand: Stand, wave: Chains, grounds: Grounds) -> list[Danger
         for host in RACKS:
             held = sum(stand[key].bytes for key, s in zip(keys, states, strict=True) if host in s.held)
             if held > now[host]:
-                broken("capacity", host, held - grounds.capacity[host])
+                broken("capacity", host, held - context.capacity[host])
             copies_then = sum(host in state.held for state in states)
-            if grounds.servers and copies_then > copies_now[host]:
-                broken("servers", host, copies_then - grounds.servers.get(host, 0))
-            if host in grounds.frozen:
+            if context.servers and copies_then > copies_now[host]:
+                broken("servers", host, copies_then - context.servers.get(host, 0))
+            if host in context.frozen:
                 broken("frozen", host, new[host])
-            broken("moves", host, on_host[host] - grounds.limits.moves_per_host)
+            broken("moves", host, on_host[host] - context.limits.moves_per_host)
         for rack, count in on_rack.items():
-            broken("moves", f"rack {rack}", count - grounds.limits.moves_per_rack)
-        broken("moves", "the cluster", copies - grounds.limits.moves_per_cluster)
+            broken("moves", f"rack {rack}", count - context.limits.moves_per_rack)
+        broken("moves", "the cluster", copies - context.limits.moves_per_cluster)
         placed = sum(not stand[key].is_new for key in keys)
         broken("primaries", "the cluster", primaries - max(1, (placed - 1) // 2))
     return sorted(Danger(rule, subject, by) for (rule, subject), by in worst.items())
 
 
-def worst_of_exchange(stand: Stand, wave: Chains, grounds: Grounds) -> list[Danger]:
+def worst_of_exchange(stand: SegmentStates, wave: Chains, context: SafetyContext) -> list[Danger]:
     """The same for an exchange: every copy that leaves does so first, then the new ones come, in any order."""
     without = {
         key: replace(
@@ -107,16 +107,16 @@ def worst_of_exchange(stand: Stand, wave: Chains, grounds: Grounds) -> list[Dang
         )
         for key, chain in wave.items()
     }
-    left = {key: min(grounds.wanted, len(stand[key].complete)) - len(without[key].complete) for key in wave}
+    left = {key: min(context.wanted, len(stand[key].complete)) - len(without[key].complete) for key in wave}
     found = [Danger("copies", key, by) for key, by in left.items() if by > 0]
     for key, chain in wave.items():
         before = stand[key].complete
-        least = min(racks(before), grounds.wanted, grounds.wanted_racks.get(key, 9))
+        least = min(racks(before), context.wanted, context.wanted_racks.get(key, 9))
         found += (
             [Danger("racks", key, by)] if (by := least - racks(frozenset(chain) & RACKS.keys())) > 0 else []
         )
     # That copies, and so racks, are fewer is told; whatever else is broken with the rest as what stands is not.
-    later = worst_by_states({**stand, **without}, wave, grounds)
+    later = worst_by_states({**stand, **without}, wave, context)
     return sorted([*found, *(danger for danger in later if danger.rule in {"capacity", "servers", "frozen"})])
 
 
@@ -124,23 +124,23 @@ chains = st.lists(st.sampled_from(HOSTS), min_size=1, max_size=3, unique=True).m
 
 
 @st.composite
-def stands(draw: st.DrawFn) -> Standing:
+def stands(draw: st.DrawFn) -> SegmentState:
     if draw(st.integers(0, 5)) == 0:
-        return Standing((), frozenset(), frozenset(), 0)
+        return SegmentState((), frozenset(), frozenset(), 0)
     chain = draw(chains)
     old = draw(st.sets(st.sampled_from(HOSTS), max_size=1))  # holds data of an old layout, complete or not
     complete = frozenset(host for host in {*chain, *old} if draw(st.integers(0, 3)))
-    return Standing(chain, complete, frozenset(chain) | old, draw(st.integers(0, 9)))
+    return SegmentState(chain, complete, frozenset(chain) | old, draw(st.integers(0, 9)))
 
 
 limits = st.builds(WaveLimits, st.integers(1, 3), st.integers(1, 4), st.integers(1, 5))
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[dict[str, Standing], dict[str, tuple[str, ...]], Grounds]:
+def cases(draw: st.DrawFn) -> tuple[dict[str, SegmentState], dict[str, tuple[str, ...]], SafetyContext]:
     stand = {key: draw(stands()) for key in "xyz"[: draw(st.integers(1, 3))]}
     wave = {key: draw(chains) for key in stand if draw(st.booleans())}
-    grounds = Grounds(
+    context = SafetyContext(
         racks=RACKS,
         capacity={host: draw(st.sampled_from((8, 15, 100))) for host in HOSTS},
         wanted=draw(st.integers(1, 3)),
@@ -150,28 +150,28 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Standing], dict[str, tuple[str, ..
         leaving=draw(st.sets(st.sampled_from(HOSTS), max_size=1).map(frozenset)),
         limits=draw(limits),
     )
-    return stand, wave, grounds
+    return stand, wave, context
 
 
 @given(cases())
 def test_the_dangers_of_a_wave_are_those_of_its_worst_states(
-    case: tuple[dict[str, Standing], dict[str, tuple[str, ...]], Grounds],
+    case: tuple[dict[str, SegmentState], dict[str, tuple[str, ...]], SafetyContext],
 ) -> None:
-    stand, wave, grounds = case
-    assert dangers(stand, wave, grounds) == worst_by_states(stand, wave, grounds)
+    stand, wave, context = case
+    assert dangers(stand, wave, context) == worst_by_states(stand, wave, context)
 
 
 @given(cases(), st.data())
 def test_waves_lead_to_what_is_wanted_and_each_is_safe(
-    case: tuple[dict[str, Standing], dict[str, tuple[str, ...]], Grounds], data: st.DataObject
+    case: tuple[dict[str, SegmentState], dict[str, tuple[str, ...]], SafetyContext], data: st.DataObject
 ) -> None:
-    stand, wanted, grounds = case
+    stand, wanted, context = case
     changes = [
         Change(key, chain, required := data.draw(st.booleans()), required and data.draw(st.booleans()))
         for key, chain in wanted.items()
         if chain != stand[key].chain
     ]
-    found = split_into_waves(stand, changes, grounds)
+    found = split_into_waves(stand, changes, context)
     assert len(found.waves) == len(found.exchanges)
     at_risk = {change.segment for change in changes if change.at_risk}
     required = {change.segment for change in changes if change.required}
@@ -180,7 +180,7 @@ def test_waves_lead_to_what_is_wanted_and_each_is_safe(
         moved = {key: chain for key, chain in wave.items() if chain != before[key].chain}
         exchanged = found.exchanges[number]
         if exchanged:
-            assert list(told) == worst_of_exchange(before, moved, grounds)
+            assert list(told) == worst_of_exchange(before, moved, context)
             assert {danger.rule for danger in told} == {"copies"}
             assert number < found.required
             for key in moved:
@@ -189,10 +189,10 @@ def test_waves_lead_to_what_is_wanted_and_each_is_safe(
             # No part of it would have done: it is the smallest there is.
             for size in range(1, len(moved)):
                 for part in combinations(moved, size):
-                    broken = worst_of_exchange(before, {key: wave[key] for key in part}, grounds)
+                    broken = worst_of_exchange(before, {key: wave[key] for key in part}, context)
                     assert {danger.rule for danger in broken} - {"copies"}
         else:
-            assert list(told) == worst_by_states(before, moved, grounds)
+            assert list(told) == worst_by_states(before, moved, context)
         if (
             told and not exchanged
         ):  # only alone, and only because data is at risk otherwise, or there is no smaller part
@@ -232,13 +232,13 @@ def test_the_smallest_exchange_is_found_where_there_is_one(
         wanted[key] = (stays, data.draw(st.sampled_from([goes, *free])))
     copies = Counter(host for before in stand.values() for host in before.held)
     servers = {host: max(number, copies[host]) for host, number in servers.items()}
-    grounds = grounds_of(wanted=2, servers=servers)
-    found = find_exchange(stand, wanted, grounds)
+    context = context_of(wanted=2, servers=servers)
+    found = find_exchange(stand, wanted, context)
     moving = [key for key in stand if wanted[key] != stand[key].chain]
     sets = joined.from_iterable(combinations(moving, size) for size in range(1, len(moving) + 1))
     for keys in sets:
         wave = {key: wanted[key] for key in keys}
-        if {danger.rule for danger in worst_of_exchange(stand, wave, grounds)} <= {"copies"}:
+        if {danger.rule for danger in worst_of_exchange(stand, wave, context)} <= {"copies"}:
             assert found is not None
             assert len(found.chains) == len(wave)
             break
@@ -250,7 +250,7 @@ def test_copies_change_places_where_every_server_is_in_use() -> None:
     """Two shards with both copies in one rack; a primary that is to move is handed on before."""
     stand = {"x": standing("a", "b"), "y": standing("c", "d")}
     changes = [Change("x", ("b", "c"), True), Change("y", ("d", "a"), True)]
-    full = grounds_of(wanted=2, servers=dict.fromkeys("abcd", 1), limits=WaveLimits())
+    full = context_of(wanted=2, servers=dict.fromkeys("abcd", 1), limits=WaveLimits())
     found = split_into_waves(stand, changes, full)
     assert found.waves == (
         {"x": ("b", "a"), "y": ("c", "d")},  # fewer than half of the primaries, but one in any case
@@ -273,13 +273,13 @@ def test_copies_change_places_where_every_server_is_in_use() -> None:
     assert split_into_waves(alone, last_copies, full).waves == ({"x": ("a",), "y": ("c",)},)
 
 
-def standing(*hosts: str, size: int = 1) -> Standing:
-    return Standing(hosts, frozenset(hosts), frozenset(hosts), size)
+def standing(*hosts: str, size: int = 1) -> SegmentState:
+    return SegmentState(hosts, frozenset(hosts), frozenset(hosts), size)
 
 
-def grounds_of(**fields: object) -> Grounds:
+def context_of(**fields: object) -> SafetyContext:
     given_fields: dict[str, object] = {"capacity": dict.fromkeys(HOSTS, 100), "wanted": 3, **fields}
-    return Grounds(racks=RACKS, **given_fields)  # type: ignore[arg-type]
+    return SafetyContext(racks=RACKS, **given_fields)  # type: ignore[arg-type]
 
 
 def test_what_is_required_goes_first_and_the_least_replicated_before_others() -> None:
@@ -289,7 +289,7 @@ def test_what_is_required_goes_first_and_the_least_replicated_before_others() ->
         Change("y", ("b", "c", "e"), True),
         Change("z", ("a", "c", "e"), True, at_risk=True),
     ]
-    found = split_into_waves(stand, changes, grounds_of(limits=WaveLimits(moves_per_cluster=2)))
+    found = split_into_waves(stand, changes, context_of(limits=WaveLimits(moves_per_cluster=2)))
     moved = [{key for key, c in wave.items() if c != stand[key].chain} for wave in found.waves]
     assert moved == [{"z"}, {"z", "y"}, {"z", "y", "x"}]
     assert found.required == 2
@@ -299,7 +299,7 @@ def test_what_is_required_goes_first_and_the_least_replicated_before_others() ->
 def test_a_swap_that_only_fits_after_another_move_waits_for_it() -> None:
     stand = {"x": standing("a", "c", size=60), "y": standing("b", "c", size=60)}
     changes = [Change("x", ("b", "c"), False), Change("y", ("e", "c"), False)]
-    found = split_into_waves(stand, changes, grounds_of(wanted=2))
+    found = split_into_waves(stand, changes, context_of(wanted=2))
     assert [wave["x"] for wave in found.waves] == [("a", "c"), ("b", "c")]
 
 
@@ -311,7 +311,7 @@ def test_what_fits_in_no_order_is_left_out_unless_data_is_at_risk(required: bool
         Change("y", ("a", "c"), required, at_risk=required),
     ]
     found = split_into_waves(
-        stand, exchange, grounds_of(wanted=2, capacity=dict.fromkeys(HOSTS, 100) | {"c": 1000})
+        stand, exchange, context_of(wanted=2, capacity=dict.fromkeys(HOSTS, 100) | {"c": 1000})
     )
     if required:
         assert found.waves[-1] == {"x": ("b", "c"), "y": ("a", "c")}
@@ -326,9 +326,9 @@ def test_what_fits_in_no_order_is_left_out_unless_data_is_at_risk(required: bool
 
 def test_nothing_to_do_is_one_wave_that_stays() -> None:
     stand = {"x": standing("a", "c", "e")}
-    assert split_into_waves(stand, [], grounds_of()).waves == ({"x": ("a", "c", "e")},)
-    assert split_into_waves(stand, [], grounds_of()).required == 0
-    assert split_into_waves(stand, [], grounds_of(), taken_out=True).required == 1
+    assert split_into_waves(stand, [], context_of()).waves == ({"x": ("a", "c", "e")},)
+    assert split_into_waves(stand, [], context_of()).required == 0
+    assert split_into_waves(stand, [], context_of(), taken_out=True).required == 1
 
 
 @pytest.mark.parametrize("name", ["moves_per_host", "moves_per_rack", "moves_per_cluster"])

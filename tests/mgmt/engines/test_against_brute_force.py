@@ -9,11 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from mgmt.optimization.assignment import Assignment, Placement
-from mgmt.optimization.engines import cp_sat, mixed_integer, solve
-from mgmt.optimization.engines.cells import all_candidates, cells_of
-from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.load_costs import UnsuitableError
-from mgmt.optimization.engines.table import by_cells, keepable
+from mgmt.optimization.engines import solve
+from mgmt.optimization.engines.decision_table import by_cells, may_be_feasible
+from mgmt.optimization.engines.integer_programming import cp_sat, highs
+from mgmt.optimization.engines.model.cells import all_candidates, cells_of
+from mgmt.optimization.engines.model.cost_functions import UnsuitableError
+from mgmt.optimization.engines.model.equivalence import equivalence_classes
 from tests.budget import budgeted
 from tests.mgmt.engines.random_assignments import Maker, brute_force
 
@@ -30,24 +31,26 @@ def without_flow(assignment: Assignment, seed: int) -> Placement:
 
 def cp_sat_alone(assignment: Assignment, seed: int) -> Placement:
     """All values as candidates, no hint, no bounds."""
-    kinds = kinds_of(assignment)
-    cells = cells_of(kinds, *all_candidates(kinds))
-    if not keepable(cells):
+    classes = equivalence_classes(assignment)
+    cells = cells_of(classes, *all_candidates(classes))
+    if not may_be_feasible(cells):
         return Placement(None, (), (), "")
     deadline = time.monotonic() + 60
     found = cp_sat.solve(
-        cells, hint=None, floors=[None] * len(assignment.tiers), deadline=deadline, seed=seed, workers=1
+        cells, hint=None, known_bounds=[None] * len(assignment.tiers), deadline=deadline, seed=seed, workers=1
     )
     return Placement(found.choice, found.worth, found.bounds, "")
 
 
 def mixed_integer_alone(assignment: Assignment, seed: int) -> Placement:
-    kinds = kinds_of(assignment)
-    cells = cells_of(kinds, *all_candidates(kinds))
-    if not keepable(cells):
+    classes = equivalence_classes(assignment)
+    cells = cells_of(classes, *all_candidates(classes))
+    if not may_be_feasible(cells):
         return Placement(None, (), (), "")
-    floors = [None] * len(assignment.tiers)
-    found = mixed_integer.solve(cells, hint=None, floors=floors, deadline=time.monotonic() + 60, seed=seed)
+    known_bounds = [None] * len(assignment.tiers)
+    found = highs.solve(
+        cells, hint=None, known_bounds=known_bounds, deadline=time.monotonic() + 60, seed=seed
+    )
     return Placement(found.choice, found.worth, found.bounds, "")
 
 

@@ -11,12 +11,11 @@ import pytest
 
 from mgmt.optimization.assignment import NONE, Assignment, CostFunction, Limit, Load, LoadCost, RowCost, Tier
 from mgmt.optimization.engines import solve
-from mgmt.optimization.engines.bounds import floors_of, wide_floor
-from mgmt.optimization.engines.cells import all_candidates, cells_of
-from mgmt.optimization.engines.first_fit import first_fit
-from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.table import keepable
-from mgmt.optimization.engines.without_cells import without_cells
+from mgmt.optimization.engines.construction import first_fit
+from mgmt.optimization.engines.decision_table import may_be_feasible, without_cells
+from mgmt.optimization.engines.lower_bounds.closed_form import bounds_of, wide_bound
+from mgmt.optimization.engines.model.cells import all_candidates, cells_of
+from mgmt.optimization.engines.model.equivalence import equivalence_classes
 from tests.budget import budgeted
 from tests.mgmt.engines.random_assignments import brute_force
 
@@ -32,6 +31,8 @@ FUNCTIONS: dict[str, tuple[tuple[CostFunction, bool], ...]] = {
         (lambda x: x[0] * 20 // (5 + 3 * np.arange(x[0].shape[-1])), True),
         (lambda x: -(x[0] * 20 // (5 + 3 * np.arange(x[0].shape[-1]))), True),
     ),
+    "highest, and places in use": ((lambda x: x[0], True), (lambda x: np.minimum(x[0], 1), False)),
+    "distance from a load": ((lambda x: np.abs(x[0] - 3), True),),
     "range of shares": ((lambda x: x[0] * 10 // 7, True), (lambda x: -(x[0] * 10 // 7), True)),
 }
 
@@ -71,16 +72,16 @@ def compare(name: str, seeds: range) -> Counter[str]:
     outcomes: Counter[str] = Counter()
     for seed in seeds:
         assignment = loaded(name, seed)
-        kinds = kinds_of(assignment)
-        cells = cells_of(kinds, *all_candidates(kinds))
+        classes = equivalence_classes(assignment)
+        cells = cells_of(classes, *all_candidates(classes))
         expected = brute_force(assignment)
-        if expected is None or not keepable(cells):
+        if expected is None or not may_be_feasible(cells):
             outcomes["infeasible"] += 1
             continue
-        (floor,) = floors_of(cells)
+        (floor,) = bounds_of(cells)
         assert floor is not None
         assert floor <= expected[0], f"seed {seed}"
-        wide = wide_floor(kinds, 0)
+        wide = wide_bound(classes, 0)
         assert wide is None or wide <= expected[0], f"seed {seed}"
         outcomes["met" if floor == expected[0] else "below"] += 1
     return outcomes
@@ -126,8 +127,7 @@ def test_without_cells_the_highest_load_is_nearly_the_mean(seed: int) -> None:
             Tier(2, (RowCost("moves", 1, everyone, np.zeros((1, hosts), np.int64), nothing, ones),)),
         ),
     )
-    found = without_cells(kinds_of(assignment), None, deadline=time.monotonic() + 3600, seed=seed)
-    assert found is not None
+    found = without_cells(equivalence_classes(assignment), [], deadline=time.monotonic() + 3600, seed=seed)
     assert found.choice is not None
     assert not list(assignment.broken(found.choice))
     assert found.worth == assignment.worth(found.choice)
@@ -153,7 +153,8 @@ def test_the_fewest_places_are_found_by_first_fit_and_proven() -> None:
         (Limit("room", load, none, room),),
         (Tier(1, (used,)),),
     )
-    assert min(assignment.worth(choice) for choice in first_fit(kinds_of(assignment))) == (4,)
+    found = first_fit(equivalence_classes(assignment), np.ones(values, np.int64))
+    assert min(assignment.worth(choice) for choice in found) == (4,)
     found = solve(assignment, seconds=3600, seed=0)
     assert found.worth == found.bounds == (4,)
     assert found.solver_variables == 0

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from mgmt.optimization.assignment import NONE, Assignment, Limit, Load, LoadCost, RowCost, Tier
-from mgmt.optimization.engines.candidates import Candidates, candidates_of
-from mgmt.optimization.engines.cells import all_candidates
-from mgmt.optimization.engines.kinds import kinds_of
+from mgmt.optimization.engines.model.cells import all_candidates
+from mgmt.optimization.engines.model.equivalence import equivalence_classes
+from mgmt.optimization.engines.presolve.candidates import Candidates, candidates_of
 from tests.mgmt.engines.random_assignments import Maker, brute_force
 from tests.mgmt.engines.test_conditions import ConditionMaker
 
 
-def restricted(assignment: Assignment, candidates: Candidates, of_row: np.ndarray) -> Assignment:
+def pruned_to(assignment: Assignment, candidates: Candidates, of_row: np.ndarray) -> Assignment:
     """The assignment with each row allowed its candidates only."""
     allowed = np.zeros((int(of_row.max()) + 1, assignment.values), np.bool_)
-    allowed[candidates.kind, candidates.value] = True
+    allowed[candidates.class_, candidates.value] = True
     return replace(assignment, row_class=of_row, allowed=allowed)
 
 
@@ -29,10 +29,10 @@ def check_pruning(seeds: range, make: Callable[[int], Assignment]) -> None:
     outcomes: Counter[bool] = Counter()
     for seed in seeds:
         assignment = make(seed)
-        kinds = kinds_of(assignment)
-        candidates = candidates_of(kinds)
-        pruned = restricted(assignment, candidates, kinds.of_row)
-        outcomes[len(candidates.value) < len(all_candidates(kinds)[0])] += 1
+        classes = equivalence_classes(assignment)
+        candidates = candidates_of(classes)
+        pruned = pruned_to(assignment, candidates, classes.of_row)
+        outcomes[len(candidates.value) < len(all_candidates(classes)[0])] += 1
         assert brute_force(pruned) == brute_force(assignment), f"seed {seed}: {candidates.note}"
     assert outcomes[True] >= 5, "nothing was pruned in nearly all of them"
 
@@ -74,7 +74,7 @@ def pods(rows: int, values: int, *, peak: bool = False, zones: int = 0) -> Assig
 
 def test_as_many_values_as_rows_are_enough() -> None:
     assignment = pods(5, 200)
-    candidates = candidates_of(kinds_of(assignment))
+    candidates = candidates_of(equivalence_classes(assignment))
     cost = assignment.tiers[0].costs[0]
     assert isinstance(cost, RowCost)
     assert sorted(candidates.value.tolist()) == sorted(np.argsort(cost.cost[0], kind="stable")[:5].tolist())
@@ -82,15 +82,15 @@ def test_as_many_values_as_rows_are_enough() -> None:
 
 
 def test_also_for_a_peak_that_grows_with_the_load() -> None:
-    assert len(candidates_of(kinds_of(pods(5, 200, peak=True))).value) == 5
+    assert len(candidates_of(equivalence_classes(pods(5, 200, peak=True))).value) == 5
 
 
 def test_the_rule_is_kept_per_zone_where_limits_are_on_zones() -> None:
-    candidates = candidates_of(kinds_of(pods(5, 200, zones=3)))
+    candidates = candidates_of(equivalence_classes(pods(5, 200, zones=3)))
     assert np.bincount(candidates.value % 3).tolist() == [5, 5, 5]
 
 
 def test_all_values_are_candidates_where_the_rule_says_nothing() -> None:
-    candidates = candidates_of(kinds_of(pods(5, 12, zones=3)))
+    candidates = candidates_of(equivalence_classes(pods(5, 12, zones=3)))
     assert len(candidates.value) == 12
     assert "every allowed value" in candidates.note

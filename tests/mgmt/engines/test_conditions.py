@@ -23,11 +23,11 @@ from mgmt.optimization.assignment import (
     Skew,
 )
 from mgmt.optimization.engines import solve
-from mgmt.optimization.engines.conditions import rows_together
-from mgmt.optimization.engines.greedy import greedy
-from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.ledger import Ledger
-from mgmt.optimization.engines.occupancy_limits import with_limits
+from mgmt.optimization.engines.construction import greedy
+from mgmt.optimization.engines.delta_evaluation.partial_solution import PartialSolution
+from mgmt.optimization.engines.integer_programming.condition_rows import rows_together
+from mgmt.optimization.engines.model.equivalence import equivalence_classes
+from mgmt.optimization.engines.presolve.normal_form import with_limits
 from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
 from tests.mgmt.engines.test_against_brute_force import check, cp_sat_alone
 
@@ -42,18 +42,18 @@ class ConditionMaker(Maker):
 
     def condition(self, name: str) -> Condition:
         random = self.random
-        kind = random.randrange(5)
-        if kind == 0:
+        class_ = random.randrange(5)
+        if class_ == 0:
             groups = random.randint(1, 2)
             group = indices([random.randint(-1, groups - 1) for _ in range(self.rows)])
             return MoveLimit(name, group, np.array([random.randint(0, 2) for _ in range(groups)], np.int64))
-        if kind == 4:
+        if class_ == 4:
             leader = [random.choice((NONE, NONE, *range(self.rows))) for _ in range(self.rows)]
             return Following(name, indices([NONE if one == row else one for row, one in enumerate(leader)]))
         load = self.load()
-        if kind == 3:
+        if class_ == 3:
             return self.skew(name, load)
-        if kind == 1:
+        if class_ == 1:
             upper = np.array([random.randint(0, load.buckets) for _ in range(load.groups)], np.int64)
             return Occupancy(name, load, np.minimum(upper, random.choice((0, 0, 1))), upper)
         other = Load(
@@ -164,12 +164,12 @@ def test_the_ledger_says_where_one_row_more_keeps_the_conditions() -> None:
     for seed in range(150):
         maker = ConditionMaker(seed, most_rows=7)
         assignment = maker.with_conditions()
-        kinds = kinds_of(assignment)
-        ledger = Ledger(kinds)
+        classes = equivalence_classes(assignment)
+        partial = PartialSolution(classes)
         choice = np.full(assignment.rows, NONE, np.int32)
         for row in maker.random.sample(range(assignment.rows), assignment.rows):
-            kind = int(kinds.of_row[row])
-            room = ledger.room(kind)
+            class_ = int(classes.of_row[row])
+            room = partial.room(class_)
             for value in range(assignment.values):
                 after = choice.copy()
                 after[row] = value
@@ -179,7 +179,7 @@ def test_the_ledger_says_where_one_row_more_keeps_the_conditions() -> None:
             value = maker.random.randrange(-1, assignment.values)
             if value >= 0 and room[value]:
                 choice[row] = value
-                ledger.add(kind, value)
+                partial.add(class_, value)
     assert outcomes[True] >= 100
     assert outcomes[False] >= 100
 
@@ -202,7 +202,7 @@ def test_greedy_keeps_together_what_must_be_together() -> None:
         (),
         (Occupancy("one hall", hall, np.zeros(3, np.int64), np.ones(3, np.int64)),),
     )
-    choice = greedy(kinds_of(assignment))
+    choice = greedy(equivalence_classes(assignment))
     assert choice is not None
     assert not list(assignment.broken(choice))
 

@@ -10,14 +10,15 @@ from random import Random
 import pytest
 
 from mgmt.optimization.assignment import Assignment, Indices, LoadCost
-from mgmt.optimization.engines.bounds import peak_floors
-from mgmt.optimization.engines.cells import all_candidates, cells_of
-from mgmt.optimization.engines.exchanges import Search, exchanged, peaks_of, repaired
-from mgmt.optimization.engines.greedy import greedy
-from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.load_costs import UnsuitableError
-from mgmt.optimization.engines.neighbourhoods import nearby
-from mgmt.optimization.engines.unified import unified
+from mgmt.optimization.engines.construction import greedy
+from mgmt.optimization.engines.incumbent import Incumbent
+from mgmt.optimization.engines.local_search.exchanges import Search, exchanged, peaks_of, repaired
+from mgmt.optimization.engines.local_search.neighbourhoods import nearby
+from mgmt.optimization.engines.lower_bounds.closed_form import peak_bounds
+from mgmt.optimization.engines.model.cells import all_candidates, cells_of
+from mgmt.optimization.engines.model.cost_functions import UnsuitableError
+from mgmt.optimization.engines.model.equivalence import equivalence_classes
+from mgmt.optimization.engines.presolve.normal_form import with_one_load_each
 from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
 from tests.mgmt.engines.test_conditions import ConditionMaker
 
@@ -27,15 +28,15 @@ def never() -> float:
 
 
 def floors_for(assignment: Assignment, tier: int) -> list[int]:
-    kinds = kinds_of(assignment)
-    cells = cells_of(kinds, *all_candidates(kinds))
+    classes = equivalence_classes(assignment)
+    cells = cells_of(classes, *all_candidates(classes))
     peaks = peaks_of(assignment, tier)
-    return [] if peaks is None else peak_floors(cells, peaks)
+    return [] if peaks is None else peak_bounds(cells, peaks)
 
 
 def brought(assignment: Assignment, start: Indices, tier: int, seed: int) -> list[Indices]:
-    kinds = kinds_of(assignment)
-    return list(exchanged(kinds, start, tier, floors_for(assignment, tier), deadline=never(), seed=seed))
+    classes = equivalence_classes(assignment)
+    return list(exchanged(classes, start, tier, floors_for(assignment, tier), deadline=never(), seed=seed))
 
 
 def some_choice(assignment: Assignment, seed: int) -> Indices | None:
@@ -53,7 +54,7 @@ def test_each_choice_keeps_everything_and_is_better_than_the_one_before(maker: t
     outcomes: Counter[str] = Counter()
     for seed in range(60):
         made = maker(seed)
-        assignment = unified(
+        assignment = with_one_load_each(
             made.with_conditions() if isinstance(made, ConditionMaker) else made.assignment()
         )
         start = some_choice(assignment, seed)
@@ -77,8 +78,8 @@ def test_each_choice_keeps_everything_and_is_better_than_the_one_before(maker: t
 def test_the_loads_and_costs_it_keeps_are_those_of_the_choice() -> None:
     stepped = 0
     for seed in range(150):
-        assignment = unified(Maker(seed).assignment())
-        kinds = kinds_of(assignment)
+        assignment = with_one_load_each(Maker(seed).assignment())
+        classes = equivalence_classes(assignment)
         start = some_choice(assignment, seed)
         tier = len(assignment.tiers) - 1
         if start is None or any(
@@ -86,7 +87,7 @@ def test_the_loads_and_costs_it_keeps_are_those_of_the_choice() -> None:
         ):
             continue
         try:
-            search = Search(kinds, start, tier, (), seed)
+            search = Search(classes, start, tier, (), seed)
         except UnsuitableError:
             continue
         sums, before = assignment.worth(start), search.total()
@@ -108,12 +109,12 @@ def test_what_keeps_everything_is_found_from_a_choice_that_does_not(maker: type[
     outcomes: Counter[str] = Counter()
     for seed in range(100):
         made = maker(seed)
-        assignment = unified(
+        assignment = with_one_load_each(
             made.with_conditions() if isinstance(made, ConditionMaker) else made.assignment()
         )
         if brute_force(assignment) is None or not assignment.limits:
             continue
-        found = repaired(kinds_of(assignment), deadline=never(), seed=seed)
+        found = repaired(equivalence_classes(assignment), deadline=never(), seed=seed)
         assert found is None or not list(assignment.broken(found)), f"seed {seed}"
         outcomes["none" if found is None else "found"] += 1
     assert outcomes["found"] >= 30
@@ -123,15 +124,18 @@ def test_what_keeps_everything_is_found_from_a_choice_that_does_not(maker: type[
 def test_neighbourhoods_give_better_choices_that_keep_everything() -> None:
     outcomes: Counter[str] = Counter()
     for seed in range(60):
-        assignment = unified(ConditionMaker(seed, most_rows=6).with_conditions())
-        kinds = kinds_of(assignment)
-        start = greedy(kinds)
+        assignment = with_one_load_each(ConditionMaker(seed, most_rows=6).with_conditions())
+        classes = equivalence_classes(assignment)
+        start = greedy(classes)
         if start is None or any(assignment.broken(start)):
             continue
-        cells = cells_of(kinds, *all_candidates(kinds))
+        cells = cells_of(classes, *all_candidates(classes))
         expected, worth = brute_force(assignment), assignment.worth(start)
-        floors: list[int | None] = [None] * len(worth)
-        for choice in nearby(cells, start, floors, deadline=never(), seed=seed, workers=1):
+        known_bounds: list[int | None] = [None] * len(worth)
+        best = Incumbent(assignment, known_bounds)
+        best.offer(start, "greedy")
+        for choice in nearby(cells, best, deadline=never(), seed=seed, workers=1):
+            best.offer(choice, "large neighbourhoods")
             assert not list(assignment.broken(choice)), f"seed {seed}"
             assert assignment.worth(choice) < worth
             worth = assignment.worth(choice)

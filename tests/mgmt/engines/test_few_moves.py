@@ -11,8 +11,8 @@ import numpy as np
 
 from mgmt.optimization.assignment import Assignment, Indices, Limit, Load, LoadCost, MoveLimit, RowCost, Tier
 from mgmt.optimization.engines import solve
-from mgmt.optimization.engines.exchanges import exchanged
-from mgmt.optimization.engines.kinds import kinds_of
+from mgmt.optimization.engines.local_search.exchanges import exchanged
+from mgmt.optimization.engines.model.equivalence import equivalence_classes
 
 
 def machines(seed: int, rows: int, hosts: int, moves: int) -> Assignment:
@@ -64,7 +64,12 @@ def few_moves(assignment: Assignment, seed: int) -> Iterator[Indices]:
     mean = sum(int(load) for load in assignment.limits[0].load.of(assignment.current)[0]) // assignment.values
     deadline = time.monotonic() + 60
     return exchanged(
-        kinds_of(assignment), assignment.current, 0, [mean, -mean - 1], deadline=deadline, seed=seed
+        equivalence_classes(assignment),
+        assignment.current,
+        0,
+        [mean, -mean - 1],
+        deadline=deadline,
+        seed=seed,
     )
 
 

@@ -22,15 +22,9 @@ from mgmt.optimization.assignment import (
     Tier,
 )
 from mgmt.optimization.engines import flow, solve
-from mgmt.optimization.engines.flow import (
-    LateFlowError,
-    NotAFlowError,
-    Patience,
-    network,
-    patience,
-    spare_arcs,
-)
-from mgmt.optimization.engines.flow.patience import ALWAYS, ARCS_PER_SECOND
+from mgmt.optimization.engines.flow import LateFlowError, NotAFlowError, TimeLimit, network, solver
+from mgmt.optimization.engines.flow import arc_pricing as spare_arcs
+from mgmt.optimization.engines.flow.solver import ALWAYS, ARCS_PER_SECOND
 from tests.budget import budgeted
 from tests.mgmt.engines.random_assignments import Maker, brute_force, kept_choices
 from tests.mgmt.engines.random_replicas import amounts, distance, replicas
@@ -317,7 +311,7 @@ def test_what_is_no_network_is_refused_with_the_reason(assignment: Assignment, r
 
 def test_a_flow_is_begun_only_where_there_is_time_for_it() -> None:
     now = 9.0
-    patient = Patience(10.0, clock=lambda: now)
+    patient = TimeLimit(10.0, clock=lambda: now)
     patient.begin(ARCS_PER_SECOND)
     with pytest.raises(LateFlowError, match="longer than the time that is left"):
         patient.begin(ARCS_PER_SECOND + 1)
@@ -333,7 +327,7 @@ def test_where_there_is_no_time_for_a_flow_some_placement_is_found_without(
     """No second is given: a network of few arcs is solved all the same."""
     more = Cluster([20] * 5, 400).assignment()
     assert solve(more, seconds=0, seed=0).engine == "min-cost flow"
-    monkeypatch.setattr(patience, "ALWAYS", 100)
+    monkeypatch.setattr(solver, "ALWAYS", 100)
     found = solve(more, seconds=0, seed=0)
     assert found.engine != "min-cost flow"
     assert any("takes longer than the time that is left" in note for note in found.notes)
@@ -344,6 +338,6 @@ def test_where_there_is_no_time_for_a_flow_some_placement_is_found_without(
 
 
 def test_what_is_too_large_for_any_other_engine_ends_when_time_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "ALWAYS", 100)
+    monkeypatch.setattr(solver, "ALWAYS", 100)
     with pytest.raises(SolveTimeout, match="takes longer than the time that is left"):
         solve(Cluster([40] * 5, 1000).assignment(), seconds=0, seed=0)

@@ -9,12 +9,12 @@ import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Indices, LoadCost
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
-from mgmt.optimization.engines.fixing import rest_of
-from mgmt.optimization.engines.joint import apart, joint_assignment, joint_choice
+from mgmt.optimization.engines.presolve.fixing import rest_of
+from mgmt.optimization.engines.selection.joint import apart, joint_assignment, joint_choice
 from tests.mgmt.engines.random_assignments import Maker
 from tests.mgmt.engines.random_replicas import replicas
 from tests.mgmt.engines.test_flow import Cluster
-from tests.mgmt.engines.test_marks import primaries
+from tests.mgmt.engines.test_selection import primaries
 
 
 def random_choice(random: Random, assignment: Assignment) -> Indices:
@@ -27,16 +27,16 @@ def test_a_joint_choice_costs_and_breaks_what_its_parts_do() -> None:
         random = Random(seed)
         places = replicas(random, rows=4, values=3)
         segment = np.array([0, 0, 1, 1], np.int32)
-        marks = primaries(places, segment, np.array([True, False, False, True]), random.randint(0, 1))
+        selection = primaries(places, segment, np.array([True, False, False, True]), random.randint(0, 1))
         every = np.ones((4, 3), np.bool_)
         open_to = places.allowed[places.row_class]
-        joint = joint_assignment(places, marks, open_to, every)
+        joint = joint_assignment(places, selection, open_to, every)
         place = random_choice(random, places)
-        mark = np.where([random.random() < 0.5 for _ in range(4)], place, NONE).astype(np.int32)
-        choice = joint_choice(place, mark, places.values)
-        assert all(np.array_equal(*pair) for pair in zip(apart(choice, 3), (place, mark), strict=True))
-        assert joint.worth(choice) == places.worth(place) + marks.worth(mark), f"seed {seed}"
-        broken = set(places.broken(place)) | set(marks.broken(mark))
+        selected_at = np.where([random.random() < 0.5 for _ in range(4)], place, NONE).astype(np.int32)
+        choice = joint_choice(place, selected_at, places.values)
+        assert all(np.array_equal(*pair) for pair in zip(apart(choice, 3), (place, selected_at), strict=True))
+        assert joint.worth(choice) == places.worth(place) + selection.worth(selected_at), f"seed {seed}"
+        broken = set(places.broken(place)) | set(selection.broken(selected_at))
         assert set(joint.broken(choice)) == broken, f"seed {seed}"
         kept += not broken
     assert kept >= 5

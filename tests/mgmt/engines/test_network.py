@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ortools.graph.python import min_cost_flow
 
 from mgmt.optimization.assignment import Amounts
-from mgmt.optimization.engines.flow import spare_arcs
+from mgmt.optimization.engines.flow import arc_pricing
 from mgmt.optimization.engines.flow.components import components_of
 from mgmt.optimization.engines.flow.network import Network
 from mgmt.optimization.engines.flow.solver import cheapest_flow
@@ -116,9 +116,9 @@ def test_arcs_left_out_at_first_are_missed_where_they_make_it_cheaper(
     arcs, supply = network
     spare = np.array([out and arc[2] == 0 for out, arc in zip(left_out, arcs, strict=False)])
     costs = [sum(a[4] * units for a, units in zip(arcs, flow, strict=True)) for flow in flows(arcs, supply)]
-    with patch.object(spare_arcs, "FEW", 0):
-        found = spare_arcs.cheapest_on_few(*columns(arcs), np.array(supply, np.int64), spare, trial=False)
-        trial = spare_arcs.cheapest_on_few(*columns(arcs), np.array(supply, np.int64), spare, trial=True)
+    with patch.object(arc_pricing, "FEW", 0):
+        found = arc_pricing.cheapest_on_few(*columns(arcs), np.array(supply, np.int64), spare, trial=False)
+        trial = arc_pricing.cheapest_on_few(*columns(arcs), np.array(supply, np.int64), spare, trial=True)
     assert (found is None) == (not costs)
     for flow in (found, trial):
         if flow is not None:
@@ -140,7 +140,7 @@ def test_a_cheapest_flow_is_found_whatever_costs_are_tried_first(
     light = np.array(tried[: len(arcs)], np.int64)
     costs = columns(arcs)[4]
     for sparing in (False, True):
-        found = spare_arcs.cheapest_on_few(
+        found = arc_pricing.cheapest_on_few(
             *columns(arcs), np.array(supply, np.int64), spare, trial=False, sparing=sparing, light=light
         )
         assert (found is None) == (not len(every))
@@ -156,7 +156,7 @@ def test_arcs_to_be_spared_carry_as_little_as_in_any_cheapest_flow(
     arcs, supply = network
     spare = np.array([out and arc[2] == 0 for out, arc in zip(spared, arcs, strict=False)])
     every = np.array(flows(arcs, supply), np.int64).reshape(-1, len(arcs))
-    found = spare_arcs.cheapest_on_few(
+    found = arc_pricing.cheapest_on_few(
         *columns(arcs), np.array(supply, np.int64), spare, trial=False, sparing=True
     )
     if found is None:

@@ -19,26 +19,26 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
-from mgmt.optimization.engines import cp_sat, solve
-from mgmt.optimization.engines.bounds import floors_of, peak_floors
-from mgmt.optimization.engines.cells import Cells, all_candidates, cells_of
-from mgmt.optimization.engines.count_model import CountModel
-from mgmt.optimization.engines.exchanges import Search, exchanged
-from mgmt.optimization.engines.greedy import greedy
-from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.ledger import Ledger
-from mgmt.optimization.engines.load_costs import same_load
-from mgmt.optimization.engines.relaxation import Relaxation
-from mgmt.optimization.engines.rounding import rounded
-from mgmt.optimization.engines.table import by_cells, keepable
-from mgmt.optimization.engines.unified import unified
+from mgmt.optimization.engines import solve
+from mgmt.optimization.engines.construction import greedy, rounded
+from mgmt.optimization.engines.decision_table import by_cells, may_be_feasible
+from mgmt.optimization.engines.delta_evaluation.partial_solution import PartialSolution
+from mgmt.optimization.engines.integer_programming import cp_sat
+from mgmt.optimization.engines.integer_programming.count_model import CountModel
+from mgmt.optimization.engines.integer_programming.linear_relaxation import Relaxation
+from mgmt.optimization.engines.local_search.exchanges import Search, exchanged
+from mgmt.optimization.engines.lower_bounds.closed_form import bounds_of, peak_bounds
+from mgmt.optimization.engines.model.cells import Cells, all_candidates, cells_of
+from mgmt.optimization.engines.model.cost_functions import same_load
+from mgmt.optimization.engines.model.equivalence import equivalence_classes
+from mgmt.optimization.engines.presolve.normal_form import with_one_load_each
 from tests.mgmt.engines.random_assignments import Maker, brute_force
 from tests.mgmt.engines.test_against_brute_force import cp_sat_alone
 
 
 def cells_for(assignment: Assignment) -> Cells:
-    kinds = kinds_of(assignment)
-    return cells_of(kinds, *all_candidates(kinds))
+    classes = equivalence_classes(assignment)
+    return cells_of(classes, *all_candidates(classes))
 
 
 def never() -> float:
@@ -102,9 +102,9 @@ def test_rows_that_nothing_tells_apart_are_one_kind_and_move_as_little_as_they_c
         (),
         (Tier(1, (moves,)),),
     )
-    kinds = kinds_of(assignment)
-    assert kinds.number == 1
-    choice = kinds.spread(np.zeros(2, np.int32), np.array([0, 1], np.int32), np.array([1, 5]))
+    classes = equivalence_classes(assignment)
+    assert classes.number == 1
+    choice = classes.expand(np.zeros(2, np.int32), np.array([0, 1], np.int32), np.array([1, 5]))
     assert np.bincount(choice).tolist() == [1, 5]
     assert assignment.worth(choice) == (3,), "one of value 0 stays, and both of value 1"
 
@@ -123,7 +123,7 @@ def test_what_a_row_gets_for_moving_tells_rows_apart() -> None:
         (),
         (Tier(1, (rewarded,)),),
     )
-    assert kinds_of(assignment).number == 2
+    assert equivalence_classes(assignment).number == 2
 
 
 @pytest.mark.parametrize("chunk", range(2))
@@ -133,16 +133,16 @@ def test_bounds_are_below_every_choice_and_what_is_found_keeps_the_limits(chunk:
         assignment = Maker(seed).assignment()
         expected = brute_force(assignment)
         cells = cells_for(assignment)
-        if not keepable(cells):
+        if not may_be_feasible(cells):
             assert expected is None
             continue
-        found = greedy(cells.kinds)
+        found = greedy(cells.classes)
         if found is not None:
             assert not list(assignment.broken(found)), f"seed {seed}"
             outcomes["greedy"] += 1
         if expected is None:
             continue
-        for number, floor in enumerate(floors_of(cells)):
+        for number, floor in enumerate(bounds_of(cells)):
             alone = brute_force(only_tier(assignment, number))
             assert alone is not None
             assert floor is None or floor <= alone[0], f"seed {seed}"
@@ -157,8 +157,10 @@ def test_bounds_are_below_every_choice_and_what_is_found_keeps_the_limits(chunk:
         choice = rounded(cells, relaxed.counts)
         assert choice is None or not list(assignment.broken(choice)), f"seed {seed}"
         better = relaxed.may_beat(expected[0] + 1)
-        floors = [None] * len(expected)
-        best = cp_sat.solve(cells.only(better), hint=None, floors=floors, deadline=never(), seed=0, workers=1)
+        known_bounds = [None] * len(expected)
+        best = cp_sat.solve(
+            cells.only(better), hint=None, known_bounds=known_bounds, deadline=never(), seed=0, workers=1
+        )
         assert best.worth[0] == expected[0], f"seed {seed}: what no better choice may have was part of one"
         outcomes["dropped"] += not bool(better.all())
     assert outcomes["dropped"] >= 10
@@ -187,7 +189,7 @@ def test_greedy_places_a_row_that_wants_another_beside_it_after_that_one() -> No
         (),
         (beside,),
     )
-    found = greedy(cells_for(assignment).kinds)
+    found = greedy(cells_for(assignment).classes)
     assert found is not None
     assert found[0] == found[1]
 
@@ -196,20 +198,20 @@ def test_greedy_places_rows_that_nothing_counts_as_it_would_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assignments = [Maker(seed, most_rows=9).assignment() for seed in range(6000, 6300)]
-    found = [greedy(cells_for(assignment).kinds) for assignment in assignments]
+    found = [greedy(cells_for(assignment).classes) for assignment in assignments]
     strokes = []
-    add = Ledger.add
+    add = PartialSolution.add
 
-    def adds(self: Ledger, kind: int, value: int, rows: int = 1) -> None:
+    def adds(self: PartialSolution, class_: int, value: int, rows: int = 1) -> None:
         strokes.append(rows)
-        add(self, kind, value, rows)
+        add(self, class_, value, rows)
 
-    monkeypatch.setattr(Ledger, "add", adds)
-    again = [greedy(cells_for(assignment).kinds) for assignment in assignments]
+    monkeypatch.setattr(PartialSolution, "add", adds)
+    again = [greedy(cells_for(assignment).classes) for assignment in assignments]
     assert max(strokes) > 1
-    monkeypatch.setattr(Ledger, "counts", lambda *_: True)
+    monkeypatch.setattr(PartialSolution, "counts", lambda *_: True)
     strokes.clear()
-    singly = [greedy(cells_for(assignment).kinds) for assignment in assignments]
+    singly = [greedy(cells_for(assignment).classes) for assignment in assignments]
     assert max(strokes) == 1
     for one, other, third in zip(found, again, singly, strict=True):
         assert (one is None) == (other is None) == (third is None)
@@ -243,11 +245,11 @@ def test_columns_that_come_in_later_give_the_same_bound(monkeypatch: pytest.Monk
     cells = cells_for(assignment)
     model = CountModel(cells)
     at_once = Relaxation(model).minimize(model.objective(0), None, never())
-    start = greedy(cells.kinds)
+    start = greedy(cells.classes)
     assert start is not None
     counts = cells.counts(start)
-    monkeypatch.setattr("mgmt.optimization.engines.relaxation._SIFTED_ABOVE", 10)
-    monkeypatch.setattr("mgmt.optimization.engines.relaxation._FIRST", 1)
+    monkeypatch.setattr("mgmt.optimization.engines.integer_programming.linear_relaxation._SIFTED_ABOVE", 10)
+    monkeypatch.setattr("mgmt.optimization.engines.integer_programming.linear_relaxation._FIRST", 1)
     sifting = Relaxation(model)
     sifted = sifting.minimize(model.objective(0), counts, never())
     assert at_once is not None
@@ -258,21 +260,23 @@ def test_columns_that_come_in_later_give_the_same_bound(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("seed", range(3))
 def test_exchanges_bring_peaks_down_and_keep_the_limits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgmt.optimization.engines.exchanges._GIVES_UP", 400)
+    monkeypatch.setattr("mgmt.optimization.engines.local_search.exchanges._GIVES_UP", 400)
     assignment = balance(48, 8, seed)
     cells = cells_for(assignment)
-    start = greedy(cells.kinds)
+    start = greedy(cells.classes)
     assert start is not None
-    floors = peak_floors(cells, [cost for cost in assignment.tiers[0].costs if isinstance(cost, LoadCost)])
+    known_bounds = peak_bounds(
+        cells, [cost for cost in assignment.tiers[0].costs if isinstance(cost, LoadCost)]
+    )
     worth = assignment.worth(start)
-    better = list(exchanged(cells.kinds, start, 0, floors, deadline=never(), seed=seed))
+    better = list(exchanged(cells.classes, start, 0, known_bounds, deadline=never(), seed=seed))
     for choice in better:
         assert not list(assignment.broken(choice))
         assert assignment.worth(choice) < worth
         worth = assignment.worth(choice)
-    again = list(exchanged(cells.kinds, start, 0, floors, deadline=never(), seed=seed))
+    again = list(exchanged(cells.classes, start, 0, known_bounds, deadline=never(), seed=seed))
     assert [choice.tolist() for choice in again] == [choice.tolist() for choice in better]
-    lowest = floors[0] + 2 * floors[1]
+    lowest = known_bounds[0] + 2 * known_bounds[1]
     assert lowest <= worth[0] <= lowest * 1.05
 
 
@@ -288,11 +292,11 @@ def test_what_can_be_in_few_buckets_only_may_be_too_much_for_them() -> None:
         limits = (Limit("one each", load, 0 * one, one),)
         return Assignment(4, class_of, allowed, np.full(5, required), none, limits, ())
 
-    assert not keepable(cells_for(of(True, True, False, False)))
+    assert not may_be_feasible(cells_for(of(True, True, False, False)))
     assert solve(of(True, True, False, False), seconds=60, seed=0).choice is None
-    assert keepable(cells_for(of(True, True, True, False)))
-    assert keepable(cells_for(of(True, True, False, True)))
-    assert keepable(cells_for(of(True, True, False, False, required=False)))
+    assert may_be_feasible(cells_for(of(True, True, True, False)))
+    assert may_be_feasible(cells_for(of(True, True, False, True)))
+    assert may_be_feasible(cells_for(of(True, True, False, False, required=False)))
 
 
 def tight(rows: int, values: int, seed: int) -> Assignment:
@@ -320,10 +324,10 @@ def tight(rows: int, values: int, seed: int) -> Assignment:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_exchanges_keep_limits_that_leave_little_room(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgmt.optimization.engines.exchanges._GIVES_UP", 300)
+    monkeypatch.setattr("mgmt.optimization.engines.local_search.exchanges._GIVES_UP", 300)
     assignment = tight(24, 6, seed)
     cells = cells_for(assignment)
-    start = greedy(cells.kinds)
+    start = greedy(cells.classes)
     assert start is not None
     steps = Search.step
     made: list[Indices] = []
@@ -333,7 +337,7 @@ def test_exchanges_keep_limits_that_leave_little_room(seed: int, monkeypatch: py
         made.append(search.choice.copy())
 
     monkeypatch.setattr(Search, "step", watched)
-    list(exchanged(cells.kinds, start, 0, [0], deadline=never(), seed=seed))
+    list(exchanged(cells.classes, start, 0, [0], deadline=never(), seed=seed))
     assert len({tuple(choice.tolist()) for choice in made}) > 20
     for choice in made:
         assert not list(assignment.broken(choice))
@@ -424,7 +428,8 @@ def test_a_relaxation_without_solution_is_believed_with_a_proof_only(
     )
     if not proof:
         monkeypatch.setattr(
-            "mgmt.optimization.engines.relaxation.Program._impossible", lambda program, duals: False
+            "mgmt.optimization.engines.integer_programming.linear_relaxation.Program._impossible",
+            lambda program, duals: False,
         )
     placement = by_cells(assignment, [], deadline=never(), seed=0, workers=1)
     assert placement.choice is None
@@ -445,8 +450,8 @@ def test_without_time_the_simple_ways_still_answer_with_bounds() -> None:
     assert placement.choice is not None
     assert not list(assignment.broken(placement.choice))
     assert placement.bounds <= placement.worth == assignment.worth(placement.choice)
-    floors = floors_of(cells_for(assignment))
-    assert placement.bounds[0] >= (floors[0] or 0) > 0
+    known_bounds = bounds_of(cells_for(assignment))
+    assert placement.bounds[0] >= (known_bounds[0] or 0) > 0
 
 
 def test_loads_that_are_the_same_become_one_and_others_are_not_compared(
@@ -460,7 +465,7 @@ def test_loads_that_are_the_same_become_one_and_others_are_not_compared(
         compared += 1
         return same_load(one, other)
 
-    monkeypatch.setattr("mgmt.optimization.engines.unified.same_load", counted)
+    monkeypatch.setattr("mgmt.optimization.engines.presolve.normal_form.same_load", counted)
     rows, none = np.arange(200), np.full(200, NONE, np.int32)
     bucket, weight, most = np.arange(3, dtype=np.int32), np.ones(200, np.int64), np.ones((1, 1), np.int64)
 
@@ -474,7 +479,7 @@ def test_loads_that_are_the_same_become_one_and_others_are_not_compared(
 
     limits = tuple(limit(row % 100) for row in range(200))
     required, allowed = np.ones(200, np.bool_), np.ones((1, 3), np.bool_)
-    found = unified(Assignment(3, np.zeros(200, np.int32), allowed, required, none, limits, ()))
+    found = with_one_load_each(Assignment(3, np.zeros(200, np.int32), allowed, required, none, limits, ()))
     assert compared == 100
     assert [id(one.load) for one in found.limits[100:]] == [id(one.load) for one in found.limits[:100]]
     assert all(same_load(one.load, other.load) for one, other in zip(limits, found.limits, strict=True))

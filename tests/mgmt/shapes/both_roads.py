@@ -48,7 +48,7 @@ def compared(rows: Database, policies: str, case: str) -> Solution | None:
 
 def roads_of(solution: Solution | None) -> set[str]:
     """The roads that were gone, none where there is no solution."""
-    return set() if solution is None else set(solution.statistics["roads"])  # type: ignore[call-overload]
+    return set() if solution is None else set(solution.statistics["roads"])
 
 
 def makes_a_difference(rows: Database, solution: Solution | None) -> bool:

@@ -10,8 +10,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from mgmt.compiler.columnar import ColumnarPart
 from mgmt.compiler.model import Model
+from mgmt.compiler.parts.assignment import ColumnarPart
 from mgmt.optimization.assignment import LoadCost
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
 from tests.mgmt.shapes.assignment_grammar import OBJECTIVES, SCHEMA, VIEWS, AssignmentMaker

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.reads import may_change
+from mgmt.compiler.relational.dependencies import may_change
 from mgmt.compiler.shapes.fetch import Columns, Table
 from mgmt.errors import DataError
 from mgmt.state.database import Database

@@ -17,35 +17,37 @@ from functools import partial
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Indices, Optima, Pairs, Placement
-from mgmt.optimization.engines.fixing import rest_of
 from mgmt.optimization.engines.flow.build import NetworkBuilder
 from mgmt.optimization.engines.flow.counts import NotAFlowError
 from mgmt.optimization.engines.flow.decode import choice_of
-from mgmt.optimization.engines.flow.patience import LateFlowError, Patience
-from mgmt.optimization.engines.flow.shape import shape_of
+from mgmt.optimization.engines.flow.solver import LateFlowError, TimeLimit
+from mgmt.optimization.engines.flow.structure import structure_of
+from mgmt.optimization.engines.presolve.fixing import rest_of
 
-__all__ = ["LateFlowError", "NotAFlowError", "Patience", "solve"]
+__all__ = ["LateFlowError", "NotAFlowError", "TimeLimit", "solve"]
 
 MOST_ARCS = 3_000_000
 
 
-def solve(assignment: Assignment, rather: Pairs | None = None, patience: Patience | None = None) -> Placement:
+def solve(
+    assignment: Assignment, preferred: Pairs | None = None, time_limit: TimeLimit | None = None
+) -> Placement:
     """The optimum, proven for every tier, or that there is none.
 
-    ``rather``: where rows move to if that costs no more than moving elsewhere.
+    ``preferred``: where rows move to if that costs no more than moving elsewhere.
 
-    Raises NotAFlowError, with the reason, for what is not a network, LateFlowError where ``patience`` is too short.
+    Raises NotAFlowError, with the reason, for what is not a network, LateFlowError where ``time_limit`` is too short.
     """
-    patience = patience or Patience()
+    time_limit = time_limit or TimeLimit()
     try:
-        return _solve(assignment, patience, rather)
+        return _solve(assignment, time_limit, preferred)
     except LateFlowError:
         raise
     except NotAFlowError:
         fixed = _forced(assignment)
         if assignment.conditions or not bool((fixed >= 0).any()):
             raise
-    rest = _solve(rest_of(assignment, fixed), patience)
+    rest = _solve(rest_of(assignment, fixed), time_limit)
     if rest.choice is None:
         return rest
     choice = fixed.copy()
@@ -76,7 +78,7 @@ def _beside_fixed(rest: Callable[[], Optima], fixed: Indices, values: int) -> Op
     return Optima(row_class.astype(np.int32), allowed, tuple(limits))
 
 
-def _solve(assignment: Assignment, patience: Patience, rather: Pairs | None = None) -> Placement:
+def _solve(assignment: Assignment, time_limit: TimeLimit, preferred: Pairs | None = None) -> Placement:
     if assignment.conditions:
         raise NotAFlowError(f"{assignment.conditions[0].name} is more than a limit")
     tiers = len(assignment.tiers)
@@ -84,29 +86,31 @@ def _solve(assignment: Assignment, patience: Patience, rather: Pairs | None = No
         worth = assignment.worth(np.zeros(0, np.int32))
         choice = None if any(assignment.broken(np.zeros(0, np.int32))) else np.zeros(0, np.int32)
         return Placement(choice, worth, worth, "no rows")
-    shape = shape_of(assignment)
-    if not shape.possible:
+    structure = structure_of(assignment)
+    if not structure.possible:
         return Placement(None, (), (), "counting", ("a limit that no choice can meet",))
-    told = 1
+    known_rows = 1
     expanded = False
     while True:
-        built = NetworkBuilder(assignment, shape, tiers, told, expanded, rather)
-        flow = built.network.cheapest(built.supply, patience) if built.possible else None
-        notes = (f"{built.network.arcs} arcs, {shape.bundles} bundles, {len(shape.representative)} kinds",)
+        built = NetworkBuilder(assignment, structure, tiers, known_rows, expanded, preferred)
+        flow = built.network.cheapest(built.supply, time_limit) if built.possible else None
+        notes = (
+            f"{built.network.arcs} arcs, {structure.bundles} bundles, {len(structure.representative)} classes",
+        )
         if flow is None:
             return Placement(None, (), (), "min-cost flow", notes)
         if bool(flow[built.beyond].any()):
-            if told > assignment.rows:
+            if known_rows > assignment.rows:
                 raise NotAFlowError("costs that are not known for the loads of a cheapest flow")
-            told *= 4  # more rows in one place than costs were written out for
+            known_rows *= 4  # more rows in one place than costs were written out for
             continue
-        choice = choice_of(assignment, shape, built.units(flow))
+        choice = choice_of(assignment, structure, built.units(flow))
         if choice is not None:
             break
-        if expanded or shape.bundles * assignment.values > MOST_ARCS:
+        if expanded or structure.bundles * assignment.values > MOST_ARCS:
             raise NotAFlowError("copies of one bundle could not be told apart within their racks")
         expanded = True
-    broken = [] if shape.exact else list(assignment.broken(choice))
+    broken = [] if structure.exact else list(assignment.broken(choice))
     if broken:
         raise NotAFlowError(f"{', '.join(broken)} would be broken: amounts differ from row to row")
     worth = assignment.worth(choice)

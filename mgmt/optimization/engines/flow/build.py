@@ -10,13 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Optima, Pairs
+from mgmt.optimization.engines.flow.arcs import CountedArcs, Marginal, links
 from mgmt.optimization.engines.flow.counts import Count, NotAFlowError, Steps, steps_of
 from mgmt.optimization.engines.flow.decode import Units
-from mgmt.optimization.engines.flow.links import Marginal, links
 from mgmt.optimization.engines.flow.network import Network
-from mgmt.optimization.engines.flow.shape import Shape, maps, nested
 from mgmt.optimization.engines.flow.source import Branches, Source
-from mgmt.optimization.engines.flow.tally import Tally
+from mgmt.optimization.engines.flow.structure import NetworkStructure, maps, nested
 
 
 @dataclass(slots=True)
@@ -36,40 +35,40 @@ class NetworkBuilder:
     def __init__(
         self,
         assignment: Assignment,
-        shape: Shape,
+        structure: NetworkStructure,
         tiers: int,
-        told: int,
+        known_rows: int,
         expanded: bool,
-        rather: Pairs | None = None,
+        preferred: Pairs | None = None,
     ) -> None:
         self._assignment = assignment
-        self._shape = shape
+        self._structure = structure
         self._tiers = tiers
-        self._told = told
+        self._known_rows = known_rows
         self._expanded = expanded
-        self._rather = rather
+        self._rather = preferred
         self._numbers = _Numbers()
         self._constant = np.array([tier.constant for tier in assignment.tiers], np.int64)
         self._beyond: list[Amounts] = []
-        self._tallies: list[Tally] = []
+        self._counted_arcs: list[CountedArcs] = []
         self.network = Network(tiers)
         self.possible = True
-        self._sizes = np.bincount(shape.bundle, minlength=shape.bundles).astype(np.int64)
-        self._roots = self._numbers.take(shape.bundles)
+        self._sizes = np.bincount(structure.bundle, minlength=structure.bundles).astype(np.int64)
+        self._roots = self._numbers.take(structure.bundles)
         self._prices = self._row_prices()
         self._sink = self._numbers.take(1)
         self._leaf = self._add_sinks()
         self._branches = self._add_branches()
-        self.network.depth = 5 + len(shape.levels) + len(shape.sinks)
+        self.network.depth = 5 + len(structure.levels) + len(structure.sinks)
 
     # ---- what is read afterwards --------------------------------------------------------------------
 
     @property
     def supply(self) -> Amounts:
         supply = np.zeros(self._numbers.next, np.int64)
-        cluster = self._shape.cluster
+        cluster = self._structure.cluster
         alone = cluster < 0
-        supply[: self._shape.bundles][alone] = self._sizes[alone]
+        supply[: self._structure.bundles][alone] = self._sizes[alone]
         units = self._branches.cluster_units
         supply[self._branches.cluster_roots + np.arange(len(units))] = units
         supply[self._sink] = -supply.sum()
@@ -90,17 +89,19 @@ class NetworkBuilder:
         """What the cheapest flows have in common."""
         least, most = self.network.extremes()
         row_class, allowed = self._branches.possible_values(self.network.heads, least, most)
-        told = (tally.limit(least, most) for tally in (*self._tallies, *self._branches.tallies))
-        return Optima(row_class, allowed, tuple(limit for limit in told if limit is not None))
+        limits = (
+            counted.limit(least, most) for counted in (*self._counted_arcs, *self._branches.counted_arcs)
+        )
+        return Optima(row_class, allowed, tuple(limit for limit in limits if limit is not None))
 
     # ---- costs of rows ------------------------------------------------------------------------------
 
     def _row_prices(self) -> Amounts:
-        """(tiers, kinds, values + 1) what a row of a kind pays for a value; the last is for none."""
-        shape, values = self._shape, self._assignment.values
-        prices = np.zeros((self._tiers, len(shape.representative), values + 1), np.int64)
-        for price in shape.prices:
-            row_class = price.row_class[shape.representative]
+        """(tiers, classes, values + 1) what a row of a class pays for a value; the last is for none."""
+        structure, values = self._structure, self._assignment.values
+        prices = np.zeros((self._tiers, len(structure.representative), values + 1), np.int64)
+        for price in structure.prices:
+            row_class = price.row_class[structure.representative]
             prices[price.tier, :, :values] += price.cost[row_class]
             prices[price.tier, :, values] += price.unplaced[row_class]
         return prices
@@ -108,7 +109,7 @@ class NetworkBuilder:
     def _savings(self) -> Amounts:
         """(tiers, rows) what a row saves by staying; what it would pay for moving is a constant."""
         savings = np.zeros((self._tiers, self._assignment.rows), np.int64)
-        for price in self._shape.prices:
+        for price in self._structure.prices:
             if bool((price.moved < 0).any()):
                 raise NotAFlowError("a row is paid for moving")
             savings[price.tier] += price.moved + price.discount
@@ -121,7 +122,7 @@ class NetworkBuilder:
         branches = Branches(
             Source(
                 assignment=self._assignment,
-                shape=self._shape,
+                structure=self._structure,
                 network=self.network,
                 take=self._numbers.take,
                 steps=lambda level: self._steps(level.count, self._most(level.count)),
@@ -131,7 +132,7 @@ class NetworkBuilder:
                 prices=self._prices,
                 savings=self._savings(),
                 expanded=self._expanded,
-                rather=self._rather,
+                preferred=self._rather,
             )
         )
         self.possible = self.possible and branches.possible
@@ -142,18 +143,18 @@ class NetworkBuilder:
     # ---- the way into the sink ----------------------------------------------------------------------
 
     def _add_sinks(self) -> Amounts:
-        """Nodes and arcs of the counts; (kinds, values) the node where a unit with a value arrives."""
-        shape = self._shape
-        first = [self._numbers.take(sink.groups * sink.buckets) for sink in shape.sinks]
-        leaf = np.full((len(shape.representative), self._assignment.values), self._sink, np.int64)
-        for sink, start in reversed(list(zip(shape.sinks, first, strict=True))):
-            own = sink.group[shape.representative][:, None].astype(np.int64)
+        """Nodes and arcs of the counts; (classes, values) the node where a unit with a value arrives."""
+        structure = self._structure
+        first = [self._numbers.take(sink.groups * sink.buckets) for sink in structure.sinks]
+        leaf = np.full((len(structure.representative), self._assignment.values), self._sink, np.int64)
+        for sink, start in reversed(list(zip(structure.sinks, first, strict=True))):
+            own = sink.group[structure.representative][:, None].astype(np.int64)
             inside = (own >= 0) & (sink.bucket >= 0)[None]
             leaf = np.where(inside, start + own * sink.buckets + sink.bucket[None], leaf)
-        for place, (sink, start) in enumerate(zip(shape.sinks, first, strict=True)):
+        for place, (sink, start) in enumerate(zip(structure.sinks, first, strict=True)):
             parents = np.full((sink.groups, sink.buckets), self._sink, np.int64)
             for coarse, base in reversed(
-                list(zip(shape.sinks[place + 1 :], first[place + 1 :], strict=True))
+                list(zip(structure.sinks[place + 1 :], first[place + 1 :], strict=True))
             ):
                 if nested(sink, coarse):
                     group = _image(sink.group, coarse.group, sink.groups)[:, None]
@@ -180,18 +181,18 @@ class NetworkBuilder:
         link, low, high, costs, beyond = links(lower[node], upper[node], marginal)
         added = self.network.add(start + node[link], parents[node[link]], high, low, costs)
         self._beyond.append(np.arange(added.start, added.stop)[beyond])
-        self._tallies.append(Tally(sink, *np.divmod(node[link], sink.buckets), added.start))
+        self._counted_arcs.append(CountedArcs(sink, *np.divmod(node[link], sink.buckets), added.start))
 
     def _most(self, count: Count) -> int:
         """How many rows one place of a count can get, given what a bundle may give to it."""
         most = int(count.sizes.max(initial=0))
-        for over in self._shape.over:
+        for over in self._structure.over:
             given = np.broadcast_to(over.count.upper.max(axis=1), over.count.groups)
-            inside = self._shape.cluster >= 0
-            rows = np.bincount(self._shape.cluster[inside], self._sizes[inside], self._shape.clusters)
+            inside = self._structure.cluster >= 0
+            rows = np.bincount(self._structure.cluster[inside], self._sizes[inside], self._structure.clusters)
             least = np.minimum(given[over.group], rows.astype(np.int64)).sum() + self._sizes[~inside].sum()
             most = min(most, int(least))
-        for level in (*self._shape.levels, *self._shape.each):
+        for level in (*self._structure.levels, *self._structure.each):
             limited = bool((level.count.bucket[count.bucket >= 0] >= 0).all())
             if limited and maps(count.bucket, level.count.bucket):
                 given = np.broadcast_to(level.count.upper.max(axis=1), level.count.groups)
@@ -202,9 +203,9 @@ class NetworkBuilder:
     def _steps(self, count: Count, largest: int) -> Steps | None:
         if not count.costs:
             return None
-        # Some more than twice the even share of a place: hardly ever does one get more (if so, ``told`` is raised).
+        # Some more than twice the even share of a place: hardly ever does one get more, and then more are known.
         places = len(np.unique(count.bucket)) * int((count.sizes > 0).sum())
-        rows = self._told * (16 + 2 * self._assignment.rows // max(1, places))
+        rows = self._known_rows * (16 + 2 * self._assignment.rows // max(1, places))
         steps = steps_of(count, self._tiers, largest, rows)
         self._constant += steps.empty
         return steps

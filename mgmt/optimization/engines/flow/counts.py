@@ -3,8 +3,6 @@
 A network moves units, so a load must count rows: all that add to it add alike.  Where they do not, an upper or lower
 limit is replaced by one on the number of rows that every choice within the limit keeps; the answer is then checked
 against the limit itself (a relaxation: what it proves impossible is impossible, what it bounds is bounded).
-
-Not here: which loads make a tree (``shape``) and the network (``flow_network``).
 """
 
 from __future__ import annotations
@@ -12,18 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Indices, Limit, Load, LoadCost, Mask
+from mgmt.optimization.assignment import (
+    NONE,
+    UNLIMITED,
+    Amounts,
+    Indices,
+    Limit,
+    Load,
+    LoadCost,
+    Mask,
+)
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
-from mgmt.optimization.engines.load_costs import UnsuitableError
-from mgmt.optimization.engines.ranks import firsts, ranks
-
-Places: TypeAlias = NDArray[np.integer[Any]]
-"""Whole numbers of any width, where the width does not matter."""
+from mgmt.optimization.engines.model.cost_functions import UnsuitableError
+from mgmt.optimization.engines.model.distinct import firsts, ranks
 
 MOST_SAMPLES = 1 << 24
 """Of a load cost's function, to see whether it is convex."""
@@ -255,8 +257,8 @@ def _sampled(cost: LoadCost, weights: tuple[int, ...], largest: int) -> _Sampled
 def _ask(cost: LoadCost, weights: tuple[int, ...], numbers: Amounts) -> Amounts:
     """What so many rows cost, weight included: (n, groups or 1, buckets or 1)."""
     loads = tuple((numbers * weight)[:, None, None] for weight in weights)
-    told = np.asarray(cost.cost(loads), np.int64)
-    told = np.broadcast_to(told, np.broadcast_shapes(told.shape, (len(numbers), 1, 1)))
-    if bool((np.abs(told) > UNLIMITED // max(abs(cost.weight), 1)).any()):
+    costs = np.asarray(cost.cost(loads), np.int64)
+    costs = np.broadcast_to(costs, np.broadcast_shapes(costs.shape, (len(numbers), 1, 1)))
+    if bool((np.abs(costs) > UNLIMITED // max(abs(cost.weight), 1)).any()):
         raise NotAFlowError(f"{cost.name} costs more than 62 bits can say")
-    return cost.weight * told
+    return cost.weight * costs

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask
-from mgmt.optimization.engines.flow.shape import Shape
+from mgmt.optimization.engines.flow.structure import NetworkStructure
 
 _PRIME = 2_147_483_647
 _SCATTER = 1_103_515_245
@@ -62,7 +62,7 @@ class Units:
     """Values for them, as many."""
 
 
-def choice_of(assignment: Assignment, shape: Shape, units: Units) -> Indices | None:
+def choice_of(assignment: Assignment, structure: NetworkStructure, units: Units) -> Indices | None:
     """The choice of each row; None when the values of a pool could not be dealt out."""
     choice = np.full(assignment.rows, NONE, np.int64)
     rest = np.ones(assignment.rows, np.bool_)
@@ -74,7 +74,7 @@ def choice_of(assignment: Assignment, shape: Shape, units: Units) -> Indices | N
     value = np.repeat(stays.value, units.staying)
     choice[rows] = value
     rest[rows] = False
-    dealt = _deal(shape, units, choice, rest)
+    dealt = _deal(structure, units, choice, rest)
     if dealt is None:
         return None
     given = _given(units.row, rest)
@@ -83,11 +83,11 @@ def choice_of(assignment: Assignment, shape: Shape, units: Units) -> Indices | N
     bundle = np.concatenate([units.bundle[~given], dealt[0]])
     value = np.concatenate([units.value[~given], dealt[1]])
     waiting = np.flatnonzero(rest)
-    waiting = waiting[np.argsort(shape.bundle[waiting], kind="stable")]
+    waiting = waiting[np.argsort(structure.bundle[waiting], kind="stable")]
     # The first of a bundle's waiting rows get its values; the others get none.
-    own = shape.bundle[waiting]
+    own = structure.bundle[waiting]
     starts = np.searchsorted(own, own)
-    number = np.bincount(bundle, minlength=shape.bundles)
+    number = np.bincount(bundle, minlength=structure.bundles)
     served = np.arange(len(waiting)) - starts < number[own]
     choice[waiting[served]] = value[np.argsort(bundle, kind="stable")]
     return choice.astype(np.int32)
@@ -100,7 +100,9 @@ def _given(row: Amounts, rest: Mask) -> Mask:
     return np.asarray(first & (row >= 0) & rest[row])
 
 
-def _deal(shape: Shape, units: Units, choice: Amounts, rest: Mask) -> tuple[Amounts, Amounts] | None:
+def _deal(
+    structure: NetworkStructure, units: Units, choice: Amounts, rest: Mask
+) -> tuple[Amounts, Amounts] | None:
     """Pairs of bundle and value for the units in pools."""
     order = np.lexsort([units.into_bundle, units.into_pool])
     bundle, pool = units.into_bundle[order], units.into_pool[order]
@@ -113,10 +115,10 @@ def _deal(shape: Shape, units: Units, choice: Amounts, rest: Mask) -> tuple[Amou
     bundle, pool = bundle[order], pool[order]
     order = np.lexsort([units.token_value, units.token_pool])
     value = units.token_value[order]
-    if not shape.each or not len(bundle):
+    if not structure.each or not len(bundle):
         return bundle, value
     kept = np.flatnonzero(~rest & (choice >= 0))
-    swaps = _Swaps(shape, bundle, pool, value, shape.bundle[kept], choice[kept])
+    swaps = _Swaps(structure, bundle, pool, value, structure.bundle[kept], choice[kept])
     return (bundle, swaps.value) if swaps.settle() else None
 
 
@@ -125,21 +127,21 @@ class _Swaps:
 
     def __init__(
         self,
-        shape: Shape,
+        structure: NetworkStructure,
         bundle: Amounts,
         pool: Amounts,
         value: Amounts,
         kept_bundle: Indices,
         kept_value: Amounts,
     ) -> None:
-        self._shape = shape
+        self._structure = structure
         self._bundle = bundle
         self._pool = pool
         self.value = value
         span = int(max(value.max(initial=0), kept_value.max(initial=0))) + 1
         kept = kept_bundle.astype(np.int64) * span + kept_value
         keys, number = np.unique(np.concatenate([bundle * span + value, kept]), return_counts=True)
-        over = keys[number > shape.room(keys // span, keys % span)]
+        over = keys[number > structure.room(keys // span, keys % span)]
         self._over = np.flatnonzero(np.isin(bundle * span + value, over))
         # Only where something is over are counts needed one by one.
         pools = np.isin(pool, pool[self._over])
@@ -171,4 +173,4 @@ class _Swaps:
         return self._count[bundle, value] < self._room(bundle, value)
 
     def _room(self, bundle: int, value: int) -> int:
-        return int(self._shape.room(np.array([bundle]), np.array([value]))[0])
+        return int(self._structure.room(np.array([bundle]), np.array([value]))[0])

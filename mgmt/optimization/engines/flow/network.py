@@ -13,16 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import Amounts, Mask
-from mgmt.optimization.engines.flow.components import components_of
-from mgmt.optimization.engines.flow.counts import NotAFlowError
-from mgmt.optimization.engines.flow.patience import Patience
-from mgmt.optimization.engines.flow.spare_arcs import (
+from mgmt.optimization.engines.flow.arc_pricing import (
     LARGEST_COST,
     LIGHT,
     cheapest_on_few,
     potentials,
     residual,
 )
+from mgmt.optimization.engines.flow.components import components_of
+from mgmt.optimization.engines.flow.counts import NotAFlowError
+from mgmt.optimization.engines.flow.solver import TimeLimit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +60,7 @@ class Network:
         self.sparing = False
         """Whether spare arcs are to carry nothing that others carry as cheaply, however few they are."""
         self._found: _Found | None = None
-        self._patience = Patience()
+        self._time_limit = TimeLimit()
         self._tails: list[Amounts] = []
         self._heads: list[Amounts] = []
         self._lower: list[Amounts] = []
@@ -96,12 +96,12 @@ class Network:
         """(tiers,) what a flow costs."""
         return np.concatenate(self._costs, axis=1) @ flow
 
-    def cheapest(self, supply: Amounts, patience: Patience | None = None) -> Amounts | None:
+    def cheapest(self, supply: Amounts, time_limit: TimeLimit | None = None) -> Amounts | None:
         """The flow on each arc; None if there is none.
 
-        Raises NotAFlowError when a cost is too large, LateFlowError where ``patience`` is too short.
+        Raises NotAFlowError when a cost is too large, LateFlowError where ``time_limit`` is too short.
         """
-        self._patience = patience or Patience()
+        self._time_limit = time_limit or TimeLimit()
         total = int(supply[supply > 0].sum())
         lower = np.concatenate(self._lower)
         upper = np.minimum(np.concatenate(self._upper), total)
@@ -156,7 +156,7 @@ class Network:
             cost,
             supply,
             arcs.spare & (lower == 0),
-            patience=self._patience,
+            time_limit=self._time_limit,
             trial=trial,
             sparing=self.sparing,
             light=light,

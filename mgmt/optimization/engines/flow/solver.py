@@ -7,6 +7,9 @@ does if it is wide enough.  The solver scales costs by the number of nodes, so f
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +17,6 @@ from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import Amounts, Mask
 from mgmt.optimization.engines.flow.counts import NotAFlowError
-from mgmt.optimization.engines.flow.patience import Patience
 
 
 def cheapest_flow(
@@ -24,11 +26,11 @@ def cheapest_flow(
     upper: Amounts,
     cost: Amounts,
     supply: Amounts,
-    patience: Patience | None = None,
+    time_limit: TimeLimit | None = None,
 ) -> Amounts | None:
     """(arcs,) a cheapest flow; None if there is none.  Arcs must not lead around in circles.
 
-    Raises LateFlowError where ``patience`` is too short for it.
+    Raises LateFlowError where ``time_limit`` is too short for it.
     """
     rest = supply.copy()
     forced = np.flatnonzero(lower)
@@ -39,8 +41,8 @@ def cheapest_flow(
     shorter, first = whole.passed(ways_out=True)
     shortest, second = shorter.passed(ways_out=False)
     some = np.flatnonzero(shortest.needed())
-    if patience is not None:
-        patience.begin(len(some))
+    if time_limit is not None:
+        time_limit.begin(len(some))
     found = shortest.only(some).ask()
     if found is None:
         return None
@@ -128,3 +130,26 @@ class _Graph:
         if not len(self.tails):
             return np.zeros(0, np.int64)
         return np.asarray(solver.flows(np.arange(len(self.tails), dtype=np.int32)), np.int64)
+
+
+ARCS_PER_SECOND = 1_000_000
+"""What the solver gets through; measured are 0.9 to 4 million on networks of copies and racks."""
+ALWAYS = 20_000
+"""So few arcs are never too many: they take some milliseconds, and one answer late is better than none."""
+
+
+class LateFlowError(NotAFlowError):
+    """It is a network, but its flow would take longer than there is time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """Until when flows are begun, by a clock; both in seconds."""
+
+    deadline: float = math.inf
+    clock: Callable[[], float] = time.monotonic
+
+    def begin(self, arcs: int) -> None:
+        """To be called before a flow on so many arcs.  Raises LateFlowError when there is no time for it."""
+        if arcs > max(ALWAYS, ARCS_PER_SECOND * (self.deadline - self.clock())):
+            raise LateFlowError(f"a network of {arcs} arcs takes longer than the time that is left")

@@ -1,0 +1,322 @@
+"""Columns of relations as the encoder sees them: constants, choices, truths and numbers, a cell in each row.
+
+A *choice* takes one of several values, each with the literal under which it does; exactly one of these or the
+literal of NULL holds.  A *truth* is three-valued, as in SQL: a literal for "is true" and one for "is false"; neither is
+UNKNOWN.
+A *number* is a linear expression and a literal for "is NULL".
+
+Choices and numbers are kept once for each different cell, with the place of each row's among them: a variable that
+stands in a thousand rows of a join is not written out a thousand times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mgmt.errors import TypeMismatchError
+from mgmt.language.bound_queries.expressions import Expression
+from mgmt.optimization.columns import (
+    FALSE,
+    LIMIT,
+    TRUE,
+    Integers,
+    Linears,
+    Lists,
+    Mask,
+    filled,
+    group_numbers,
+    integers,
+    stacked,
+    too_large,
+)
+
+
+class Values:
+    """Numbers for values of any kind, the same one for equal values."""
+
+    def __init__(self) -> None:
+        self._codes: dict[Hashable, int] = {}
+        self._values: list[Any] = []
+
+    def codes(self, constants: Constants) -> Integers:
+        """The number of each value; -1 for NULL."""
+        cells = constants.cells
+        if cells.dtype.kind != "O":
+            values, number = np.unique(cells, return_inverse=True)
+            found = integers([self.code(value) for value in values.tolist()])[number]
+        else:
+            known = self._codes
+            missing = {_key(cell): cell for cell in cells.tolist() if _key(cell) not in known}
+            for cell in missing.values():
+                self.code(cell)
+            found = np.fromiter((known[_key(cell)] for cell in cells.tolist()), np.int64, len(cells))
+        return np.where(constants.null, -1, found)
+
+    def code(self, value: Any) -> int:
+        found = self._codes.setdefault(_key(value), len(self._values))
+        if found == len(self._values):
+            self._values.append(value)
+        return found
+
+    def of(self, codes: Integers) -> Constants:
+        """The values of these numbers; NULL for -1."""
+        cells = np.empty(len(codes), object)
+        cells[:] = [None if code < 0 else self._values[code] for code in codes.tolist()]
+        return Constants.of(cells)
+
+
+def _key(value: Any) -> Hashable:
+    return value if isinstance(value, Hashable) else repr(value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Options:
+    """Choices, each a list of values by number, in order, with their literals, and the literal of NULL."""
+
+    codes: Lists
+    literals: Integers
+    null: Integers
+
+    @classmethod
+    def sorted(cls, owners: Integers, codes: Integers, literals: Integers, null: Integers) -> Options:
+        """The same with its lists put in order; no value twice in one."""
+        order = np.lexsort((codes, owners))
+        return cls(Lists.grouped(owners[order], codes[order], len(null)), literals[order], null)
+
+    def __len__(self) -> int:
+        return len(self.null)
+
+    def take(self, rows: Integers) -> Options:
+        places, starts = self.codes.places(rows)
+        return Options(Lists(starts, self.codes.items[places]), self.literals[places], self.null[rows])
+
+    def literal(self, choices: Integers, codes: Integers) -> Integers:
+        """The literal under which a choice takes a value, for each pair of these."""
+        keys = (self.codes.owners << 32) | self.codes.items
+        wanted = (choices << 32) | codes
+        places = np.searchsorted(keys, wanted)
+        found = filled(len(wanted), FALSE)
+        inside = places < len(keys)
+        inside[inside] = keys[places[inside]] == wanted[inside]
+        inside &= codes >= 0
+        found[inside] = self.literals[places[inside]]
+        return found
+
+    @property
+    def all_literals(self) -> Lists:
+        """Of each choice all of which exactly one holds."""
+        rows = np.flatnonzero(self.null != FALSE)
+        owners = np.concatenate((self.codes.owners, rows))
+        return Lists.grouped(owners, np.concatenate((self.literals, self.null[rows])), len(self))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constants:
+    """``cells`` are numbers, or objects."""
+
+    cells: NDArray[Any]
+    null: Mask
+
+    @classmethod
+    def of(cls, cells: NDArray[Any]) -> Constants:
+        """A column of the database's."""
+        if isinstance(cells, np.ma.MaskedArray):
+            null = np.ma.getmaskarray(cells)
+            data = np.ma.getdata(cells)
+            if data.dtype.kind == "O":
+                data = _blanked(data, null)
+            return cls(data, null)
+        if cells.dtype.kind == "O":
+            return cls(cells, np.fromiter((cell is None for cell in cells.tolist()), np.bool_, len(cells)))
+        return cls(cells, np.zeros(len(cells), np.bool_))
+
+    @classmethod
+    def repeated(cls, value: Any, count: int) -> Constants:
+        cells = np.empty(count, object)
+        cells[:] = value
+        return cls.of(cells)
+
+    def __len__(self) -> int:
+        return len(self.null)
+
+    @property
+    def values(self) -> list[Any]:
+        """As Python has them."""
+        found = self.cells.tolist()
+        if self.null.any() and self.cells.dtype.kind != "O":
+            return [None if null else cell for cell, null in zip(found, self.null.tolist(), strict=True)]
+        return list(found)
+
+    def whole(self, expression: Expression) -> Integers:
+        """As exact integers, 0 for NULL; conditions are 0 and 1.  TypeMismatchError for text and reals."""
+        if self.cells.dtype.kind in "iub":
+            return np.where(self.null, 0, self.cells).astype(np.int64)
+        found = np.zeros(len(self), np.int64)
+        for place in np.flatnonzero(~self.null).tolist():
+            value = self.cells[place]
+            if not isinstance(value, (int, np.integer)):
+                value = value.item() if isinstance(value, np.generic) else value
+                raise TypeMismatchError(
+                    f"expected a whole number, found {value!r}",
+                    position=expression.position,
+                    hint="the solver computes with exact integers; scale or cast it",
+                )
+            if abs(int(value)) > LIMIT:
+                raise too_large(abs(int(value)))
+            found[place] = int(value)
+        return found
+
+    @property
+    def is_text(self) -> bool:
+        return self.cells.dtype.kind == "O" and any(isinstance(cell, str) for cell in self.cells.tolist())
+
+
+def _blanked(cells: NDArray[Any], null: Mask) -> NDArray[Any]:
+    """The same with None where it is NULL."""
+    found = cells.copy()
+    found[null] = None
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choices:
+    """``index`` is the place of each row's choice among the options; -1 is NULL."""
+
+    options: Options
+    index: Integers
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Truths:
+    """Never both; neither is UNKNOWN."""
+
+    true: Integers
+    false: Integers
+
+    def __len__(self) -> int:
+        return len(self.true)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """``index`` is the place of each row's number; -1 is NULL.  A value means nothing where its ``null`` holds."""
+
+    linears: Linears
+    null: Integers
+    index: Integers
+
+    @classmethod
+    def plain(cls, linears: Linears, null: Integers | None = None) -> Numbers:
+        """A number in each row."""
+        count = len(linears)
+        return cls(linears, filled(count, FALSE) if null is None else null, np.arange(count))
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def nulls(self) -> Integers:
+        """A literal for "is NULL" in each row."""
+        return np.append(self.null, TRUE)[self.index]
+
+
+Column: TypeAlias = Constants | Choices | Truths | Numbers
+
+
+def take(column: Column, rows: Integers) -> Column:
+    """The cells of these rows, in this order; row -1 is NULL."""
+    missing = rows < 0
+    if isinstance(column, Constants):
+        if not len(column):
+            return Constants.repeated(None, len(rows))
+        cells, null = column.cells[rows], column.null[rows] | missing
+        return Constants(_blanked(cells, null) if cells.dtype.kind == "O" else cells, null)
+    if isinstance(column, Truths):
+        return Truths(np.append(column.true, FALSE)[rows], np.append(column.false, FALSE)[rows])
+    index = np.append(column.index, -1)[rows]
+    if isinstance(column, Choices):
+        return Choices(column.options, index)
+    return Numbers(column.linears, column.null, index)
+
+
+def joined_constants(columns: Sequence[Constants]) -> Constants:
+    """One column after the other."""
+    if not columns:
+        return Constants.of(np.empty(0, object))
+    kinds = {column.cells.dtype for column in columns}
+    if len(kinds) == 1:
+        cells = np.concatenate([column.cells for column in columns])
+        return Constants(cells, np.concatenate([column.null for column in columns]))
+    cells = np.empty(sum(map(len, columns)), object)
+    cells[:] = [cell for column in columns for cell in column.values]
+    return Constants.of(cells)
+
+
+def joined_numbers(columns: Sequence[Numbers]) -> Numbers:
+    offsets = np.cumsum([0, *(len(column.linears) for column in columns)])
+    index = [
+        np.where(column.index < 0, -1, column.index + offset)
+        for column, offset in zip(columns, offsets[:-1].tolist(), strict=True)
+    ]
+    null = np.concatenate([column.null for column in columns])
+    return Numbers(stacked([column.linears for column in columns]), null, np.concatenate(index))
+
+
+def joined_choices(columns: Sequence[Choices]) -> Choices:
+    offsets = np.cumsum([0, *(len(column.options) for column in columns)])
+    index = [
+        np.where(column.index < 0, -1, column.index + offset)
+        for column, offset in zip(columns, offsets[:-1].tolist(), strict=True)
+    ]
+    lengths = np.concatenate([column.options.codes.lengths for column in columns])
+    codes = np.concatenate([column.options.codes.items for column in columns])
+    literals = np.concatenate([column.options.literals for column in columns])
+    null = np.concatenate([column.options.null for column in columns])
+    options = Options(Lists(np.concatenate(([0], np.cumsum(lengths))), codes), literals, null)
+    return Choices(options, np.concatenate(index))
+
+
+def joined_truths(columns: Sequence[Truths]) -> Truths:
+    return Truths(
+        np.concatenate([column.true for column in columns]),
+        np.concatenate([column.false for column in columns]),
+    )
+
+
+def pairs_of(*indexes: Integers) -> tuple[list[Integers], Integers]:
+    """The different combinations of places, none of them -1, and each row's among them; -1 where one is."""
+    known = np.flatnonzero(np.logical_and.reduce([index >= 0 for index in indexes]))
+    first, number = group_numbers(*(index[known] for index in indexes))
+    found = filled(len(indexes[0]), -1)
+    found[known] = number
+    return [index[known][first] for index in indexes], found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RelationData:
+    """The symbolic side of a relation: its columns by lower-case name, and which rows exist.
+
+    ``row_ids`` are the database's numbers of the rows, in the order of the columns.
+    """
+
+    columns: Mapping[str, Column]
+    exists: Integers
+    row_ids: Integers
+
+    def places(self, row_ids: NDArray[Any]) -> Integers:
+        """Where rows of these numbers stand; -1 where there is no number."""
+        numbers = Constants.of(row_ids)
+        order = np.argsort(self.row_ids, kind="stable")
+        wanted = np.where(numbers.null, -1, numbers.cells).astype(np.int64)
+        if not len(order):
+            return filled(len(wanted), -1)
+        found = order[np.minimum(np.searchsorted(self.row_ids[order], wanted), len(order) - 1)]
+        return np.where(numbers.null, -1, found)

@@ -1,0 +1,448 @@
+"""Encode: from one snapshot and the split queries to the solver-neutral model.
+
+Queries are evaluated in order over the tables' variable columns (``tables``); each constraint's rows are demanded under
+the literals by which they exist, each objective is summed.
+
+What it is not: it decides nothing (see ``mgmt.optimization.backends``), and it does not talk SQL beyond fetching.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+
+from mgmt.compiler.encoding.aggregates import GroupedRows, group_rows, rows_at
+from mgmt.compiler.encoding.columns import (
+    Choices,
+    Column,
+    Constants,
+    Numbers,
+    RelationData,
+    take,
+)
+from mgmt.compiler.encoding.evaluate import Evaluator, Rows
+from mgmt.compiler.encoding.quantities import quantities_of
+from mgmt.compiler.encoding.sources import Sources, no_aggregate
+from mgmt.compiler.encoding.subqueries import SubqueryEncoder
+from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn, check_size, choices_of
+from mgmt.compiler.relational.pushdown import pushed_sql
+from mgmt.compiler.relational.split import SplitQuery
+from mgmt.errors import OverflowError, PolicyError, SolveTimeout  # noqa: A004 - the published name
+from mgmt.language.bound_queries.expressions import (
+    Aggregate,
+    AggregateFunction,
+    Comparison,
+    Conjunction,
+    Disjunction,
+    Expression,
+    Fetched,
+    MembershipQuery,
+)
+from mgmt.language.bound_queries.queries import PushedView, UnionView
+from mgmt.language.names.catalog import Catalog, Relation
+from mgmt.language.pushdown.engine_errors import refusals_at
+from mgmt.language.pushdown.sql_text import to_sql
+from mgmt.optimization.columns import (
+    FALSE,
+    TRUE,
+    Integers,
+    Linears,
+    Lists,
+    difference,
+    filled,
+    group_numbers,
+)
+from mgmt.optimization.problem import Objective, Problem, Source, scale
+from mgmt.optimization.structure import tighten
+from mgmt.state.database import Snapshot
+from mgmt.state.schema import TEXTUAL, SqlType, quote
+
+
+@dataclass(frozen=True, slots=True)
+class StepFigures:
+    """What one query cost: rows fetched from the database, and seconds of wall time."""
+
+    fetched_rows: int
+    seconds: float
+
+
+class ConstantRows(Sequence[Mapping[str, Any]]):
+    """The rows of a constraint: what is constant in them, by name."""
+
+    def __init__(self, columns: Mapping[str, Constants], count: int) -> None:
+        self._columns = columns
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, row: int) -> Mapping[str, Any]: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[Mapping[str, Any]]: ...
+
+    def __getitem__(self, row: int | slice) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
+        if isinstance(row, slice):
+            return [self[place] for place in range(*row.indices(self._count))]
+        place = range(self._count)[row]
+        cells = {name: take(column, np.array([place])) for name, column in self._columns.items()}
+        return {name: cell.values[0] for name, cell in cells.items() if isinstance(cell, Constants)}
+
+
+@dataclass(slots=True)
+class Encoding:
+    """A snapshot, encoded."""
+
+    problem: Problem
+    columns: list[VariableColumn]
+    # constraint -> row -> the constants of that row, for explanations
+    rows: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    fetched_rows: int = 0
+    steps: dict[str, StepFigures] = field(default_factory=dict)
+
+
+_MANY_ROWS = 100_000
+_SECONDS_A_ROW = 3e-7
+"""A candidate takes more than that, whatever is asked of it."""
+
+
+class Encoder:
+    """Encodes one snapshot.  Leaves the snapshot with the views it defined."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._problem = Problem(watch=self._stop_what_grows)
+        self._evaluator = Evaluator(self._problem)
+        self._relations: dict[str, RelationData] = {}
+        self._sources = Sources(snapshot, self._evaluator, self._relations)
+        self._encoding = Encoding(self._problem, [])
+        self._subqueries = SubqueryEncoder(
+            snapshot, self._evaluator, self._sources, self._members, self._stop_before
+        )
+
+    def encode(
+        self,
+        program: Sequence[PushedView | SplitQuery],
+        catalog: Catalog,
+        columns: Container[tuple[str, str]] | None = None,
+    ) -> Encoding:
+        """Run the whole program: tables first, then each view and constraint in order.
+
+        ``columns``: only these (table, variable column), in lower case, are decided; None: all of them.
+        """
+        numbers = quantities_of(program, catalog)
+        tables = TableEncoder(
+            self._snapshot, catalog, self._problem, self._evaluator.values, columns, numbers
+        )
+        tables.encode()
+        self._encoding.columns.extend(tables.columns)
+        self._relations.update(tables.relations)
+        for step in program:
+            before, started = self._encoding.fetched_rows, time.perf_counter()
+            with refusals_at(step.name, step.position):
+                self._encode(step)
+            fetched, spent = self._encoding.fetched_rows - before, time.perf_counter() - started
+            self._encoding.steps[step.name] = StepFigures(fetched, spent)
+        tighten(self._problem, choices_of(self._encoding.columns))
+        self._problem.watch = None
+        return self._encoding
+
+    def _stop_what_grows(self, cells: int, rows: int = 0) -> None:
+        """One statement may be more than the budget, or than can be solved; ``rows``: candidates still to come."""
+        check_size(cells, self._snapshot.memory)
+        limit = self._snapshot.limit
+        left = math.inf if limit is None else limit.deadline - time.monotonic()
+        if limit is not None and left < rows * _SECONDS_A_ROW:
+            what = "it is not" if left < 0 else f"its {rows} candidate rows would not be"
+            raise SolveTimeout(
+                f"{what} encoded after {limit.seconds:g} s, the budget of the solve",
+                hint="compare fewer rows: join by keys, filter earlier, or group in a view; or raise the budget",
+            )
+
+    def _stop_before(self, rows: int) -> None:
+        """So many candidates may be more than there is time or memory for: each is at least one cell."""
+        if rows >= _MANY_ROWS:
+            self._stop_what_grows(self._problem.cells + rows, rows)
+
+    def _encode(self, step: PushedView | SplitQuery) -> None:
+        if isinstance(step, UnionView):
+            self._define_union(step)
+        elif isinstance(step, PushedView):
+            self._snapshot.define_view(step.name, pushed_sql(step))
+        else:
+            self._encode_query(step)
+
+    # ---- queries ------------------------------------------------------------------------------------
+
+    def _encode_query(self, query: SplitQuery) -> None:
+        count, fetched = self._snapshot.arrays(query.sql)
+        self._stop_before(count)
+        self._encoding.fetched_rows += count
+        demand = query.bound.demand
+        if demand is not None and not count:
+            self._encoding.rows[query.name] = []
+            if demand.is_objective:
+                self._add_objective(query, Linears.constant([]))
+            return
+        rows, exists = self._candidates(query, count, fetched)
+        if query.keys is None:
+            # In a view they stay: what groups its rows counts candidates that cannot exist, too.
+            if demand is not None and (exists == FALSE).any():
+                kept = np.flatnonzero(exists != FALSE)
+                rows, exists = rows_at(rows, kept), exists[kept]
+            scope = _Scope(rows, exists, None)
+        else:
+            scope = self._group(query, rows, exists)
+        if demand is None:
+            self._define_view(query, scope)
+        else:
+            self._demand(query, scope)
+
+    def _candidates(self, query: SplitQuery, count: int, fetched: Sequence[Any]) -> tuple[Rows, Integers]:
+        """The variable-free part's rows, and the literal under which each exists."""
+        width = len(query.symbolic_sources)
+        sources = self._sources.joined(query.bound.sources, query.symbolic_sources, fetched)
+        columns = [Constants.of(column) for column in fetched[width : width + query.fetched]]
+        cache: dict[tuple[str, str], Column] = {}
+
+        def cells(alias: str, name: str) -> Column:
+            key = (alias, name.lower())
+            if key not in cache:
+                found = sources.cells(alias, name, query.lookups, cells)
+                assert found is not None
+                cache[key] = found
+            return cache[key]
+
+        rows = Rows(count, columns, cells, no_aggregate, self._members, self._subqueries.column)
+        conditions = sources.conditions(query.lookups, cells)
+        conditions += [self._evaluator.truths(gate, rows).true for gate in query.gates]
+        return rows, self._problem.conjunction(filled(count, TRUE), *conditions)
+
+    def _group(self, query: SplitQuery, rows: Rows, exists: Integers) -> _Scope:
+        """The possible groups, each with its candidate rows.  Without GROUP BY there is always one group."""
+        assert query.keys is not None
+        if query.keys:
+            codes = [self._evaluator.values.codes(rows.fetched[slot]) for slot in query.keys]
+            first, owners = group_numbers(*codes)
+            rank = np.argsort(np.argsort(first))  # in the order in which the rows bring them
+            owners, count = rank[owners], len(first)
+        else:
+            owners, count = filled(rows.count, 0), 1
+        grouped, groups = group_rows(self._evaluator, rows, exists, owners, count)
+        literals = filled(count, TRUE)
+        if query.bound.strict_groups:
+            literals = self._problem.disjunction_of(Lists.grouped(owners, exists, count))
+        if query.having is not None:
+            truths = self._evaluator.truths(query.having, groups)
+            literals = self._problem.conjunction(literals, truths.true)
+        return _Scope(groups, literals, grouped)
+
+    def _members(self, expression: MembershipQuery) -> Constants:
+        _, found = self._snapshot.arrays(to_sql(expression.tree))
+        return Constants.of(found[0])
+
+    def _define_view(self, query: SplitQuery, scope: _Scope) -> None:
+        """Keep the symbolic columns here, and give the constant ones to the database as a table."""
+        symbolic: dict[str, Column] = {}
+        constants: list[tuple[str, SqlType]] = []
+        cells: list[Constants] = []
+        for name, expression in query.outputs:
+            column = self._evaluator.column(expression, scope.rows)
+            if isinstance(expression, Fetched) and isinstance(column, Constants):
+                constants.append((name, expression.type))
+                cells.append(column)
+            else:
+                symbolic[name.lower()] = column
+        self._store_view(query.name, constants, cells, symbolic, scope.exists)
+
+    def _store_view(
+        self,
+        name: str,
+        constants: Sequence[tuple[str, SqlType]],
+        cells: Sequence[Constants],
+        symbolic: Mapping[str, Column],
+        exists: Integers,
+    ) -> None:
+        self._snapshot.define_table(name, constants, [column.values for column in cells], len(exists))
+        self._relations[name.lower()] = RelationData(symbolic, exists, np.arange(len(exists)))
+
+    # ---- UNION ALL ----------------------------------------------------------------------------------
+
+    def _define_union(self, view: UnionView) -> None:
+        """The rows of its parts one after the other, each existing as it does there."""
+        parts = [self._part(part) for part in view.parts]
+        constants: list[tuple[str, SqlType]] = []
+        cells: list[Constants] = []
+        symbolic: dict[str, Column] = {}
+        for place, column in enumerate(view.columns):
+            expression = Expression(column.type, view.position)
+            together = self._evaluator.concatenate([columns[place] for columns, _ in parts], expression)
+            if isinstance(together, Constants) and not column.symbolic:
+                constants.append((column.name, column.type))
+                cells.append(together)
+            else:
+                symbolic[column.name.lower()] = together
+        exists = np.concatenate([exists for _, exists in parts])
+        self._store_view(view.name, constants, cells, symbolic, exists)
+
+    def _part(self, part: Relation) -> tuple[list[Column], Integers]:
+        """The columns of one part, in order, and which of its rows exist."""
+        names = [column.name for column in part.columns if not column.symbolic]
+        wanted = ", ".join([*(["rowid"] if part.symbolic else []), *map(quote, names)])
+        count, fetched = self._snapshot.arrays(f"SELECT {wanted} FROM {quote(part.name)}")
+        if not part.symbolic:
+            return [Constants.of(column) for column in fetched], filled(count, TRUE)
+        relation = self._relations[part.name.lower()]
+        order = np.argsort(relation.places(fetched[0]), kind="stable")
+        constants = {name: Constants.of(cells[order]) for name, cells in zip(names, fetched[1:], strict=True)}
+        columns = [
+            relation.columns[column.name.lower()] if column.symbolic else constants[column.name]
+            for column in part.columns
+        ]
+        return columns, relation.exists
+
+    # ---- demands ------------------------------------------------------------------------------------
+
+    def _demand(self, query: SplitQuery, scope: _Scope) -> None:
+        assert query.bound.demand is not None
+        assert query.demand is not None
+        constants = {
+            name: self._evaluator.column(expression, scope.rows)
+            for name, expression in query.outputs
+            if isinstance(expression, Fetched)
+        }
+        self._encoding.rows[query.name] = ConstantRows(
+            {name: column for name, column in constants.items() if isinstance(column, Constants)},
+            scope.rows.count,
+        )
+        try:
+            self._post(query, query.demand, scope)
+        except PolicyError as error:
+            if isinstance(error, OverflowError) and error.row is None:
+                error.row = self._overflowing_row(query, query.demand, scope)
+            if error.position is None:
+                told = "" if not isinstance(error, OverflowError) or not error.row else f", of {error.row}"
+                error.message = f"{query.name}: {error.message}{told}"
+                error.move(query.bound.demand.tail.position)
+            raise
+
+    def _post(self, query: SplitQuery, demand: Expression, scope: _Scope) -> None:
+        assert query.bound.demand is not None
+        if query.bound.demand.is_objective:
+            numbers = self._evaluator.numbers(demand, scope.rows)
+            present = self._problem.conjunction(scope.exists, numbers.nulls ^ 1)
+            there = np.flatnonzero(numbers.index >= 0)
+            linears = numbers.linears.take(numbers.index[there])
+            self._add_objective(query, self._problem.gated(linears, present[there]))
+        else:
+            self._require(demand, scope, query.name)
+
+    def _overflowing_row(
+        self, query: SplitQuery, demand: Expression, scope: _Scope
+    ) -> Mapping[str, Any] | None:
+        """The first row that leaves 64 bits by itself; None where only all together do."""
+        for row, constants in enumerate(self._encoding.rows[query.name]):
+            where = np.array([row])
+            try:
+                self._post(query, demand, _Scope(rows_at(scope.rows, where), scope.exists[where], None))
+            except OverflowError:
+                return constants
+        return None
+
+    def _add_objective(self, query: SplitQuery, parts: Linears) -> None:
+        demand = query.bound.demand
+        assert demand is not None
+        tail = demand.tail
+        total = parts.summed(filled(len(parts), 0), 1).row(0)
+        self._problem.range_of(scale(total, tail.weight))  # refuses what leaves 64 bits
+        self._problem.objectives.append(Objective(query.name, total, demand.maximize, tail.tier, tail.weight))
+
+    def _require(self, expression: Expression, scope: _Scope, name: str) -> None:
+        """The condition is not false in any row that exists: TRUE and UNKNOWN pass, as in SQL."""
+        problem, exists = self._problem, scope.exists
+        everywhere = Source(name, np.arange(scope.rows.count))
+        if isinstance(expression, Conjunction):
+            for part in expression.operands:
+                self._require(part, scope, name)
+        elif isinstance(expression, Comparison) and (pairs := self._pairs_of_choices(expression, scope)):
+            self._require_values(*pairs, expression.operator, exists, name)
+        elif isinstance(expression, Comparison) and self._is_numeric(expression):
+            self._require_comparison(expression, scope, name)
+        elif isinstance(expression, Disjunction):
+            parts = [self._evaluator.truths(part, scope.rows) for part in expression.operands]
+            problem.require_any(
+                Lists.side_by_side(exists ^ 1, *(part.false ^ 1 for part in parts)), everywhere
+            )
+        elif self._is_all_different(expression) and scope.grouped is not None:
+            assert isinstance(expression, Aggregate)
+            values = scope.grouped.by_value(expression)
+            source = Source(name, values.groups)
+            problem.require_one(values.literals, source, when=exists[values.groups])
+        else:
+            truths = self._evaluator.truths(expression, scope.rows)
+            problem.require_any(Lists.side_by_side(exists ^ 1, truths.false ^ 1), everywhere)
+
+    def _pairs_of_choices(self, expression: Comparison, scope: _Scope) -> tuple[Choices, Choices] | None:
+        """The choices that are to be equal, or different, in each row; None for anything else."""
+        if expression.null_safe or expression.operator not in {"=", "<>"}:
+            return None
+        left, right = (self._evaluator.column(side, scope.rows) for side in expression.children)
+        return (left, right) if isinstance(left, Choices) and isinstance(right, Choices) else None
+
+    def _require_values(
+        self, left: Choices, right: Choices, operator: str, exists: Integers, name: str
+    ) -> None:
+        """Value by value: a literal for "they are the same" or a sum of the values tells a solver less."""
+        there = np.flatnonzero((left.index >= 0) & (right.index >= 0) & (exists != FALSE))
+        entries = left.options.take(left.index[there])
+        row = there[entries.codes.owners]
+        others = right.options.literal(right.index[row], entries.codes.items)
+        clauses = [exists[row] ^ 1, entries.literals ^ 1]
+        clauses += [others ^ 1] if operator == "<>" else [others, right.options.null[right.index[row]]]
+        self._problem.require_any(Lists.side_by_side(*clauses), Source(name, row))
+
+    def _is_numeric(self, expression: Comparison) -> bool:
+        kinds = {expression.left.type, expression.right.type}
+        return SqlType.INTEGER in kinds and not kinds & TEXTUAL and not expression.null_safe
+
+    def _is_all_different(self, expression: Expression) -> bool:
+        return isinstance(expression, Aggregate) and expression.function is AggregateFunction.ALL_DIFFERENT
+
+    def _require_comparison(self, expression: Comparison, scope: _Scope, name: str) -> None:
+        """A comparison of numbers as one linear row each, without a literal of its own."""
+        problem, operator = self._problem, expression.operator
+        left = self._evaluator.numbers(expression.left, scope.rows)
+        right = self._evaluator.numbers(expression.right, scope.rows)
+        when = problem.conjunction(scope.exists, left.nulls ^ 1, right.nulls ^ 1)
+        rows = np.flatnonzero(when != FALSE)
+        if not len(rows):
+            return
+        (one, other), number = self._evaluator.combined(_at(left, rows), _at(right, rows))
+        rest = difference(one.linears, other.linears)
+        source = Source(name, rows)
+        if operator == "<>":
+            differs = self._evaluator.holds(rest, "<>")[number]
+            problem.require_any(Lists.side_by_side(when[rows] ^ 1, differs), source)
+            return
+        lower = {"=": 0, ">=": 0, ">": 1}.get(operator)
+        upper = {"=": 0, "<=": 0, "<": -1}.get(operator)
+        problem.require_range(rest.take(number), lower, upper, source, when=when[rows])
+
+
+def _at(numbers: Numbers, rows: Integers) -> Numbers:
+    return Numbers(numbers.linears, numbers.null, numbers.index[rows])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scope:
+    """Rows (or groups), the literal under which each exists, and the grouping they came from."""
+
+    rows: Rows
+    exists: Integers
+    grouped: GroupedRows | None

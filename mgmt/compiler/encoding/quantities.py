@@ -1,0 +1,126 @@
+"""Quantities: the integer variables that are numbers to the solver, not lists of values.
+
+A column whose range is wider than some tens of values is one integer variable in each row.  Where policies tell its
+values apart (group by them, join by them, let them differ between rows, count the different ones) it stays a list as
+long as that is short enough.  A longer one is compared by thresholds; what else needs the list is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from sqlglot import exp
+
+from mgmt.compiler.relational.split import SplitQuery
+from mgmt.errors import UnsupportedConstructError
+from mgmt.language.bound_queries.expressions import (
+    Aggregate,
+    AggregateFunction,
+    Cell,
+    Comparison,
+    DatabasePart,
+    Expression,
+    MembershipQuery,
+)
+from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery
+from mgmt.language.names.catalog import Catalog
+from mgmt.source_text import Position
+from mgmt.state.schema import Column, Table
+from mgmt.state.schema_parsing.column_bounds import FEW_VALUES, MOST_VALUES
+
+_Place = tuple[str, str]
+_TOLD_APART = {AggregateFunction.COUNT_DISTINCT, AggregateFunction.ALL_DIFFERENT}
+
+
+def quantities_of(program: Sequence[PushedView | SplitQuery], catalog: Catalog) -> frozenset[_Place]:
+    """(table, variable column), in lower case, of every quantity.
+
+    UnsupportedConstructError for a range of more than 10 000 values that must be listed.
+    """
+    tables = catalog.schema.tables
+    wide = {
+        (table.name.lower(), column.name.lower()): column
+        for table in tables
+        for column in table.variables
+        if _width(column) > FEW_VALUES
+    }
+    if not wide:
+        return frozenset()
+    queries = [step.bound for step in program if isinstance(step, SplitQuery)]
+    told_apart = chain(_unique(tables), *map(_counted, _with_subqueries(queries)))
+    listed = {place for query in _with_subqueries(queries) for place in _joined(query)}
+    for place, what, position in told_apart:
+        listed.add(place)
+        if place in wide and _width(wide[place]) > MOST_VALUES:
+            low, high = wide[place].range or (0, 0)
+            raise UnsupportedConstructError(
+                f"{what} of {'.'.join(place)}, a number between {low} and {high}",
+                position=position or wide[place].position,
+                hint=f"at most {MOST_VALUES} values are told apart: bound it closer, or use a larger unit",
+            )
+    return frozenset(
+        place for place, column in wide.items() if place not in listed or _width(column) > MOST_VALUES
+    )
+
+
+def _width(column: Column) -> int:
+    return 0 if column.range is None else column.range[1] - column.range[0] + 1
+
+
+def _unique(tables: Iterable[Table]) -> Iterator[tuple[_Place, str, Position | None]]:
+    for table in tables:
+        for names in table.uniques:
+            for name in names:
+                yield (table.name.lower(), name.lower()), "UNIQUE", None
+
+
+def _counted(query: BoundQuery) -> Iterator[tuple[_Place, str, Position | None]]:
+    """What different values are counted of."""
+    for node in _nodes(query):
+        if isinstance(node, Aggregate) and node.function in _TOLD_APART and node.operand is not None:
+            for place in _origin(query, node.operand):
+                yield place, str(node.function), node.position
+
+
+def _joined(query: BoundQuery) -> Iterator[_Place]:
+    """What is to be the same as something of another source, or another, or is looked for in a query."""
+    for node in _nodes(query):
+        if isinstance(node, Comparison) and node.operator in {"=", "<>"}:
+            for one, other in ((node.left, node.right), (node.right, node.left)):
+                if isinstance(one, Cell) and _sources(other) - {one.source.lower()}:
+                    yield from _origin(query, one)
+        elif isinstance(node, (MembershipQuery, Subquery)):
+            for child in node.children:
+                yield from _origin(query, child)
+
+
+def _sources(expression: Expression) -> set[str]:
+    found: set[str] = set()
+    for node in expression.walk():
+        if isinstance(node, Cell):
+            found.add(node.source.lower())
+        elif isinstance(node, DatabasePart):
+            found.update(column.table.lower() for column in node.tree.find_all(exp.Column))
+    return found
+
+
+def _origin(query: BoundQuery, expression: Expression) -> Iterator[_Place]:
+    """The variable column of a table that a column of a source is, unchanged."""
+    if isinstance(expression, Cell):
+        for source in query.sources:
+            column = source.relation.find(expression.column)
+            same = source.alias.lower() == expression.source.lower()
+            if same and column is not None and column.origin is not None:
+                yield column.origin[0].lower(), column.origin[1].lower()
+
+
+def _nodes(query: BoundQuery) -> Iterator[Expression]:
+    for expression in query.expressions:
+        yield from expression.walk()
+
+
+def _with_subqueries(queries: Iterable[BoundQuery]) -> Iterator[BoundQuery]:
+    for query in queries:
+        yield query
+        yield from _with_subqueries(node.query for node in _nodes(query) if isinstance(node, Subquery))

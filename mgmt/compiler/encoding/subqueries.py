@@ -1,0 +1,156 @@
+"""Encode subqueries in which the solver has a say: for every row around them, the rows they may have.
+
+The database joins the variable-free part of the subquery with the constants it uses of the rows around it; the
+solver's predicates decide which of the rows exist.  A subquery that uses nothing but constants of its surroundings is
+encoded once for each combination of these.
+
+What it is not: it binds nothing (see ``mgmt.language.expression_binding.subquery_binder``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mgmt.compiler.encoding.aggregates import group_rows, rows_at
+from mgmt.compiler.encoding.columns import Column, Constants, Truths, take
+from mgmt.compiler.encoding.evaluate import Evaluator, Rows, known
+from mgmt.compiler.encoding.sources import Sources, no_aggregate
+from mgmt.compiler.relational.split import SplitSubquery
+from mgmt.errors import UnsupportedConstructError
+from mgmt.language.bound_queries.expressions import Comparison, Expression, MembershipQuery, SubqueryKind
+from mgmt.optimization.columns import FALSE, TRUE, Integers, Lists, filled, group_numbers
+from mgmt.state.database import Snapshot
+from mgmt.state.schema import SqlType, quote
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fetched:
+    """The rows that a subquery may have: whose they are, and columns of the database's."""
+
+    owners: Integers
+    columns: list[NDArray[Any]]
+
+
+class SubqueryEncoder:
+    """Evaluates subqueries over one snapshot and problem."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        evaluator: Evaluator,
+        sources: Sources,
+        members: Callable[[MembershipQuery], Constants],
+        before: Callable[[int], None],
+    ) -> None:
+        """``before`` is told of so many rows before they are looked at; it may raise."""
+        self._snapshot = snapshot
+        self._evaluator = evaluator
+        self._problem = evaluator.problem
+        self._sources = sources
+        self._members = members
+        self._before = before
+        self._tables = 0
+
+    def column(self, expression: Expression, outer: Rows) -> Column:
+        """The value of a subquery in every row around it."""
+        assert isinstance(expression, SplitSubquery)
+        parameters = [self._constants(part, outer) for part in expression.parameters]
+        codes = [self._evaluator.values.codes(parameter) for parameter in parameters]
+        first, number = group_numbers(*codes, filled(outer.count, 0))
+        keys: list[Constants] = []
+        for parameter in parameters:
+            key = take(parameter, first) if outer.count else Constants.repeated(None, 1)
+            assert isinstance(key, Constants)
+            keys.append(key)
+        # Asked for no rows too, so that the database's complaints come when the model is built.
+        fetched = self._fetch(expression, keys, max(1, len(first)))
+        if not outer.count:
+            fetched = _Fetched(filled(0, 0), [column[:0] for column in fetched.columns])
+        if not expression.operands and not expression.outer_cells:
+            # Nothing but the parameters matters: once for each combination, in the row that has it first.
+            return take(self._evaluate(expression, rows_at(outer, first), fetched), number)
+        by_key = Lists.grouped(fetched.owners, np.arange(len(fetched.owners)), len(first))
+        self._before(int(by_key.lengths[number].sum()))
+        places, starts = by_key.places(number)
+        rows = by_key.items[places]
+        spread = _Fetched(
+            np.repeat(np.arange(outer.count), np.diff(starts)), [column[rows] for column in fetched.columns]
+        )
+        return self._evaluate(expression, outer, spread)
+
+    def _constants(self, expression: Expression, outer: Rows) -> Constants:
+        column = self._evaluator.column(expression, outer)
+        assert isinstance(column, Constants)
+        return column
+
+    def _fetch(self, expression: SplitSubquery, keys: list[Constants], count: int) -> _Fetched:
+        self._tables += 1
+        table = f"rows around subquery {self._tables}"
+        columns = [(f"p{number}", parameter.type) for number, parameter in enumerate(expression.parameters)]
+        self._snapshot.define_table(table, columns, [key.values for key in keys], count)
+        _, found = self._snapshot.arrays(expression.sql(quote(table)))
+        owners = np.asarray(found[0], np.int64)
+        return _Fetched(owners, found[1:])
+
+    def _evaluate(self, expression: SplitSubquery, outer: Rows, fetched: _Fetched) -> Column:
+        owners, count = fetched.owners, outer.count
+        self._before(len(owners))
+        rows, exists = self._inner_rows(expression, outer, fetched)
+        if expression.query.keys is not None:
+            _, rows = group_rows(self._evaluator, rows, exists, owners, count)
+            exists, owners = filled(count, TRUE), np.arange(count)
+        if expression.kind is SubqueryKind.EXISTS:
+            return known(self._problem.disjunction_of(Lists.grouped(owners, exists, count)))
+        if expression.kind is SubqueryKind.VALUE:
+            several = np.bincount(owners[exists != FALSE], minlength=count) > 1
+            if not expression.single and several.any():
+                raise UnsupportedConstructError(
+                    "cannot be encoded: a subquery used as a value that may have several rows",
+                    position=expression.position,
+                    hint="aggregate it, as in (SELECT max(...) ...), or compare by the key of its table",
+                )
+            column = self._evaluator.column(expression.outputs[0], rows)
+            return self._evaluator.choose(column, owners, exists, count, expression)
+        return self._quantify(expression, outer, rows, owners, exists)
+
+    def _quantify(
+        self, expression: SplitSubquery, outer: Rows, rows: Rows, owners: Integers, exists: Integers
+    ) -> Truths:
+        """ANY and ALL, three-valued: a row that does not exist settles neither."""
+        tests: list[Truths] = []
+        for operand, output in zip(expression.operands, expression.outputs, strict=True):
+            comparison = Comparison(
+                SqlType.BOOLEAN, expression.position, operand, output, expression.operator
+            )
+            left = take(self._evaluator.column(operand, outer), owners)
+            tests.append(self._evaluator.compare(left, self._evaluator.column(output, rows), comparison))
+        truths = self._evaluator.both(tests)
+        is_any = expression.kind is SubqueryKind.ANY
+        settling, other = (truths.true, truths.false) if is_any else (truths.false, truths.true)
+
+        def grouped(literals: Integers) -> Lists:
+            return Lists.grouped(owners, literals, outer.count)
+
+        settled = self._problem.disjunction_of(grouped(self._problem.conjunction(exists, settling)))
+        every = self._problem.conjunction_of(grouped(self._problem.disjunction(exists ^ 1, other)))
+        return Truths(settled, every) if is_any else Truths(every, settled)
+
+    def _inner_rows(self, expression: SplitSubquery, outer: Rows, fetched: _Fetched) -> tuple[Rows, Integers]:
+        """The rows that the subquery may have, and the literal under which each exists."""
+        width = len(expression.symbolic_sources)
+        columns = [Constants.of(column) for column in fetched.columns[width : width + expression.fetched]]
+        sources = self._sources.joined(expression.query.sources, expression.symbolic_sources, fetched.columns)
+
+        def cells(alias: str, name: str) -> Column:
+            found = sources.cells(alias, name, expression.lookups, cells)
+            return take(outer.cells(alias, name), fetched.owners) if found is None else found
+
+        rows = Rows(len(fetched.owners), columns, cells, no_aggregate, self._members, self.column)
+        conditions = sources.conditions(expression.lookups, cells)
+        conditions += [self._evaluator.truths(gate, rows).true for gate in expression.gates]
+        return rows, self._problem.conjunction(filled(rows.count, TRUE), *conditions)

@@ -1,0 +1,335 @@
+"""Which road each demand goes: choices in whole columns where they are of that shape, cell by cell where not.
+
+Variable columns that share a demand (or a UNIQUE) are one part.  A part of one column whose demands all have a
+known shape is an assignment problem; all other parts go the general road together.  Demands without variables are
+nobody's: they hold or do not.
+
+What it is not: it sees no data; a part may still prove to be of another shape when its columns are fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from mgmt.compiler.encoding.quantities import quantities_of
+from mgmt.compiler.relational.dependencies import below_views
+from mgmt.compiler.relational.memo import Kept
+from mgmt.compiler.relational.split import SplitQuery
+from mgmt.compiler.shapes.common_gate import with_common_gate
+from mgmt.compiler.shapes.hoisting import hoisted
+from mgmt.compiler.shapes.inline import Views, joins_of
+from mgmt.compiler.shapes.marks import marked_only
+from mgmt.compiler.shapes.pairing import Pairing, pairing_of
+from mgmt.compiler.shapes.recognise import Shape, candidates_sql, shape_of, variables_of
+from mgmt.compiler.shapes.unnesting import unnested, unnested_objective
+from mgmt.compiler.shapes.vectors import OtherShape
+from mgmt.language.bound_queries.expressions import Cell
+from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery
+from mgmt.language.names.catalog import Catalog
+from mgmt.language.pushdown.column_types import EngineTypes
+from mgmt.state.schema import Schema, SqlType
+from mgmt.state.snapshot import Cells
+
+ColumnName = tuple[str, str]
+"""(table, variable column), in lower case."""
+Step = PushedView | SplitQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Road:
+    """Where one demand goes, and why."""
+
+    demand: SplitQuery
+    columns: frozenset[ColumnName]
+    """The variable columns it speaks of; none: it is constant."""
+    shapes: tuple[Shape | Pairing, ...]
+    """What it is in columns: one or several, which together demand the same; none if it is of no shape."""
+    why: str
+    """The reason it has no shape; empty if it has one."""
+    candidates: tuple[str, ...] = ()
+    """Statements for the database: if one of them has no row, the demand has none and demands nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Marking:
+    """A boolean column beside a choice in the same rows, and the demands on it as demands on marked rows."""
+
+    table: str
+    place: str
+    mark: str
+    shapes: Mapping[str, Shape]
+    reasons: Mapping[str, str]
+    """Why a demand has no such shape."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Variable columns that no demand connects with any other."""
+
+    columns: frozenset[ColumnName]
+    roads: tuple[Road, ...]
+    marking: Marking | None = None
+    quantities: frozenset[ColumnName] = frozenset()
+    """Those of the columns that are numbers, not lists of values."""
+
+    @property
+    def may_be_columnar(self) -> bool:
+        """Whether it is one column (or one and a mark), whose demands have a shape or may prove to be of no rows."""
+        if self.quantities:
+            return False
+        if self.marking is not None:
+            return True
+        return len(self.columns) == 1 and all(road.shapes or road.candidates for road in self.roads)
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether it is one column of values to choose from, whatever is demanded of it."""
+        return len(self.columns) == 1 and not self.quantities and self.marking is None
+
+    @property
+    def why(self) -> str:
+        """Why it is not columnar; empty if it is."""
+        if len(self.columns) > 1:
+            return "several variable columns depend on each other"
+        for table, column in sorted(self.quantities):
+            return f"{table}.{column} is a number"
+        return next((f"{road.demand.name}: {road.why}" for road in self.roads if not road.shapes), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Roads:
+    """The roads of a program."""
+
+    parts: tuple[Part, ...]
+    constants: tuple[Road, ...]
+    available: tuple[PushedView, ...]
+    """The views that the database can make without the solver, in order."""
+    divisible: bool
+    """Whether some parts can go the general road and the others not."""
+    below: Mapping[str, frozenset[Cells]]
+    """What is below each of the database's views, by names in lower case."""
+
+
+def roads_of(
+    program: Sequence[Step], catalog: Catalog, engine: EngineTypes, kept: Kept[SplitQuery, Road]
+) -> Roads:
+    """Find the road of every demand of a program; ``kept``: those known, from a program with the same views."""
+    views = Views.of(program)
+    found = [
+        kept.of(step, lambda step: _road(step, views, catalog, engine))
+        for step in program
+        if isinstance(step, SplitQuery) and step.bound.demand is not None
+    ]
+    available = tuple(
+        step
+        for step in program
+        if isinstance(step, PushedView) and step.name.lower() not in views.unavailable
+    )
+    numbers = quantities_of(program, catalog)
+    parts = tuple(
+        replace(part, quantities=part.columns & numbers, marking=_marking(part, views, catalog, engine))
+        for part in _parts(found, catalog.schema)
+    )
+    pushed = [step for step in program if isinstance(step, PushedView)]
+    divisible = len(available) == len(pushed) and not any(map(_has_subquery, program))
+    return Roads(
+        parts,
+        tuple(road for road in found if not road.columns),
+        available,
+        divisible,
+        below_views(available, catalog.schema),
+    )
+
+
+def _has_subquery(step: Step) -> bool:
+    if isinstance(step, PushedView):
+        return False
+    parts = [*step.gates, *(expression for _, expression in step.outputs)]
+    parts.extend(part for part in (step.having, step.demand) if part is not None)
+    return any(isinstance(node, Subquery) for part in parts for node in part.walk())
+
+
+def _road(
+    step: SplitQuery,
+    views: Views,
+    catalog: Catalog,
+    engine: EngineTypes,
+) -> Road:
+    columns = _columns_below(step, views)
+    if not columns:
+        return Road(step, columns, (), "no variable in it")
+    try:
+        flat = with_common_gate(views.flatten(hoisted(step.bound, views.queries)))
+        is_check = step.bound.demand is not None and not step.bound.demand.is_objective
+        flats = unnested(flat, views, catalog) if is_check else [unnested_objective(flat, views, catalog)]
+        columns = frozenset(name[1:] for one in flats for name in variables_of(one)) or columns
+        shapes = [
+            pairing_of(step.bound, one, catalog, engine) or shape_of(step.bound, one, catalog, engine)
+            for one in flats
+        ]
+    except OtherShape as reason:
+        return Road(step, columns, (), str(reason), tuple(_candidates(step.bound, views)))
+    return Road(step, columns, tuple(shapes), "")
+
+
+def _marking(part: Part, views: Views, catalog: Catalog, engine: EngineTypes) -> Marking | None:
+    """Two columns of one table of which one is a mark, if the demands on it can be put so."""
+    tables = {table for table, _ in part.columns}
+    if len(part.columns) != 2 or len(tables) != 1:
+        return None
+    (table,) = tables
+    columns = [catalog.schema.table(table).column(column) for _, column in sorted(part.columns)]
+    marks = [column for column in columns if column.type is SqlType.BOOLEAN and not column.nullable]
+    if len(marks) != 1:
+        return None
+    (mark,) = marks
+    place = next(column for column in columns if column is not mark)
+    names = (place.name.lower(), mark.name.lower())
+    shapes: dict[str, Shape] = {}
+    reasons: dict[str, str] = {}
+    for road in part.roads:
+        bound = road.demand.bound
+        if (table, names[1]) in road.columns:
+            try:
+                flat = marked_only(views.flatten(bound), *names)
+                shapes[road.demand.name] = shape_of(bound, flat, catalog, engine)
+            except OtherShape as reason:
+                reasons[road.demand.name] = str(reason)
+    return Marking(table, *names, shapes, reasons)
+
+
+def candidates_of(program: Sequence[Step]) -> dict[str, tuple[str, ...]]:
+    """Per demand, statements over the available views: if one of them has no row, the demand has none either.
+
+    An aggregate of all rows has one row over no rows, too: of such a demand nothing can be said.
+    """
+    views = Views.of(program)
+    steps = [step for step in program if isinstance(step, SplitQuery) and step.bound.demand is not None]
+    return {step.name: tuple(_candidates(step.bound, views)) for step in steps if step.bound.keys != ()}
+
+
+def _candidates(query: BoundQuery, views: Views) -> list[str]:
+    """Statements none of which is without rows unless the query is."""
+    found: list[str] = []
+    outer = {alias for alias, on in joins_of(query) if on is not None}
+    for source in query.sources:
+        view = views.queries.get(source.relation.name.lower())
+        if view is not None and view.keys != () and source.alias.lower() not in outer:
+            found.extend(_candidates(view, views))
+    try:
+        flat = views.flatten(query)
+    except OtherShape:
+        return found
+    return [candidates_sql(flat), *found]
+
+
+def _columns_below(step: SplitQuery, views: Views) -> frozenset[ColumnName]:
+    """All variable columns that a query or a view below it mentions."""
+    found: set[ColumnName] = set()
+    waiting, seen = [step.bound], set[str]()
+
+    def visit(name: str) -> None:
+        if name in seen:
+            return
+        seen.add(name)
+        for part in views.unions.get(name, ()):
+            visit(part)
+        if name in views.queries:
+            waiting.append(views.queries[name])
+
+    while waiting:
+        query = waiting.pop()
+        relations = {source.alias.lower(): source.relation for source in query.sources}
+        for part in query.expressions:
+            for node in part.walk():
+                if isinstance(node, Subquery):
+                    waiting.append(node.query)
+                elif isinstance(node, Cell) and node.source.lower() in relations:
+                    name = relations[node.source.lower()].name.lower()
+                    if name not in views.unavailable:
+                        found.add((name, node.column.lower()))
+        for relation in relations.values():
+            visit(relation.name.lower())
+    return frozenset(found)
+
+
+def _parts(roads: Iterable[Road], schema: Schema) -> tuple[Part, ...]:
+    groups: list[set[ColumnName]] = []
+    for table in schema.tables:
+        variable = {column.name.lower() for column in table.variables}
+        groups.extend({(table.name.lower(), name)} for name in sorted(variable))
+        groups.extend(
+            {(table.name.lower(), name.lower()) for name in unique if name.lower() in variable}
+            for unique in table.uniques
+        )
+    groups.extend(set(road.columns) for road in roads)
+    joined: list[set[ColumnName]] = []
+    for group in groups:
+        if not group:
+            continue
+        touching = [part for part in joined if part & group]
+        joined = [part for part in joined if not part & group]
+        joined.append(set().union(group, *touching))
+    return tuple(
+        Part(frozenset(part), tuple(road for road in roads if road.columns and road.columns <= part))
+        for part in joined
+    )
+
+
+def restricted(program: Sequence[Step], roads: Iterable[Road]) -> tuple[Step, ...]:
+    """A divisible program with no other demands than these, and of the views only the columns they need."""
+    wanted = {road.demand.name for road in roads}
+    needed: dict[str, set[str]] = {}
+    kept: list[Step] = []
+    for step in reversed(program):
+        if isinstance(step, PushedView):
+            kept.append(step)
+        elif step.bound.demand is None and step.name.lower() in needed:
+            names = needed[step.name.lower()]
+            cut = replace(step, outputs=tuple(o for o in step.outputs if o[0].lower() in names))
+            _note_needs(cut, needed)
+            kept.append(cut)
+        elif step.bound.demand is not None and step.name in wanted:
+            _note_needs(step, needed)
+            kept.append(step)
+    return tuple(reversed(kept))
+
+
+def _note_needs(step: SplitQuery, needed: dict[str, set[str]]) -> None:
+    """Which columns of its sources a query uses: those it fetches, and those it decides on."""
+    relations = {source.alias.lower(): source.relation.name.lower() for source in step.bound.sources}
+    for name in relations.values():
+        needed.setdefault(name, set())
+    parts = [*step.gates, *(expression for _, expression in step.outputs)]
+    parts.extend(part for part in (step.having, step.demand) if part is not None)
+    for part in parts:
+        for node in part.walk():
+            if isinstance(node, Cell):
+                needed[relations[node.source.lower()]].add(node.column.lower())
+    # The statement for the database names its columns in full.
+    for alias, name in relations.items():
+        relation = next(s.relation for s in step.bound.sources if s.alias.lower() == alias)
+        needed[name].update(column.name.lower() for column in relation.columns if not column.symbolic)
+
+
+def often_asked(roads: Roads, uses: Callable[[str], int]) -> frozenset[str]:
+    """Views that take time and are asked by several statements; ``uses`` counts those of the oracle."""
+    grouping: set[str] = set()
+    found = []
+    every = [shape for part in roads.parts for road in part.roads for shape in road.shapes]
+    shapes = [shape for shape in every if isinstance(shape, Shape)]
+    for view in roads.available:
+        below = {table.name.lower() for table in view.tree.find_all(exp.Table)}
+        if not below & grouping and not view.tree.find(exp.Group, exp.Distinct, exp.AggFunc):
+            continue
+        name = view.name.lower()
+        grouping.add(name)
+        statements = {shape.rows_sql for shape in shapes if name in shape.rows_from}
+        statements |= {shape.values_sql or "" for shape in shapes if name in shape.values_from}
+        statements |= {one.sql for shape in shapes for one in shape.lookups if name in one.reads}
+        if uses(view.name) + len(statements) > 1:
+            found.append(view.name)
+    return frozenset(found)

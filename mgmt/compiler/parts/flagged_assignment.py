@@ -1,0 +1,163 @@
+"""The fast road of two columns: where a row is and whether it is marked, as two assignment problems.
+
+What it is not: the fast road of one column (see ``columnar``); the demands on marks (see ``shapes.marks``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
+from mgmt.compiler.partition import Part
+from mgmt.compiler.parts.assignment import ColumnarPart, claims_of
+from mgmt.compiler.shapes.build import Builder, Built
+from mgmt.compiler.shapes.fetch import Columns
+from mgmt.compiler.shapes.vectors import OtherShape
+from mgmt.language.names.catalog import Catalog
+from mgmt.optimization.assignment import NONE
+from mgmt.optimization.engines import UnsuitableError
+from mgmt.optimization.engines.selection.search import SelectedPlacement, solve_selection
+from mgmt.optimization.optimize import TierResult
+from mgmt.solution import Value
+from mgmt.state.database import Snapshot
+from mgmt.state.schema import Column, quote
+
+_FEW_PAIRS = 2_000
+"""Rows times values: so few, an answer that is not proven is left to the general road."""
+
+
+@dataclass(slots=True)
+class MarkedPart:
+    """Two variable columns of one table: a choice, and a boolean."""
+
+    places: ColumnarPart
+    marks: Built
+    part: Part
+    column: Column
+    today: Sequence[Value]
+    """Today's marks, in the order of the rows."""
+    encode_seconds: float
+    fetched_rows: int
+
+    @classmethod
+    def encode(cls, snapshot: Snapshot, part: Part, catalog: Catalog, columns: Columns) -> MarkedPart:
+        """Fetch and build.  OtherShape when it is not of this shape."""
+        started = time.perf_counter()
+        before = columns.fetched_rows
+        marking = part.marking
+        if marking is None:
+            raise OtherShape(part.why)
+        table = catalog.schema.table(marking.table)
+        place, mark = table.column(marking.place), table.column(marking.mark)
+        chosen = frozenset({(marking.table, marking.place)})
+        alone = Part(chosen, tuple(road for road in part.roads if road.columns == chosen))
+        places = ColumnarPart.encode(snapshot, alone, catalog, columns)
+        choosers = replace(places.built.choosers, nullable=True)
+        builder = Builder(table, replace(place, nullable=True), catalog, columns, snapshot, choosers=choosers)
+        for road in part.roads:
+            if road.columns == chosen:
+                continue
+            shape = marking.shapes.get(road.demand.name)
+            if shape is not None:
+                builder.add(shape)
+            elif all(snapshot.rows(sql) for sql in road.candidates):
+                raise OtherShape(f"{road.demand.name}: {marking.reasons[road.demand.name]}")
+            else:
+                builder.add_nothing(road.demand)
+        marks = builder.finish()
+        paid = [tier.number for tier in marks.assignment.tiers]
+        low, high = min(paid, default=1), max(paid, default=0)
+        if any(low <= tier.number <= high for tier in places.built.assignment.tiers):
+            raise OtherShape("marks are paid for in tiers among those of the places")
+        keys = ", ".join(map(quote, table.primary_key))
+        sql = f"SELECT {quote(mark.current or mark.name)} FROM {quote(table.name)} ORDER BY {keys}"
+        today = [
+            None if value is None else bool(value) for (value,) in columns.rows(snapshot, sql, (table.name,))
+        ]
+        seconds = time.perf_counter() - started
+        return cls(places, marks, part, mark, today, seconds, columns.fetched_rows - before)
+
+    def current(self, assignments: Assignments) -> bool:
+        """Put today's values in; whether every cell has one that needs one."""
+        complete = self.places.current(assignments)
+        built = self.places.built
+        assignments[built.table.name, self.column.name] = dict(
+            zip(built.choosers.keys, self.today, strict=True)
+        )
+        return complete and None not in self.today
+
+    def objectives_today(self) -> dict[str, int] | None:
+        """What the objectives are worth as things stand; None where values stand that may not be chosen at all."""
+        found = self.places.objectives_today()
+        if found is None or None in self.today:
+            return None
+        marked = np.array(self.today, np.bool_)
+        standing = np.where(marked, self.places.built.choosers.current, NONE).astype(np.int32)
+        return {**found, **claims_of(self.part.roads, self.marks, standing)}
+
+    def solve(self, *, budget: float, seed: int, workers: int) -> Decided | Impossible:
+        """Choose.  OtherShape when no engine is for it, or the general road can do better."""
+        started = time.perf_counter()
+        places, marks = self.places.built, self.marks
+        if places.impossible or marks.impossible:
+            return Impossible((*places.impossible, *marks.impossible))
+        try:
+            first = min((tier.number for tier in marks.assignment.tiers), default=0)
+            later = sum(tier.number > first > 0 for tier in places.assignment.tiers)
+            found = solve_selection(
+                places.assignment, marks.assignment, seconds=budget, seed=seed, workers=workers, later=later
+            )
+        except UnsuitableError as reason:
+            raise OtherShape(f"no engine: {reason}") from reason
+        if found is None:
+            return Impossible()
+        if not found.proven and places.assignment.rows * places.assignment.values <= _FEW_PAIRS:
+            raise OtherShape("the best marks among the best places are not proven")
+        return self._decided(found, time.perf_counter() - started)
+
+    def _decided(self, found: SelectedPlacement, seconds: float) -> Decided:
+        first = self.places.decided(found.places, seconds)
+        built, chosen = self.places.built, found.selection.choice
+        assert chosen is not None
+        marked = (chosen >= 0).tolist()
+        keys = built.choosers.keys
+        cells: Mapping[tuple[str, str], dict[tuple[Value, ...], Value]] = {
+            (built.table.name, self.column.name): dict(zip(keys, marked, strict=True))
+        }
+        was = np.array([bool(value) for value in self.today], np.bool_)
+        unknown = np.array([value is None for value in self.today], np.bool_)
+        changed = np.flatnonzero((was != np.array(marked, np.bool_)) | unknown)
+        deltas = tuple(
+            delta_of(built.table, self.column, keys[row], self.today[row], marked[row])
+            for row in changed.tolist()
+        )
+        tiers = tuple(
+            TierResult(tier.number, value, bound, value == bound)
+            for tier, value, bound in zip(
+                self.marks.assignment.tiers, found.selection.worth, found.selection.bounds, strict=True
+            )
+        )
+        claims = claims_of(self.part.roads, self.marks, chosen)
+        statistics = {
+            **first.statistics,
+            "backend": f"{found.places.engine}; marks: {found.selection.engine}",
+            "variables": max(found.places.solver_variables, found.selection.solver_variables),
+            "solver_calls": int(found.places.solver_variables > 0)
+            + int(found.selection.solver_variables > 0),
+            "candidate_rows": self.fetched_rows,
+            "encode_seconds": self.encode_seconds,
+            "notes": (*found.places.notes, *found.selection.notes),
+        }
+        return Decided(
+            first.road,
+            {**first.assignments, **cells},
+            (*first.deltas, *deltas),
+            tuple(sorted((*first.tiers, *tiers), key=lambda tier: tier.tier)),
+            {**first.claims, **claims},
+            (*first.objectives, *claims),
+            statistics,
+        )

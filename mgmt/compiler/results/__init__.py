@@ -1,0 +1,1 @@
+"""One solution out of what was decided, and the rows that it leaves without a value."""

@@ -1,0 +1,1 @@
+"""The oracle: plain SQL in the database that checks each solution again."""

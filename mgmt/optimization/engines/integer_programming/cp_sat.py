@@ -1,0 +1,149 @@
+"""The CP-SAT engine: the count model, tier by tier.
+
+The model is written through ``CpModel.proto`` with lists, a fraction of what the modelling calls cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mgmt.optimization.assignment import Indices, Placement
+from mgmt.optimization.engines.integer_programming.count_model import CountModel, Row, Sum
+from mgmt.optimization.engines.integer_programming.lexicographic import LEAST_SECONDS, minimize_tiers
+from mgmt.optimization.engines.model.cells import Cells
+from mgmt.optimization.engines.model.cost_functions import UnsuitableError
+
+_INFINITY = 2**63 - 1
+_LIGHT_ABOVE = 20_000
+"""Variables above which presolve costs more than it brings."""
+_LIGHT_BELOW_SECONDS = 1.0
+
+
+def solve(
+    cells: Cells,
+    *,
+    hint: Indices | None,
+    known_bounds: Sequence[int | None],
+    deadline: float,
+    seed: int,
+    workers: int,
+) -> Placement:
+    """The best counts, tier by tier; see ``minimize_tiers``."""
+    return minimize_tiers(
+        _Solver(CountModel(cells), seed, workers), hint=hint, known_bounds=known_bounds, deadline=deadline
+    )
+
+
+class _Solver:
+    """A count model in CP-SAT, written as far as it has grown."""
+
+    name = "CP-SAT on counts"
+
+    def __init__(self, model: CountModel, seed: int, workers: int) -> None:
+        from ortools.sat.python import cp_model  # brings pandas: half a second that few processes must pay
+
+        self.model = model
+        self._cp_model = cp_model
+        self._cp = cp_model.CpModel()
+        self._proto: Any = self._cp.proto
+        self._seed = seed
+        self._workers = workers
+        self._written = [0, 0, 0, 0]
+
+    @property
+    def variables(self) -> int:
+        return self._written[0]
+
+    def minimize(
+        self, objective: Sum, hint: Indices | None, seconds: float
+    ) -> tuple[Indices | None, bool, int | None]:
+        """A choice, if one was found; False when there is none; a bound, if there is one."""
+        self._write()
+        cells = self.model.cells
+        proto = self._proto
+        proto.clear_objective()
+        proto.clear_solution_hint()
+        if objective.variables:
+            proto.objective.vars.extend(objective.variables)
+            proto.objective.coeffs.extend(objective.factors)
+        counts = None if hint is None else cells.counts(hint)
+        if counts is not None:
+            proto.solution_hint.vars.extend(list(range(self.variables)))
+            proto.solution_hint.values.extend(self.model.values(counts))
+        solver = self._cp_model.CpSolver()
+        self._set(solver.parameters, seconds)
+        status = solver.solve(self._cp)
+        if status == self._cp_model.INFEASIBLE:
+            return None, False, None
+        if status == self._cp_model.MODEL_INVALID:
+            # Sums of the largest weights beyond 64 bits, most likely.
+            raise UnsuitableError(f"CP-SAT rejects the model: {self._cp.validate()}")
+        found = status in {self._cp_model.OPTIMAL, self._cp_model.FEASIBLE}
+        values = np.array(solver.response_proto.solution, np.int64) if found else np.zeros(0, np.int64)
+        bound: int | None = None
+        if status == self._cp_model.OPTIMAL:
+            bound = objective.constant + sum(
+                factor * int(values[variable])
+                for variable, factor in zip(objective.variables, objective.factors, strict=True)
+            )
+        elif objective.variables:
+            lowest = solver.response_proto.best_objective_bound
+            # Beyond 2**53 a float is not the integer it stands for.
+            bound = round(lowest) + objective.constant if abs(lowest) < 2**53 else None
+        return (cells.choice(values[: len(cells)]) if found else None), True, bound
+
+    def _set(self, parameters: Any, seconds: float) -> None:
+        parameters.max_time_in_seconds = max(LEAST_SECONDS, seconds)
+        parameters.random_seed = self._seed % 2**31
+        parameters.num_workers = self._workers
+        if self._workers > 1:
+            parameters.interleave_search = True  # the mode whose answer depends on the seed alone
+        if self.variables > _LIGHT_ABOVE or seconds < _LIGHT_BELOW_SECONDS:
+            parameters.cp_model_probing_level = 0
+            parameters.symmetry_level = 0
+            parameters.max_presolve_iterations = 1
+            parameters.merge_at_most_one_work_limit = 0
+            parameters.presolve_inclusion_work_limit = 0
+
+    def _write(self) -> None:
+        """What the model has that is not written yet."""
+        model, constraints = self.model, self._proto.constraints
+        variables, rows, elements, maxima = self._written
+        add = self._proto.variables.add
+        for lower, upper in zip(model.lower[variables:], model.upper[variables:], strict=True):
+            add().domain.extend([lower, upper])
+        for row in model.rows[rows:]:
+            if not row.implied:
+                self._linear(row)
+        for element in model.elements[elements:]:
+            part = constraints.add().element
+            part.linear_index.vars.extend(list(element.variables))
+            part.linear_index.coeffs.extend(list(element.strides))
+            part.linear_target.vars.append(element.target)
+            part.linear_target.coeffs.append(1)
+            for value in element.values:
+                part.exprs.add().offset = value
+        for maximum in model.maxima[maxima:]:
+            part = constraints.add().lin_max
+            part.target.vars.append(maximum.target)
+            part.target.coeffs.append(1)
+            for term in maximum.terms:
+                expression = part.exprs.add()
+                expression.vars.extend(term.variables)
+                expression.coeffs.extend(term.factors)
+                expression.offset = term.constant
+        self._written = [len(model.lower), len(model.rows), len(model.elements), len(model.maxima)]
+
+    def _linear(self, row: Row) -> None:
+        part = self._proto.constraints.add().linear
+        part.vars.extend(list(row.variables))
+        part.coeffs.extend(list(row.factors))
+        part.domain.extend(
+            [
+                -_INFINITY - 1 if row.lower is None else row.lower,
+                _INFINITY if row.upper is None else row.upper,
+            ]
+        )

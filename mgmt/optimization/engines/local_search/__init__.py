@@ -1,0 +1,1 @@
+"""What makes a choice better by changing a part of it."""

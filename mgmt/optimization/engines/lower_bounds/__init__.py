@@ -1,0 +1,1 @@
+"""What no choice costs less than, in closed form."""
