@@ -21,7 +21,7 @@ from tests.membership.conftest import Laboratory
 WITH_A_STORE = ("kill-host", "kill-sequencer", "kill-controller", "rack-loss")
 
 
-@pytest.mark.parametrize("scenario", budgeted(WITH_A_STORE, 1, in_test=3))  # a minute and more of writing each
+@pytest.mark.parametrize("scenario", budgeted(WITH_A_STORE, 1, in_test=3))
 def test_every_scenario_keeps_its_promises(scenario: str) -> None:
     report = chaos.run(scenario, seed=1)
     assert report.broken == ()
