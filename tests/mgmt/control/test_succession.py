@@ -6,7 +6,6 @@ Every call of the controller to its engine is a place to die: before the call ta
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -15,13 +14,6 @@ from tests.mgmt.control.harness import Harness, harness, make_hosts, six_hosts
 
 IN_A_REPAIR, IN_A_DRAIN, IN_ANOTHER_REPAIR = 60, 66, 87
 """A few more calls than the controller makes: at the last of them its work is over."""
-
-
-def every(calls: int) -> list[Any]:
-    """All of them in ``make test-all``; every third in ``make test``, so that each kind of call is among them."""
-    thirds = range(0, calls, 3)
-    others = [call for call in range(calls) if call not in thirds]
-    return budgeted([*thirds, *others], len(others), in_test=len(thirds))
 
 
 def die_at(cluster: Harness, name: str, call: int) -> list[bool]:
@@ -60,7 +52,7 @@ async def _follow_up(cluster: Harness, died: list[bool]) -> None:
     assert cluster.controller is cluster.nodes["n2"].controller
 
 
-@pytest.mark.parametrize("call", every(IN_A_REPAIR))
+@pytest.mark.parametrize("call", range(IN_A_REPAIR))
 async def test_lost_in_a_repair(autojump_clock: object, call: int) -> None:
     async with harness(make_hosts(9, 3)) as cluster:
         cluster.engine.rate = 2000.0
@@ -71,7 +63,7 @@ async def test_lost_in_a_repair(autojump_clock: object, call: int) -> None:
         await _follow_up(cluster, died)
 
 
-@pytest.mark.parametrize("call", every(IN_A_DRAIN))
+@pytest.mark.parametrize("call", range(IN_A_DRAIN))
 async def test_lost_in_a_drain(autojump_clock: object, call: int) -> None:
     """The drain was acknowledged, so it completes."""
     async with harness(make_hosts(9, 3)) as cluster:
@@ -84,7 +76,7 @@ async def test_lost_in_a_drain(autojump_clock: object, call: int) -> None:
         assert cluster.load("n4") == 0
 
 
-@pytest.mark.parametrize("call", every(IN_ANOTHER_REPAIR))
+@pytest.mark.parametrize("call", range(IN_ANOTHER_REPAIR))
 async def test_a_plan_that_does_not_need_the_lost_controller_is_resumed(
     autojump_clock: object, call: int
 ) -> None:
