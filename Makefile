@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# Tests and the processes that they start keep what they compile, whatever the surroundings say.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test test-all test-sweep lint bench site pins clean system
 
 # Tool and the Debian package that holds it.
@@ -37,11 +40,16 @@ lint: $(VENV)/development.stamp ## style, types, floors of the house
 	@$(BIN)/lint-imports
 
 # The files with tests of these marks: a process that only runs those need not read all the others.
-marked = $$(grep -rlE --include='test_*.py' $(2) 'mark\.($(1))\b' tests | sort)
+marked = $$(grep -rlE --include='test_*.py' 'mark\.($(1))\b' tests | sort)
+
+# Tests with real sockets and processes run after the rest. They wait for seven seconds of ten, so there is room for
+# two more of them than there are processors; those of one file run one after the other. A page of the documentation has
+# the default ports to itself: it is a file's.
+WAITING := -n $$(($$(nproc) + 2)) --dist loadfile
 
 test: lint ## lint and every test that needs no root and no server
 	@$(BIN)/pytest -n auto -m "not demo and not slow and not sweep and not socket and not system and not postgres and not engine"
-	@$(BIN)/pytest -n auto --dist loadfile -m "socket and not demo and not slow and not sweep and not system and not postgres and not engine" $(call marked,socket)
+	@$(BIN)/pytest $(WAITING) -m "socket and not demo and not slow and not sweep and not system and not postgres and not engine" $(call marked,socket)
 
 # Debian runs a server of its own for whoever installs redis-server; tests start theirs, so it is stopped again.
 system: ## Debian packages that only test-all needs (needs root, on Debian)
@@ -57,14 +65,11 @@ system: ## Debian packages that only test-all needs (needs root, on Debian)
 	  esac; \
 	fi
 
-# Tests with real sockets and processes run after the rest, and no more of them at once than there are processors: they
-# measure seconds on the wall clock. The pages of the documentation have the default ports to themselves. Of the rest,
-# those with servers mostly wait, so there is room for one more.
+# Beside the tests that compute, those with servers mostly wait, so there is room for one more.
 REAL := (demo or socket or system) and not sweep
 test-all: lint system ## everything but the sweep, as CI runs it
 	@$(BIN)/pytest -n $$(($$(nproc) + 1)) --durations=40 -m "not demo and not socket and not system and not sweep"
-	@$(BIN)/pytest -n auto --dist loadfile --durations=15 -m "$(REAL)" $(call marked,demo|socket|system,--exclude-dir=docs)
-	@$(BIN)/pytest -m "$(REAL)" tests/docs
+	@$(BIN)/pytest $(WAITING) --durations=15 -m "$(REAL)" $(call marked,demo|socket|system)
 
 test-sweep: lint system ## the rest of the random cases, and what takes long on real Valkey and Redis servers
 	@$(BIN)/pytest -n auto --durations=15 -m sweep

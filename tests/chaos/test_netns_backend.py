@@ -31,12 +31,6 @@ def test_one_way_in_namespaces_removes_exactly_the_deaf_and_leaves_nothing_behin
     assert namespaces() == []
 
 
-def test_an_hours_jump_of_a_clock_in_namespaces_is_no_view_change() -> None:
-    report = chaos.run("clock-jump", backend="netns", nodes=4, faulty=1, duration=20.0)
-    assert report.broken == ()
-    assert report.sizes == (4,)
-
-
 def test_namespaces_are_gone_after_an_interruption() -> None:
     def interrupt(share: float) -> None:
         assert namespaces()

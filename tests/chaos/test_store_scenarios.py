@@ -21,7 +21,7 @@ from tests.membership.conftest import Laboratory
 WITH_A_STORE = ("kill-host", "kill-sequencer", "kill-controller", "rack-loss")
 
 
-@pytest.mark.parametrize("scenario", WITH_A_STORE)
+@pytest.mark.parametrize("scenario", budgeted(WITH_A_STORE, 1, in_test=3))
 def test_every_scenario_keeps_its_promises(scenario: str) -> None:
     report = chaos.run(scenario, seed=1)
     assert report.broken == ()
@@ -127,8 +127,12 @@ def test_while_the_members_leap_the_store_is_used_and_watched_as_ever() -> None:
     cluster.close()
 
 
+@pytest.mark.slow
 def test_clients_that_give_up_break_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that nobody uses any more loses nothing, which would prove nothing."""
+    """A store that nobody uses any more loses nothing, which would prove nothing.
+
+    Longer than 5 s: the others write on for a minute.
+    """
     append = LogClient.append
 
     async def fail(self: LogClient, stream: str, payload: bytes, *, timeout: float | None = None) -> int:

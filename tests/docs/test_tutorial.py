@@ -93,6 +93,7 @@ def test_the_block_reader() -> None:
     assert block.expectations == ["no"]
 
 
+@pytest.mark.first
 @pytest.mark.demo
 @pytest.mark.parametrize(("page", "least"), [("tutorial.md", 8), ("store.md", 7), ("valkey.md", 7)])
 def test_every_command_of_the_page_works(page: str, least: int, tmp_path: Path) -> None:
