@@ -42,7 +42,7 @@ lint: $(VENV)/development.stamp ## style, types, floors of the house
 # The files with tests of these marks: a process that only runs those need not read all the others.
 marked = $$(grep -rlE --include='test_*.py' 'mark\.($(1))\b' tests | sort)
 
-# Tests with real sockets and processes run after the rest. They wait for seven seconds of ten, so there is room for
+# Tests with real sockets and processes run after the rest. They wait for half of their time, so there is room for
 # two more of them than there are processors; those of one file run one after the other. A page of the documentation has
 # the default ports to itself: it is a file's.
 WAITING := -n $$(($$(nproc) + 2)) --dist loadfile

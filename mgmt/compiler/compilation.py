@@ -1,7 +1,8 @@
 """A compilation: what policies become before any row is looked at.
 
 Texts are parsed and bound; each bound query is split between the database and the solver, put to the oracle as
-questions in SQL, and shown its road.  Compilations that are revised from one another share what they have in common.
+questions in SQL, and shown how it is formulated.  Compilations that are revised from one another share what they have
+in common.
 
 What it is not: it knows no database and no row (see ``model``).
 """
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from mgmt.compiler.partition import Road, Roads, Step, often_asked, roads_of
+from mgmt.compiler.partition import Formulation, Partition, Step, often_asked, partition_of
 from mgmt.compiler.relational.dependencies import PRESENT, UNKNOWN
 from mgmt.compiler.relational.memo import Kept
 from mgmt.compiler.relational.pushdown import pushed_sql
@@ -44,12 +45,12 @@ class _Known:
 
     splits: Kept[BoundQuery, SplitQuery] = field(default_factory=Kept)
     questions: Kept[Result, Question] = field(default_factory=Kept)
-    roads: Kept[SplitQuery, Road] = field(default_factory=Kept)
+    formulations: Kept[SplitQuery, Formulation] = field(default_factory=Kept)
 
     def copy(self, *, same_views: bool) -> _Known:
-        """For a compilation of more or other queries.  A road leads through views: with others there are other ones."""
-        roads = self.roads.copy() if same_views else Kept[SplitQuery, Road]()
-        return _Known(self.splits.copy(), self.questions.copy(), roads)
+        """For a compilation of more or other queries.  Formulations depend on the views."""
+        formulations = self.formulations.copy() if same_views else Kept[SplitQuery, Formulation]()
+        return _Known(self.splits.copy(), self.questions.copy(), formulations)
 
 
 class Compilation:
@@ -113,24 +114,24 @@ class Compilation:
         )
 
     @cached_property
-    def roads(self) -> Roads:
+    def partition(self) -> Partition:
         """Which demands are solved in whole columns, and why the others are not."""
-        return roads_of(self.steps, self.catalog, self.engine, self._known.roads)
+        return partition_of(self.steps, self.catalog, self.engine, self._known.formulations)
 
     @cached_property
     def kept_views(self) -> tuple[KeptView, ...]:
         """The database's views, with their rows where these are best computed once, and those of the oracle."""
-        roads = self.roads
-        often = often_asked(roads, self.oracle.uses_of)
+        partition = self.partition
+        often = often_asked(partition, self.oracle.uses_of)
         made = [
             KeptView(
                 view.name,
                 pushed_sql(view),
                 view.name in often,
-                roads.below[view.name.lower()] - {UNKNOWN},
-                UNKNOWN in roads.below[view.name.lower()],
+                partition.below[view.name.lower()] - {UNKNOWN},
+                UNKNOWN in partition.below[view.name.lower()],
             )
-            for view in roads.available
+            for view in partition.available
         ]
         names = {view.name for view in made}
         others = [KeptView(*view, computed=False) for view in self.oracle.views if view[0] not in names]

@@ -1,4 +1,4 @@
-"""What solving one part of a model gives, whichever road it went."""
+"""What solving one part of a model gives, however it is formulated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Assignments: TypeAlias = dict[tuple[str, str], dict[PrimaryKey, Value]]
 class Decided:
     """The values of a part's cells, and how good they are."""
 
-    road: str
+    formulation: str
     """``columns`` or ``cells``."""
     assignments: Mapping[tuple[str, str], dict[PrimaryKey, Value]]
     deltas: tuple[Delta, ...]

@@ -26,7 +26,7 @@ from mgmt.compiler.encoding.encoder import Encoder
 from mgmt.compiler.infeasibility.assignment_clash import ColumnarClash, columnar_clash
 from mgmt.compiler.infeasibility.clashes import CellClash, Clash, ConstraintClash, error_of
 from mgmt.compiler.infeasibility.relaxations import find_relaxations
-from mgmt.compiler.partition import ColumnName, Part, Roads, Step, restricted
+from mgmt.compiler.partition import ColumnName, Part, Partition, Step, restricted
 from mgmt.compiler.parts.assignment import ColumnarPart
 from mgmt.compiler.parts.constraint_model import GeneralPart
 from mgmt.compiler.parts.flagged_assignment import MarkedPart
@@ -104,9 +104,9 @@ class Model:
         return self._compilation.settings
 
     @property
-    def roads(self) -> Roads:
+    def partition(self) -> Partition:
         """Which demands are solved in whole columns, and why the others are not."""
-        return self._compilation.roads
+        return self._compilation.partition
 
     @property
     def database(self) -> Database:
@@ -277,7 +277,7 @@ class Model:
     def available_views(self, snapshot: Snapshot) -> Iterator[None]:
         """Inside, the snapshot has the views that need no solver."""
         with snapshot.scratch():
-            for view in self.roads.available:
+            for view in self.partition.available:
                 snapshot.define_view(view.name, pushed_sql(view))
             yield
 
@@ -286,7 +286,7 @@ class Model:
 
         How each demand is solved is found out now, too: the first solve is to be as quick as it can.
         """
-        _ = self.roads
+        _ = self.partition
         schema = self.catalog.schema
         snapshot = self._compilation.engine.snapshot
         with snapshot.scratch():
@@ -297,17 +297,17 @@ class Model:
         self, snapshot: Snapshot, deadline: float = math.inf, seed: int = 0, workers: int = 1
     ) -> tuple[list[ColumnarPart | MarkedPart], GeneralPart | StartedPart | None]:
         """Every part in columns where that can be, the others together cell by cell."""
-        roads = self.roads
+        partition = self.partition
         found, others, relaxed = self._columnar(snapshot)
         self._cell_by_cell[:] = [why for why in others.values() if why]
-        if not others and roads.parts:
+        if not others and partition.parts:
             return found, None
-        if not roads.divisible:
+        if not partition.divisible:
             found.clear()
         program: Sequence[Step] = self.program
         columns: frozenset[ColumnName] | None = None
         if found:
-            program = restricted(program, [road for part in others for road in part.roads])
+            program = restricted(program, [each for part in others for each in part.formulations])
             columns = frozenset().union(*(part.columns for part in others))
 
         def in_cells() -> GeneralPart:
@@ -324,8 +324,8 @@ class Model:
     def cell_by_cell(self, snapshot: Snapshot) -> Mapping[Part, str]:
         """The parts that are solved so over these rows, with the reasons; those that go with them have none."""
         _, others, _ = self._columnar(snapshot)
-        if others and not self.roads.divisible:
-            return {part: others.get(part, "") for part in self.roads.parts}
+        if others and not self.partition.divisible:
+            return {part: others.get(part, "") for part in self.partition.parts}
         return others
 
     def _columnar(
@@ -335,7 +335,7 @@ class Model:
         found: list[ColumnarPart | MarkedPart] = []
         others: dict[Part, str] = {}
         relaxed: RelaxedPart | None = None
-        parts = self.roads.parts
+        parts = self.partition.parts
         if self._chosen_backend is not None:
             return found, {part: part.why for part in parts}, None
         alone = len(parts) == 1 and parts[0].is_choice
@@ -363,7 +363,7 @@ class Model:
 
     @contextmanager
     def _views_for_columns(self, snapshot: Snapshot) -> Iterator[None]:
-        self._columns.below = self.roads.below
+        self._columns.below = self.partition.below
         self._columns.trim()
         positions = {result.name: result.position for result in self.queries}
         snapshot.keep_views(self._compilation.kept_views, lambda name: refusals_at(name, positions[name]))
@@ -371,7 +371,7 @@ class Model:
             yield
 
     def _refusals_of(self, part: Part) -> AbstractContextManager[None]:
-        demands = [road.demand for road in part.roads]
+        demands = [each.demand for each in part.formulations]
         names = ", ".join(demand.name for demand in demands) or "rows of no constraint"
         return refusals_at(names, demands[0].position if demands else self.texts[0].position(0))
 
@@ -383,7 +383,7 @@ class Model:
         today: Assignments,
     ) -> Verdict:
         """The objectives as things stand, and what they break where anybody asks for it."""
-        constant = [road.demand.bound.demand for road in self.roads.constants]
+        constant = [each.demand.bound.demand for each in self.partition.constants]
         plain = general is None and not self.settings.may_keep_today
         if plain and not any(demand is not None and demand.is_objective for demand in constant):
             objectives: dict[str, int] = {}
@@ -442,7 +442,7 @@ class Model:
     ) -> ColumnarClash | None:
         if not parts:
             return None
-        alone = len(self.roads.parts) == 1 and not self.roads.constants
+        alone = len(self.partition.parts) == 1 and not self.partition.constants
         with self.available_views(snapshot):
             for part in parts:
                 marked = isinstance(part, MarkedPart)
@@ -468,7 +468,7 @@ class Model:
     ) -> Verdict | None:
         """What the database says of the values; None when a demand without variables does not hold."""
         verdict = self.oracle.examine(snapshot, assignments)
-        constant = {road.demand.name for road in self.roads.constants}
+        constant = {each.demand.name for each in self.partition.constants}
         if verdict.broken and constant >= set(verdict.broken):
             return None
         complaints = list(verdict.violations)

@@ -1,4 +1,4 @@
-"""Which road each demand goes: choices in whole columns where they are of that shape, cell by cell where not.
+"""How each demand is formulated: by choices in whole columns where it has that shape, else by a constraint model.
 
 Variable columns that share a demand (or a UNIQUE) are one part.  A part of one column whose demands all have a
 known shape is an assignment problem; all other parts are one constraint model together.  Demands without variables are
@@ -39,7 +39,7 @@ Step = PushedView | SplitQuery
 
 
 @dataclass(frozen=True, slots=True)
-class Road:
+class Formulation:
     """Where one demand goes, and why."""
 
     demand: SplitQuery
@@ -70,7 +70,7 @@ class Part:
     """Variable columns that no demand connects with any other."""
 
     columns: frozenset[ColumnName]
-    roads: tuple[Road, ...]
+    formulations: tuple[Formulation, ...]
     marking: Marking | None = None
     quantities: frozenset[ColumnName] = frozenset()
     """Those of the columns that are numbers, not lists of values."""
@@ -82,7 +82,7 @@ class Part:
             return False
         if self.marking is not None:
             return True
-        return len(self.columns) == 1 and all(road.shapes or road.candidates for road in self.roads)
+        return len(self.columns) == 1 and all(each.shapes or each.candidates for each in self.formulations)
 
     @property
     def is_choice(self) -> bool:
@@ -96,15 +96,15 @@ class Part:
             return "several variable columns depend on each other"
         for table, column in sorted(self.quantities):
             return f"{table}.{column} is a number"
-        return next((f"{road.demand.name}: {road.why}" for road in self.roads if not road.shapes), "")
+        return next((f"{each.demand.name}: {each.why}" for each in self.formulations if not each.shapes), "")
 
 
 @dataclass(frozen=True, slots=True)
-class Roads:
-    """The roads of a program."""
+class Partition:
+    """The parts of a program, and how each of its demands is formulated."""
 
     parts: tuple[Part, ...]
-    constants: tuple[Road, ...]
+    constants: tuple[Formulation, ...]
     available: tuple[PushedView, ...]
     """The views that the database can make without the solver, in order."""
     divisible: bool
@@ -113,10 +113,10 @@ class Roads:
     """What is below each of the database's views, by names in lower case."""
 
 
-def roads_of(
-    program: Sequence[Step], catalog: Catalog, engine: EngineTypes, kept: Kept[SplitQuery, Road]
-) -> Roads:
-    """Find the road of every demand of a program; ``kept``: those known, from a program with the same views."""
+def partition_of(
+    program: Sequence[Step], catalog: Catalog, engine: EngineTypes, kept: Kept[SplitQuery, Formulation]
+) -> Partition:
+    """Find the formulation of every demand of a program; ``kept``: those known, from a program with the same views."""
     views = Views.of(program)
     found = [
         kept.of(step, lambda step: _road(step, views, catalog, engine))
@@ -135,9 +135,9 @@ def roads_of(
     )
     pushed = [step for step in program if isinstance(step, PushedView)]
     divisible = len(available) == len(pushed) and not any(map(_has_subquery, program))
-    return Roads(
+    return Partition(
         parts,
-        tuple(road for road in found if not road.columns),
+        tuple(each for each in found if not each.columns),
         available,
         divisible,
         below_views(available, catalog.schema),
@@ -157,10 +157,10 @@ def _road(
     views: Views,
     catalog: Catalog,
     engine: EngineTypes,
-) -> Road:
+) -> Formulation:
     columns = _columns_below(step, views)
     if not columns:
-        return Road(step, columns, (), "no variable in it")
+        return Formulation(step, columns, (), "no variable in it")
     try:
         flat = with_common_gate(views.flatten(hoisted(step.bound, views.queries)))
         is_check = step.bound.demand is not None and not step.bound.demand.is_objective
@@ -171,8 +171,8 @@ def _road(
             for one in flats
         ]
     except NotAnAssignment as reason:
-        return Road(step, columns, (), str(reason), tuple(_candidates(step.bound, views)))
-    return Road(step, columns, tuple(shapes), "")
+        return Formulation(step, columns, (), str(reason), tuple(_candidates(step.bound, views)))
+    return Formulation(step, columns, tuple(shapes), "")
 
 
 def _marking(part: Part, views: Views, catalog: Catalog, engine: EngineTypes) -> Marking | None:
@@ -190,14 +190,14 @@ def _marking(part: Part, views: Views, catalog: Catalog, engine: EngineTypes) ->
     names = (place.name.lower(), mark.name.lower())
     shapes: dict[str, Shape] = {}
     reasons: dict[str, str] = {}
-    for road in part.roads:
-        bound = road.demand.bound
-        if (table, names[1]) in road.columns:
+    for each in part.formulations:
+        bound = each.demand.bound
+        if (table, names[1]) in each.columns:
             try:
                 flat = marked_only(views.flatten(bound), *names)
-                shapes[road.demand.name] = shape_of(bound, flat, catalog, engine)
+                shapes[each.demand.name] = shape_of(bound, flat, catalog, engine)
             except NotAnAssignment as reason:
-                reasons[road.demand.name] = str(reason)
+                reasons[each.demand.name] = str(reason)
     return Marking(table, *names, shapes, reasons)
 
 
@@ -256,7 +256,7 @@ def _columns_below(step: SplitQuery, views: Views) -> frozenset[ColumnName]:
     return frozenset(found)
 
 
-def _parts(roads: Iterable[Road], schema: Schema) -> tuple[Part, ...]:
+def _parts(formulations: Iterable[Formulation], schema: Schema) -> tuple[Part, ...]:
     groups: list[set[ColumnName]] = []
     for table in schema.tables:
         variable = {column.name.lower() for column in table.variables}
@@ -265,7 +265,7 @@ def _parts(roads: Iterable[Road], schema: Schema) -> tuple[Part, ...]:
             {(table.name.lower(), name.lower()) for name in unique if name.lower() in variable}
             for unique in table.uniques
         )
-    groups.extend(set(road.columns) for road in roads)
+    groups.extend(set(each.columns) for each in formulations)
     joined: list[set[ColumnName]] = []
     for group in groups:
         if not group:
@@ -274,14 +274,14 @@ def _parts(roads: Iterable[Road], schema: Schema) -> tuple[Part, ...]:
         joined = [part for part in joined if not part & group]
         joined.append(set().union(group, *touching))
     return tuple(
-        Part(frozenset(part), tuple(road for road in roads if road.columns and road.columns <= part))
+        Part(frozenset(part), tuple(each for each in formulations if each.columns and each.columns <= part))
         for part in joined
     )
 
 
-def restricted(program: Sequence[Step], roads: Iterable[Road]) -> tuple[Step, ...]:
+def restricted(program: Sequence[Step], formulations: Iterable[Formulation]) -> tuple[Step, ...]:
     """A divisible program with no other demands than these, and of the views only the columns they need."""
-    wanted = {road.demand.name for road in roads}
+    wanted = {each.demand.name for each in formulations}
     needed: dict[str, set[str]] = {}
     kept: list[Step] = []
     for step in reversed(program):
@@ -315,13 +315,13 @@ def _note_needs(step: SplitQuery, needed: dict[str, set[str]]) -> None:
         needed[name].update(column.name.lower() for column in relation.columns if not column.symbolic)
 
 
-def often_asked(roads: Roads, uses: Callable[[str], int]) -> frozenset[str]:
+def often_asked(partition: Partition, uses: Callable[[str], int]) -> frozenset[str]:
     """Views that take time and are asked by several statements; ``uses`` counts those of the oracle."""
     grouping: set[str] = set()
     found = []
-    every = [shape for part in roads.parts for road in part.roads for shape in road.shapes]
+    every = [shape for part in partition.parts for each in part.formulations for shape in each.shapes]
     selects = [select for shape in every if isinstance(shape, Shape) for select in shape.selects]
-    for view in roads.available:
+    for view in partition.available:
         below = {table.name.lower() for table in view.tree.find_all(exp.Table)}
         if not below & grouping and not view.tree.find(exp.Group, exp.Distinct, exp.AggFunc):
             continue

@@ -1,4 +1,4 @@
-"""The backend of the general road, and the text for MiniZinc: against a twin."""
+"""The backend of the constraint model, and the text for MiniZinc: against a twin."""
 
 from __future__ import annotations
 

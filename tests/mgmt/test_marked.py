@@ -94,7 +94,7 @@ def test_both_roads_find_the_same(chunk: int) -> None:
 
 
 def test_places_have_tiers_after_those_of_marks() -> None:
-    """The best by these where the marks are as good: in columns mostly, and always what the general road finds."""
+    """The best by these where the marks are as good: in columns mostly, and always what the constraint model finds."""
     later = """
         CREATE CONSTRAINT level AS SELECT host.name FROM copy JOIN host ON copy.variable__host = host.name
         GROUP BY host.name MINIMIZE max(sum(copy.slot * 3 + 1)) TIER 6;
@@ -114,7 +114,7 @@ def test_places_have_tiers_after_those_of_marks() -> None:
 def marking(policies: str) -> str:
     """Empty if every demand on the mark is one on marked rows, else the reason."""
     database = cluster(0)
-    (part,) = Model.build(database, LOADS + PLACES + policies).roads.parts
+    (part,) = Model.build(database, LOADS + PLACES + policies).partition.parts
     assert part.marking is not None
     return "; ".join(part.marking.reasons.values())
 

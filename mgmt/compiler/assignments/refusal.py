@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class NotAnAssignment(Exception):  # noqa: N818 - not an error: the general road is taken
+class NotAnAssignment(Exception):  # noqa: N818 - not an error: a constraint model is made instead
     """This cannot be done in columns, for the reason given."""

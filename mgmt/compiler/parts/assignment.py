@@ -15,7 +15,7 @@ from mgmt.compiler.assignments.building.build import Builder, Built
 from mgmt.compiler.assignments.columns.fetch import Columns
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
-from mgmt.compiler.partition import Part, Road
+from mgmt.compiler.partition import Formulation, Part
 from mgmt.errors import PolicyError
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE, Assignment, Cost, Indices, Placement, RowCost
@@ -67,21 +67,21 @@ class ColumnarPart:
             left_out[name] = str(reason)
 
         try:
-            for road in part.roads:
-                if not road.shapes and road.candidates and not all(map(snapshot.rows, road.candidates)):
-                    builder.add_nothing(road.demand)
-                elif not road.shapes:
-                    refuse(road.demand.name, road.why)
+            for each in part.formulations:
+                if not each.shapes and each.candidates and not all(map(snapshot.rows, each.candidates)):
+                    builder.add_nothing(each.demand)
+                elif not each.shapes:
+                    refuse(each.demand.name, each.why)
                 try:
-                    for shape in road.shapes:
+                    for shape in each.shapes:
                         builder.add(shape)
                 except NotAnAssignment as reason:
-                    refuse(road.demand.name, reason)
+                    refuse(each.demand.name, reason)
             built = builder.finish(refuse)
         except PolicyError as error:
             if not left_out:
                 raise
-            # What is wrong with the rows is said by the general road.
+            # What is wrong with the rows is said by the constraint model.
             raise NotAnAssignment(*(f"{name}: {why}" for name, why in list(left_out.items())[:1])) from error
         seconds = time.perf_counter() - started
         return cls(part, built, seconds, columns.fetched_rows - before, left_out)
@@ -98,7 +98,7 @@ class ColumnarPart:
         choosers = self.built.choosers
         if bool((choosers.has_current & (choosers.current < 0)).any()):
             return None
-        return claims_of(self.part.roads, self.built, choosers.current)
+        return claims_of(self.part.formulations, self.built, choosers.current)
 
     def solve(self, *, budget: float, seed: int, workers: int) -> Decided | Impossible:
         """Choose.  NotAnAssignment when no engine is for it."""
@@ -172,7 +172,7 @@ class ColumnarPart:
             TierResult(tier.number, value, bound, value == bound)
             for tier, value, bound in zip(assignment.tiers, found.worth, found.bounds, strict=True)
         )
-        claims = claims_of(self.part.roads, built, choice)
+        claims = claims_of(self.part.formulations, built, choice)
         statistics = {
             "backend": found.engine,
             "solver_calls": int(found.solver_variables > 0),
@@ -186,15 +186,15 @@ class ColumnarPart:
         return Decided("columns", {column: cells}, deltas, tiers, claims, tuple(claims), statistics)
 
 
-def claims_of(roads: Iterable[Road], built: Built, choice: Indices) -> dict[str, int]:
+def claims_of(formulations: Iterable[Formulation], built: Built, choice: Indices) -> dict[str, int]:
     """Per objective that was built in, the value that a choice gives it."""
     claims = {}
-    for road in roads:
-        demand = road.demand.bound.demand
-        if demand is not None and demand.is_objective and road.demand.name in built.objectives:
-            costs, constant = built.objectives[road.demand.name]
+    for each in formulations:
+        demand = each.demand.bound.demand
+        if demand is not None and demand.is_objective and each.demand.name in built.objectives:
+            costs, constant = built.objectives[each.demand.name]
             paid = constant + sum(_paid(cost, built.assignment, choice) for cost in costs)
-            claims[road.demand.name] = (-paid if demand.maximize else paid) // demand.tail.weight
+            claims[each.demand.name] = (-paid if demand.maximize else paid) // demand.tail.weight
     return claims
 
 

@@ -54,20 +54,20 @@ class MarkedPart:
         table = catalog.schema.table(marking.table)
         place, mark = table.column(marking.place), table.column(marking.mark)
         chosen = frozenset({(marking.table, marking.place)})
-        alone = Part(chosen, tuple(road for road in part.roads if road.columns == chosen))
+        alone = Part(chosen, tuple(each for each in part.formulations if each.columns == chosen))
         places = ColumnarPart.encode(snapshot, alone, catalog, columns)
         choosers = replace(places.built.choosers, nullable=True)
         builder = Builder(table, replace(place, nullable=True), catalog, columns, snapshot, choosers=choosers)
-        for road in part.roads:
-            if road.columns == chosen:
+        for each in part.formulations:
+            if each.columns == chosen:
                 continue
-            shape = marking.shapes.get(road.demand.name)
+            shape = marking.shapes.get(each.demand.name)
             if shape is not None:
                 builder.add(shape)
-            elif all(snapshot.rows(sql) for sql in road.candidates):
-                raise NotAnAssignment(f"{road.demand.name}: {marking.reasons[road.demand.name]}")
+            elif all(snapshot.rows(sql) for sql in each.candidates):
+                raise NotAnAssignment(f"{each.demand.name}: {marking.reasons[each.demand.name]}")
             else:
-                builder.add_nothing(road.demand)
+                builder.add_nothing(each.demand)
         marks = builder.finish(_refuse)
         paid = [tier.number for tier in marks.assignment.tiers]
         low, high = min(paid, default=1), max(paid, default=0)
@@ -97,7 +97,7 @@ class MarkedPart:
             return None
         marked = np.array(self.today, np.bool_)
         standing = np.where(marked, self.places.built.choosers.current, NONE).astype(np.int32)
-        return {**found, **claims_of(self.part.roads, self.marks, standing)}
+        return {**found, **claims_of(self.part.formulations, self.marks, standing)}
 
     def solve(self, *, budget: float, seed: int, workers: int) -> Decided | Impossible:
         """Choose.  NotAnAssignment when no engine is for it, or a constraint model can do better."""
@@ -141,7 +141,7 @@ class MarkedPart:
                 self.marks.assignment.tiers, found.selection.worth, found.selection.bounds, strict=True
             )
         )
-        claims = claims_of(self.part.roads, self.marks, chosen)
+        claims = claims_of(self.part.formulations, self.marks, chosen)
         statistics = {
             **first.statistics,
             "backend": f"{found.places.engine}; marks: {found.selection.engine}",
@@ -153,7 +153,7 @@ class MarkedPart:
             "notes": (*found.places.notes, *found.selection.notes),
         }
         return Decided(
-            first.road,
+            first.formulation,
             {**first.assignments, **cells},
             (*first.deltas, *deltas),
             tuple(sorted((*first.tiers, *tiers), key=lambda tier: tier.tier)),

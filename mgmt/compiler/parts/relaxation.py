@@ -50,7 +50,7 @@ class RelaxedPart:
         verdict = oracle.examine(snapshot, assignments)
         if verdict.violations:
             return None
-        demands = {road.demand.name: road.demand.bound.demand for road in self.columnar.part.roads}
+        demands = {each.demand.name: each.demand.bound.demand for each in self.columnar.part.formulations}
         objectives = {name: one for name, one in demands.items() if one is not None and one.is_objective}
         tiers = tuple(self._tiers(found, objectives, verdict))
         return replace(found, tiers=tiers, claims={}, objectives=tuple(objectives))

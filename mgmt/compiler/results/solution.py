@@ -111,7 +111,7 @@ def joint_statistics(decided: Sequence[Decided]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "backend": "; ".join(dict.fromkeys(str(part.statistics.get("backend")) for part in decided)),
         "tier_seconds": {},
-        "roads": dict(Counter(part.road for part in decided)),
+        "roads": dict(Counter(part.formulation for part in decided)),
         "parts": [dict(part.statistics) for part in decided],
     }
     for key in ("solver_calls", "variables", "candidate_rows"):

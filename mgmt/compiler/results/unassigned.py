@@ -99,12 +99,12 @@ def _demands(compilation: Compilation, places: Iterable[_Place]) -> dict[_Place,
         for place in _places(query, node)
     }
     found: dict[_Place, list[BoundQuery]] = {}
-    for part in compilation.roads.parts:
-        for road in part.roads:
+    for part in compilation.partition.parts:
+        for each in part.formulations:
             for table, column in places:
-                speaks = (table.lower(), column.lower()) in road.columns and road.demand.name not in implied
+                speaks = (table.lower(), column.lower()) in each.columns and each.demand.name not in implied
                 if speaks and (table, column) not in tested:
-                    found.setdefault((table, column), []).append(road.demand.bound)
+                    found.setdefault((table, column), []).append(each.demand.bound)
     return found
 
 

@@ -125,14 +125,16 @@ def report_compilation(
     late = () if solved is None else solved.statistics.get("cell_by_cell", ())
     for why in late if isinstance(late, tuple) else ():
         if why not in cell_by_cell.values():  # no engine was found for what the columns turned out to be
-            cell_by_cell = {part: str(why) for part in model.roads.parts}
+            cell_by_cell = {part: str(why) for part in model.partition.parts}
     slow = tuple(slow_parts(cell_by_cell))
-    roads = _roads(model, slow)
+    formulations = _formulations(model, slow)
     timely = {result.name for result in model.asking_for_the_time}
     return CompilationReport(
         tuple(
             replace(
-                _query_stage(step, encoding, demands.get(step.name, Counter()), roads.get(step.name, "")),
+                _query_stage(
+                    step, encoding, demands.get(step.name, Counter()), formulations.get(step.name, "")
+                ),
                 columns=_columns(model, step),
                 literals=literals.get(step.name, 0),
                 asks_for_the_time=step.name in timely,
@@ -199,15 +201,15 @@ def _columns(model: Model, step: PushedView | SplitQuery) -> tuple[ColumnStage, 
     )
 
 
-def _roads(model: Model, slow: Sequence[SlowPart]) -> dict[str, str]:
+def _formulations(model: Model, slow: Sequence[SlowPart]) -> dict[str, str]:
     """Per constraint and objective, how it is solved."""
-    found = {road.demand.name: "a constant: it holds or does not" for road in model.roads.constants}
-    for part in model.roads.parts:
+    found = {each.demand.name: "a constant: it holds or does not" for each in model.partition.constants}
+    for part in model.partition.parts:
         columns = ", ".join(f"{table}.{column}" for table, column in sorted(part.columns))
         mark = " and a mark" if part.marking is not None else ""
-        for road in part.roads:
-            nothing = "" if road.shapes else f" while it has no rows ({road.why})"
-            found[road.demand.name] = f"in whole columns{nothing}: choices of {columns}{mark}"
+        for each in part.formulations:
+            nothing = "" if each.shapes else f" while it has no rows ({each.why})"
+            found[each.demand.name] = f"in whole columns{nothing}: choices of {columns}{mark}"
     for one in slow:
         found.update((name, f"cell by cell: {one.reason}") for name, _ in one.statements)
         because = ", ".join(name for name, _ in one.statements)

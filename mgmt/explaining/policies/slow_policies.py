@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from mgmt.compiler.partition import Part, Road
+from mgmt.compiler.partition import Formulation, Part
 from mgmt.source_text import Position
 
 _FASTER = (
@@ -51,19 +51,21 @@ def slow_parts(cell_by_cell: Mapping[Part, str]) -> Iterator[SlowPart]:
     """What makes each of the parts slow, given why it is."""
     for part, why in cell_by_cell.items():
         name, _, rest = why.partition(": ")
-        named = [road for road in part.roads if road.demand.name == name]
-        because = named or [road for road in part.roads if _connects(road, part)] or list(part.roads)
+        named = [each for each in part.formulations if each.demand.name == name]
+        because = (
+            named or [each for each in part.formulations if _connects(each, part)] or list(part.formulations)
+        )
         reason = rest if named else why
-        names = {road.demand.name for road in because}
+        names = {each.demand.name for each in because}
         yield SlowPart(
             tuple(f"{table}.{column}" for table, column in sorted(part.columns)),
-            tuple((road.demand.name, road.demand.position) for road in because),
+            tuple((each.demand.name, each.demand.position) for each in because),
             reason,
             next((advice for pattern, advice in _FASTER if re.search(pattern, reason)), _ELSE),
-            tuple(road.demand.name for road in part.roads if road.demand.name not in names),
+            tuple(each.demand.name for each in part.formulations if each.demand.name not in names),
         )
 
 
-def _connects(road: Road, part: Part) -> bool:
+def _connects(formulation: Formulation, part: Part) -> bool:
     """Whether it speaks of several columns, or of one that is a number."""
-    return len(road.columns) > 1 or bool(road.columns & part.quantities)
+    return len(formulation.columns) > 1 or bool(formulation.columns & part.quantities)

@@ -1,4 +1,4 @@
-"""CHECKs that become conditions of an assignment: recognised, and worth what the general road says they are."""
+"""CHECKs that become conditions of an assignment: recognised, and worth what the constraint model says they are."""
 
 from __future__ import annotations
 
@@ -383,7 +383,7 @@ def test_the_square_of_a_count_is_a_cost_of_one_load() -> None:
     "worth", ["MINIMIZE max(sum(demand.amount) * 12 / spare.capacity)", "MINIMIZE max(sum(demand.amount))"]
 )
 def test_resources_as_rows_are_loads_of_each(worth: str) -> None:
-    """A limit for each resource, and the greatest of all as one peak, worth what the general road says."""
+    """A limit for each resource, and the greatest of all as one peak, worth what the constraint model says."""
     schema = """
         CREATE TABLE host (name TEXT PRIMARY KEY);
         CREATE TABLE spare (host TEXT NOT NULL, resource TEXT NOT NULL, capacity INTEGER NOT NULL,

@@ -1,4 +1,4 @@
-"""What the fast road fetches is kept as long as it is the same, and no longer."""
+"""What the assignment fetches is kept as long as it is the same, and no longer."""
 
 from __future__ import annotations
 

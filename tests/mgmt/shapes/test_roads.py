@@ -1,4 +1,4 @@
-"""Which policies go the fast road, and that both roads and enumeration find the same optimum."""
+"""Which policies go the assignment, and that both roads and enumeration find the same optimum."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def model_of(text: str) -> Model:
 
 @pytest.mark.parametrize("text", [*CHECKS, *OBJECTIVES])
 def test_it_has_a_shape(text: str) -> None:
-    (part,) = model_of(text).roads.parts
-    assert [road.why for road in part.roads] == [""]
+    (part,) = model_of(text).partition.parts
+    assert [each.why for each in part.formulations] == [""]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_it_has_a_shape(text: str) -> None:
 )
 def test_it_has_none(text: str, reason: str) -> None:
     text = text.replace("used < 3", "loads.used < 3")
-    (part,) = model_of(text).roads.parts
+    (part,) = model_of(text).partition.parts
     assert reason in part.why
 
 
@@ -74,8 +74,8 @@ def check(seed: int) -> str:
     found = attempt(fast)
     best = brute_force(fast, state)
     expected = None if best is None else best[0]
-    assert value_of(found, fast) == expected, f"the fast road: {text}"
-    assert value_of(attempt(general), general) == expected, f"the general road: {text}"
+    assert value_of(found, fast) == expected, f"the assignment: {text}"
+    assert value_of(attempt(general), general) == expected, f"the constraint model: {text}"
     if isinstance(found, InfeasibleError):
         return "infeasible"
     assert found.gap == 0, text

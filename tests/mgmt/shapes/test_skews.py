@@ -1,4 +1,4 @@
-"""Groups compared with the least of their family: recognised, and worth what the general road says they are."""
+"""Groups compared with the least of their family: recognised, and worth what the constraint model says they are."""
 
 from __future__ import annotations
 

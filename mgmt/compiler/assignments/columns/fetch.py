@@ -1,4 +1,4 @@
-"""Columns of the snapshot for the fast road: one statement for each side of a demand, kept while its tables stay.
+"""Columns of the snapshot for assignments: one statement for each side of a demand, kept while its tables stay.
 
 A statement's answer is the same as long as nothing that it reads has changed
 (``mgmt.compiler.relational.dependencies``); a snapshot counts changes of each column (``Snapshot.versions``), so that a
