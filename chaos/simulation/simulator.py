@@ -363,14 +363,11 @@ def _collector_resting() -> Iterator[None]:
     # The queue holds hundreds of thousands of live tuples that no cycle refers to: collecting costs
     # up to half of the run and frees nothing.
     was_enabled = gc.isenabled()
-    frozen = gc.get_freeze_count() > 0  # by somebody else, who would not have it thawed
-    if not frozen:
-        gc.freeze()
+    gc.freeze()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
             gc.enable()
-        if not frozen:
-            gc.unfreeze()
+        gc.unfreeze()
