@@ -2,8 +2,6 @@
 
 What the agents' metrics say meanwhile is recorded, and `promtool` puts the alerts to it.  A scenario lasts a minute,
 alerts wait for minutes: a sample, taken twice a second, stands for as much time as is said here.
-
-Not here: `RotaDefect`, for which there must be a defect (`deploy/prometheus/alerts_test.yml` has what it would see).
 """
 
 from __future__ import annotations
@@ -15,7 +13,8 @@ import socket
 import ssl
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,6 +146,21 @@ async def test_a_shard_that_is_lost_with_all_who_had_it(tmp_path: Path) -> None:
     check(recorder.series, "30s", "RotaAsks", tmp_path)
 
 
+@contextmanager
+def lone_agent(
+    directory: Path, *arguments: str, program: str = "from rota.entry import main; main()"
+) -> Iterator[subprocess.Popen[bytes]]:
+    """An agent alone in its cluster, run by ``program``."""
+    own = ["--name", "n1", "--listen", "127.0.0.1:0", "--store", "log", "--data-dir", str(directory / "data")]
+    with (directory / "log").open("w") as output:
+        agent = subprocess.Popen([sys.executable, "-c", program, "agent", *arguments, *own], stderr=output)
+    try:
+        yield agent
+    finally:
+        agent.terminate()
+        agent.wait(30)
+
+
 def test_a_certificate_that_is_about_to_expire_and_a_crowd_of_connections(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificate, key = authority.issue("host", "127.0.0.1", lasts=13 * DAY)
@@ -154,25 +168,12 @@ def test_a_certificate_that_is_about_to_expire_and_a_crowd_of_connections(tmp_pa
     api = Address("127.0.0.1", free_port())
     token = new_token()
     write_tokens(tmp_path / "tokens", [Token("prometheus", READ, digest_of(token))])
-    arguments = [
-        "--name",
-        "n1",
-        "--listen",
-        "127.0.0.1:0",
-        "--store",
-        "log",
-        "--data-dir",
-        str(tmp_path / "data"),
-    ]
-    arguments += ["--api-tokens", str(tmp_path / "tokens")]
-    arguments += ["--api", str(api), "--api-certificate", str(certificate), "--api-key", str(key)]
-    with (tmp_path / "log").open("w") as output:
-        agent = subprocess.Popen([sys.executable, "-m", "rota", "agent", *arguments], stderr=output)
+    arguments = ["--api", str(api), "--api-certificate", str(certificate), "--api-key", str(key)]
     authorized = {"authorization": f"Bearer {token}"}
     recorder = Recorder({"n1": f"https://{api}/metrics"}, WANTED, verify=trusting, headers=authorized)
     following = "GET /v1/events?local=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n"
     following += f"Authorization: Bearer {token}\r\n\r\n"  # an idle connection would be closed after 10 s
-    try:
+    with lone_agent(tmp_path, *arguments, "--api-tokens", str(tmp_path / "tokens")) as agent:
         until(lambda: recorder.take() or recorder.series, "the agent is not ready")
         with ExitStack() as crowd:
             for number in range(250):
@@ -186,10 +187,44 @@ def test_a_certificate_that_is_about_to_expire_and_a_crowd_of_connections(tmp_pa
         agent.send_signal(signal.SIGHUP)
         for _ in range(12):
             recorder.take()
-    finally:
-        agent.terminate()
-        agent.wait(30)
     check(recorder.series, "30s", "RotaCertificateExpires RotaHttpCrowded", tmp_path)
+
+
+DEFECT = """
+import sys
+from pathlib import Path
+from datastore_adapter.log.host.node import LogNode
+from rota.entry import main
+
+sound = LogNode.handle
+
+def handle(self, request):
+    if Path(sys.argv[-1]).with_name("defect").exists():
+        raise ZeroDivisionError("put in by a test")
+    return sound(self, request)
+
+LogNode.handle = handle
+main()
+"""
+
+
+def test_a_defect_of_the_log(tmp_path: Path) -> None:
+    """There must be one: it is put in."""
+    api = Address("127.0.0.1", free_port())
+    recorder = Recorder({"n1": f"http://{api}/metrics"}, WANTED)
+    append = [sys.executable, "-m", "rota", "--api", f"http://{api}", "log", "append", "greetings", "hello"]
+    one = ("--segments", "1", "--replication-factor", "1")
+    with lone_agent(tmp_path, "--api", str(api), *one, program=DEFECT):
+        until(lambda: recorder.take() or recorder.series, "the agent is not ready")
+        until(lambda: subprocess.run(append, capture_output=True, check=False).returncode == 0, "no append")
+        (tmp_path / "defect").touch()
+        with subprocess.Popen(append, stdout=subprocess.DEVNULL):  # it is tried again until the log is sound
+            for _ in range(10):
+                recorder.take()
+            (tmp_path / "defect").unlink()
+        for _ in range(4):
+            recorder.take()
+    check(recorder.series, "60s", "RotaDefect", tmp_path)
 
 
 @dataclass
