@@ -43,9 +43,9 @@ lint: $(VENV)/development.stamp ## style, types, floors of the house
 marked = $$(grep -rlE --include='test_*.py' 'mark\.($(1))\b' tests | sort)
 
 # Tests with real sockets and processes run after the rest. They wait for half of their time, so there is room for
-# two more of them than there are processors; those of one file run one after the other. A page of the documentation has
+# one more of them than there are processors; those of one file run one after the other. A page of the documentation has
 # the default ports to itself: it is a file's.
-WAITING := -n $$(($$(nproc) + 2)) --dist loadfile
+WAITING := -n $$(($$(nproc) + 1)) --dist loadfile
 
 test: lint ## lint and every test that needs no root and no server
 	@$(BIN)/pytest -n auto -m "not demo and not slow and not sweep and not socket and not system and not postgres and not engine"
