@@ -29,7 +29,9 @@ async def test_the_page_tells_how_a_host_is_lost_and_replaced(tmp_path: Path, pa
         for rack in ("r1", "r2", "r3"):
             assert len(page.texts(f'.rack[data-rack="{rack}"] .host')) == 2
         # The headline is the controller's state, the copies are the layout's: one may be there before the other.
-        await look(page.until, lambda: len(page.texts(".copy[data-segment]")) == 36, "all copies do not appear")
+        await look(
+            page.until, lambda: len(page.texts(".copy[data-segment]")) == 36, "all copies do not appear"
+        )
         assert len(page.texts(".copy.primary[data-segment]")) == 12
         await look(page.until_text, "#timeline .caption", f"of {NODES} members")
         await look(page.until_text, "#policies", "21 rules and 15 objectives of datastore")
