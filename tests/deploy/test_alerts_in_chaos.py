@@ -39,8 +39,8 @@ WANTED = set(re.findall(r"\brota_\w+", ALERTS.read_text()))
 LOG = ("--store", "log")
 SCENARIOS = (
     (("quorum-loss", *LOG), 5, "15s", "RotaAgentDown RotaQuorumLost"),
-    (("rack-loss", *LOG), 6, "60s", "RotaRackViolations RotaInfeasible RotaNotReady"),
-    (("rolling-restart", *LOG), 4, "10s", "RotaUnderReplicated RotaMembershipChanges"),
+    (("rack-loss", *LOG), 6, "60s", "RotaRackViolations RotaInfeasible RotaNotReady RotaUnderReplicated"),
+    (("rolling-restart", *LOG), 4, "10s", "RotaMembershipChanges"),
     (("flip-flop", *LOG), 5, "300s", "RotaViewsDiffer"),
     (("kill-controller", *LOG), 5, "60s", "RotaNoController"),
 )
