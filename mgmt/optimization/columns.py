@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
+from mgmt.optimization.distinct import firsts, joint_ranks
 
 Integers: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -38,18 +39,8 @@ def group_numbers(*keys: Integers) -> tuple[Integers, Integers]:
 
     The numbers go in the order of the keys.
     """
-    if len(keys) == 1:
-        _, first, number = np.unique(keys[0], return_index=True, return_inverse=True)
-        return first, number
-    order = np.lexsort(keys[::-1])
-    new = np.zeros(len(order), np.bool_)
-    new[:1] = True
-    for key in keys:
-        ordered = key[order]
-        new[1:] |= ordered[1:] != ordered[:-1]
-    number = np.empty(len(order), np.int64)
-    number[order] = np.cumsum(new) - 1
-    return order[new], number
+    number, count = joint_ranks(keys, len(keys[0]))
+    return firsts(number, count), number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,12 +106,8 @@ class Lists:
 
     def distinct(self) -> Lists:
         """Each row sorted, without repetitions."""
-        owners = self.owners
-        order = np.lexsort((self.items, owners))
-        owners, items = owners[order], self.items[order]
-        new = np.ones(len(items), np.bool_)
-        new[1:] = (items[1:] != items[:-1]) | (owners[1:] != owners[:-1])
-        return Lists(self.starts, items).keep(new)
+        first, _ = group_numbers(self.owners, self.items)
+        return Lists.grouped(self.owners[first], self.items[first], len(self))
 
     def alike(self) -> tuple[Integers, Integers]:
         """Numbers rows of equal items alike: a first row of each number, and each row's number."""
@@ -227,11 +214,9 @@ class Linears:
         """Each row times its factor."""
         factors = np.broadcast_to(integers(factors), self.constants.shape)
         spread = np.repeat(factors, self.terms.lengths)
-        if (
-            len(self)
-            and _largest(factors) * max(_largest(self.constants), _largest(self.coefficients)) > LIMIT
-        ):
-            raise too_large(_largest(factors) * max(_largest(self.constants), _largest(self.coefficients)))
+        largest = _largest(factors) * max(_largest(self.constants), _largest(self.coefficients))
+        if largest > LIMIT:
+            raise too_large(largest)
         found = Linears(self.constants * factors, self.terms, self.coefficients * spread)
         return found if (factors != 0).all() else found._without_zeros()
 

@@ -31,6 +31,7 @@ from mgmt.optimization.columns import (
     filled,
     group_numbers,
     integers,
+    joined,
     stacked,
     too_large,
 )
@@ -276,12 +277,10 @@ def joined_choices(columns: Sequence[Choices]) -> Choices:
         np.where(column.index < 0, -1, column.index + offset)
         for column, offset in zip(columns, offsets[:-1].tolist(), strict=True)
     ]
-    lengths = np.concatenate([column.options.codes.lengths for column in columns])
-    codes = np.concatenate([column.options.codes.items for column in columns])
+    codes = joined([column.options.codes for column in columns])
     literals = np.concatenate([column.options.literals for column in columns])
     null = np.concatenate([column.options.null for column in columns])
-    options = Options(Lists(np.concatenate(([0], np.cumsum(lengths))), codes), literals, null)
-    return Choices(options, np.concatenate(index))
+    return Choices(Options(codes, literals, null), np.concatenate(index))
 
 
 def joined_truths(columns: Sequence[Truths]) -> Truths:

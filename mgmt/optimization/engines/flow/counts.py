@@ -24,8 +24,8 @@ from mgmt.optimization.assignment import (
     Mask,
 )
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
+from mgmt.optimization.distinct import firsts, ranks
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
-from mgmt.optimization.engines.model.distinct import firsts, ranks
 
 MOST_SAMPLES = 1 << 24
 """Of a load cost's function, to see whether it is convex."""

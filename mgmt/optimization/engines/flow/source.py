@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask, Pairs
+from mgmt.optimization.distinct import alike_rows, firsts, joint_ranks
 from mgmt.optimization.engines.flow.arcs import CountedArcs, Marginal, links
 from mgmt.optimization.engines.flow.counts import NotAFlowError, Steps
 from mgmt.optimization.engines.flow.decode import Stays, Units
 from mgmt.optimization.engines.flow.network import Network
 from mgmt.optimization.engines.flow.structure import Level, NetworkStructure
-from mgmt.optimization.engines.model.distinct import alike_rows, firsts, joint_ranks
 
 MOST_BRANCHES = 1 << 23
 _SAMPLED = 16

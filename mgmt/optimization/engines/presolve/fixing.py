@@ -21,7 +21,7 @@ from mgmt.optimization.assignment import (
     Mask,
 )
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
-from mgmt.optimization.engines.model.distinct import joint_ranks
+from mgmt.optimization.distinct import joint_ranks
 
 _MOST_GROUPS = 64
 """Of a load: where there are more, its buckets are not compared."""

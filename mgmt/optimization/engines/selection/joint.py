@@ -28,10 +28,10 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
+from mgmt.optimization.distinct import alike_rows, firsts
 from mgmt.optimization.engines.integer_programming import cp_sat, highs
 from mgmt.optimization.engines.model.cells import all_candidates, cells_of
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
-from mgmt.optimization.engines.model.distinct import alike_rows, firsts
 from mgmt.optimization.engines.model.equivalence import equivalence_classes
 from mgmt.optimization.engines.presolve.normal_form import with_one_load_each
 

@@ -36,9 +36,9 @@ from mgmt.optimization.assignment import (
     Pairs,
     Placement,
 )
+from mgmt.optimization.distinct import firsts, joint_ranks
 from mgmt.optimization.engines.decision_table import solve
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
-from mgmt.optimization.engines.model.distinct import firsts, joint_ranks
 from mgmt.optimization.engines.presolve.fixing import rest_of, without_implied
 from mgmt.optimization.engines.selection.joint import apart, solve_jointly
 from mgmt.optimization.engines.selection.neighbouring_moves import beside, group_of, neighbouring_moves
