@@ -261,26 +261,25 @@ def joined_constants(columns: Sequence[Constants]) -> Constants:
     return Constants.of(cells)
 
 
+def _joined_indexes(indexes: Sequence[Integers], lengths: Sequence[int]) -> Integers:
+    """Places among cells of so many columns, one column's after the other's; -1 stays."""
+    offsets = np.cumsum([0, *lengths]).tolist()
+    moved = [np.where(index < 0, -1, index + offset) for index, offset in zip(indexes, offsets, strict=False)]
+    return np.concatenate(moved)
+
+
 def joined_numbers(columns: Sequence[Numbers]) -> Numbers:
-    offsets = np.cumsum([0, *(len(column.linears) for column in columns)])
-    index = [
-        np.where(column.index < 0, -1, column.index + offset)
-        for column, offset in zip(columns, offsets[:-1].tolist(), strict=True)
-    ]
+    index = _joined_indexes([column.index for column in columns], [len(column.linears) for column in columns])
     null = np.concatenate([column.null for column in columns])
-    return Numbers(stacked([column.linears for column in columns]), null, np.concatenate(index))
+    return Numbers(stacked([column.linears for column in columns]), null, index)
 
 
 def joined_choices(columns: Sequence[Choices]) -> Choices:
-    offsets = np.cumsum([0, *(len(column.options) for column in columns)])
-    index = [
-        np.where(column.index < 0, -1, column.index + offset)
-        for column, offset in zip(columns, offsets[:-1].tolist(), strict=True)
-    ]
+    index = _joined_indexes([column.index for column in columns], [len(column.options) for column in columns])
     codes = joined([column.options.codes for column in columns])
     literals = np.concatenate([column.options.literals for column in columns])
     null = np.concatenate([column.options.null for column in columns])
-    return Choices(Options(codes, literals, null), np.concatenate(index))
+    return Choices(Options(codes, literals, null), index)
 
 
 def joined_truths(columns: Sequence[Truths]) -> Truths:
