@@ -70,11 +70,14 @@ def check_large(seed: int) -> None:
     assert set(proven) <= {min(values)} if values else True, f"seed {seed}: {made.policies}"
 
 
-@pytest.mark.xfail(
-    raises=SolveTimeout,
-    strict=False,
-    reason="one spelling in six goes cell by cell, and the first plan breaks what was left out of it",
+UNANSWERED = {17, 47, 56, 122, 178}
+"""One of their spellings goes cell by cell, and the first plan breaks what was left out of it."""
+LATE = pytest.mark.xfail(raises=SolveTimeout, strict=False, reason="no plan within two seconds")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=LATE if seed in UNANSWERED else ()) for seed in range(200)]
 )
-@pytest.mark.parametrize("seed", budgeted(range(200), 0))
 def test_of_many_rows_and_values_there_is_an_answer_in_two_seconds(seed: int) -> None:
     check_large(seed)
