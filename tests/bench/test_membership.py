@@ -45,6 +45,7 @@ def test_a_simulated_crash_counts_from_the_crash() -> None:
     assert 0 < figures["messages_after_alerts"] <= figures["messages_per_node"]
 
 
+@pytest.mark.slow
 def test_loss_and_codec_reach_the_simulator() -> None:
     calm = membership.bootstrap(40, [0]).figures
     assert membership.bootstrap(40, [0]).figures["messages_per_node"] == calm["messages_per_node"]

@@ -352,6 +352,7 @@ def test_scenarios_keep_their_promises_with_an_ensemble(scenario: str) -> None:
     assert report.broken == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["loss-egress", "loss-ingress"])
 def test_who_is_half_convicted_goes_with_the_others(scenario: str) -> None:
     """With seed 4 one victim was below L, and nobody asked its other observers, when the rest were all at H."""

@@ -253,6 +253,7 @@ class TestLeaps:
         assert not quiet.near_threshold
         assert edge.settled
 
+    @pytest.mark.slow
     def test_two_weeks_of_five_per_cent_loss_are_the_same_for_the_same_seed(self) -> None:
         one, two = (chaos.run("ambient-loss", nodes=4, loss=0.05, duration=1_209_600.0, seed=3) for _ in "ab")
         assert one.ok

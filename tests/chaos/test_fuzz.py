@@ -21,6 +21,7 @@ from membership.settings import Settings
 from tests.budget import budgeted
 
 
+@pytest.mark.slow
 def test_a_few_seeds_are_clean() -> None:
     shares: list[float] = []
     report = chaos.fuzz(6, progress=shares.append)
@@ -45,6 +46,7 @@ def test_small_and_larger_clusters_are_clean(nodes: int, first: int) -> None:
     assert report.ok, report.text()
 
 
+@pytest.mark.slow
 def test_a_planted_error_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who votes decides alone: sooner or later two views of one epoch, or one without a majority."""
     monkeypatch.setattr("consensus.fast_round.fast_quorum", lambda n: 1)
@@ -252,7 +254,7 @@ def test_a_view_that_died_with_the_only_one_who_knew_it_obliges_nobody() -> None
 # With a store
 
 
-@pytest.mark.parametrize("seed", budgeted([2061, 63, 243, 3074], 3, in_test=1))
+@pytest.mark.parametrize("seed", budgeted([2061, 63, 243, 3074], 4))
 def test_what_random_faults_with_lost_disks_once_found(seed: int) -> None:
     """63: one who lived on kept a view without a majority, for it took one without its disk for any other joiner.
     243: a replica that had joined the next epoch on a new disk doubted itself, and that epoch stood on it alone.
@@ -319,6 +321,7 @@ def test_a_store_that_takes_an_empty_disk_for_the_one_before_is_found(
     assert chaos.replay(replace(script, schedule=tuple(unhurt))).ok
 
 
+@pytest.mark.slow
 def test_what_is_lost_beyond_repair_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every disk is emptied: nothing acknowledged can be given any more, and no answer pretends otherwise."""
     everything = "nodes 4\nduration 30s\nstore yes\nat 15s crash n0 n1 n2 n3\nat 16s wipe-disk n0 n1 n2 n3\n"

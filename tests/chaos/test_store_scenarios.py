@@ -21,7 +21,7 @@ from tests.membership.conftest import Laboratory
 WITH_A_STORE = ("kill-host", "kill-sequencer", "kill-controller", "rack-loss")
 
 
-@pytest.mark.parametrize("scenario", budgeted(WITH_A_STORE, 1, in_test=3))
+@pytest.mark.parametrize("scenario", budgeted(WITH_A_STORE, 3, in_test=1))
 def test_every_scenario_keeps_its_promises(scenario: str) -> None:
     report = chaos.run(scenario, seed=1)
     assert report.broken == ()
@@ -148,7 +148,7 @@ def test_clients_that_give_up_break_a_promise(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    "scenario", budgeted(["quorum-loss", "pause", "disk-full", "rolling-restart", "churn"], 2, in_test=3)
+    "scenario", budgeted(["quorum-loss", "pause", "disk-full", "rolling-restart", "churn"], 4, in_test=1)
 )
 def test_what_comes_and_goes_again_loses_nothing(scenario: str) -> None:
     report = chaos.run(scenario, seed=1, store="log")
@@ -170,6 +170,7 @@ def test_a_host_lost_while_everything_is_placed_for_the_first_time_is_not_waited
     cluster.close()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_story() -> None:
     first, again, other = (chaos.run("kill-host", seed=seed) for seed in (5, 5, 6))
     assert first.story == again.story
@@ -177,6 +178,7 @@ def test_the_same_seed_gives_the_same_story() -> None:
     assert first.story != other.story
 
 
+@pytest.mark.slow
 def test_the_report_tells_what_came_of_the_store() -> None:
     report = chaos.run("kill-controller", seed=2).to_json()
     assert report["nodes"] == 6

@@ -359,6 +359,7 @@ class TestTwin:
                 stable.add(s)
         return stable, suspects - stable
 
+    @pytest.mark.slow
     @hypothesis_settings(max_examples=300)
     @given(st.integers(2, 12), st.data())
     def test_removals(self, size: int, data: st.DataObject) -> None:

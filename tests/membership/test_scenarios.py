@@ -115,6 +115,7 @@ class TestCrash:
 
 
 class TestBadWeatherAndBadMembers:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("nodes", "preset"), [(6, "lan"), (6, "local"), pytest.param(30, "lan", marks=pytest.mark.slow)]
     )

@@ -89,7 +89,7 @@ def compare(seed: int) -> None:
     assert found == (expected[0] if expected is not None else None), text
 
 
-@pytest.mark.parametrize("chunk", budgeted(range(4), 0, in_test=1))
+@pytest.mark.parametrize("chunk", budgeted(range(4), 1))
 def test_distinct_views_mean_what_they_mean_in_sql(chunk: int) -> None:
     for seed in range(10 * chunk, 10 * chunk + 10):
         compare(seed)

@@ -98,7 +98,7 @@ def refusal_of_a_mutation(seed: int, *, whole: bool) -> PolicyError | None:
     return None
 
 
-@pytest.mark.parametrize("chunk", budgeted(range(4), 1, in_test=1))
+@pytest.mark.parametrize("chunk", budgeted(range(4), 2))
 def test_a_mutated_pack_is_compiled_or_refused_where_it_is_wrong(chunk: int) -> None:
     refusals = [refusal_of_a_mutation(1000 * chunk + number, whole=number % 10 == 0) for number in range(50)]
     assert sum(error is not None for error in refusals) > 10

@@ -177,24 +177,34 @@ def test_gated_values() -> None:
     assert gated(problem, single, FALSE) == Linear(0)
 
 
-def test_maximum_product_quotient_remainder() -> None:
+def test_maximum() -> None:
     problem, _, single, other = small_problem()
     top = maximum(problem, [single, other, Linear(0)])
+    plans = list(every(problem))
+    assert len(plans) == 48
+    for values in plans:
+        assert value_of(top, values) == max(value_of(single, values), value_of(other, values), 0)
+
+
+def test_product() -> None:
+    problem, _, single, other = small_problem()
     times = problem.product(one(single), one(other)).row(0)
-    divisors = integers([2, -2])
-    twice = Linears.of(single, single)
+    plans = list(every(problem))
+    assert len(plans) == 48
+    for values in plans:
+        assert value_of(times, values) == value_of(single, values) * value_of(other, values)
+
+
+def test_quotient_and_remainder() -> None:
+    problem, _, single, _ = small_problem()
+    twice, divisors = Linears.of(single, single), integers([2, -2])
     quotients, remainders = problem.quotient(twice, divisors), problem.remainder(twice, divisors)
-    parts = [(d, quotients.row(row), remainders.row(row)) for row, d in enumerate((2, -2))]
-    seen = 0
-    for values in every(problem):
-        seen += 1
-        a, b = value_of(single, values), value_of(other, values)
-        assert value_of(top, values) == max(a, b, 0)
-        assert value_of(times, values) == a * b
-        for divisor, quotient, remainder in parts:
-            assert value_of(quotient, values) == int(a / divisor)
-            assert value_of(remainder, values) == a - divisor * int(a / divisor)
-    assert seen == 48
+    plans = list(every(problem))
+    assert len(plans) == 48
+    for values, (row, divisor) in product(plans, enumerate((2, -2))):
+        a = value_of(single, values)
+        assert value_of(quotients.row(row), values) == int(a / divisor)
+        assert value_of(remainders.row(row), values) == a - divisor * int(a / divisor)
 
 
 def test_ranges_are_exact_and_bounded() -> None:

@@ -43,6 +43,7 @@ def rows(view: str, state: Database | None = None) -> list[object]:
 ENDLESS = "WITH RECURSIVE r AS (SELECT {} UNION ALL SELECT n + 1 FROM r) SELECT {} AS x FROM r"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "view",
     [

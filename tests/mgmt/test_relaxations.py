@@ -127,6 +127,7 @@ def test_keys_of_tables_clash_too() -> None:
     assert_each_helps(model, error)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     tasks=st.integers(1, 5),
@@ -270,7 +271,7 @@ def test_a_row_that_two_rules_keep_away_counts_for_both() -> None:
         assert sum(len(waiver.rows) for waiver in relaxation.waivers) == 3, str(relaxation)
 
 
-@pytest.mark.parametrize("chunk", budgeted(range(6), 1, in_test=1))
+@pytest.mark.parametrize("chunk", budgeted(range(6), 2))
 def test_every_small_infeasible_state_is_told_what_helps(chunk: int) -> None:
     """Of the states of these seeds more than a fifth were told nothing."""
     told = 0
@@ -284,6 +285,7 @@ def test_every_small_infeasible_state_is_told_what_helps(chunk: int) -> None:
     assert told >= 5, "the generator makes too few states that are infeasible"
 
 
+@pytest.mark.slow
 def test_thousands_of_rows_can_be_let_go() -> None:
     """Each was a condition inside the next one, and the compiler ran out of stack."""
     schema = (

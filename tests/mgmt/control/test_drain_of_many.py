@@ -56,7 +56,7 @@ def drain_with_a_death(number: int) -> tuple[str, int]:
         return (died[0] if died else "nothing"), max(cluster.received.values())
 
 
-@pytest.mark.parametrize("number", budgeted([82, 0, 205, 41, 123, 164], 2, in_test=1))
+@pytest.mark.parametrize("number", budgeted([82, 0, 205, 41, 123, 164], 3))
 def test_the_drain_completes_and_nothing_is_copied_more_than_twice(number: int) -> None:
     _, copied = drain_with_a_death(number)
     assert copied <= 2

@@ -82,7 +82,7 @@ def check(seed: int) -> str:
     return "columns" if found.statistics["roads"] == {"columns": 1} else "cells"
 
 
-@pytest.mark.parametrize("chunk", budgeted(range(4), 0, in_test=1))
+@pytest.mark.parametrize("chunk", budgeted(range(4), 1))
 def test_both_roads_find_what_enumeration_finds(chunk: int) -> None:
     outcomes = Counter(check(1000 * chunk + number) for number in range(12))
     assert outcomes["columns"] >= 5, outcomes
