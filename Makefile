@@ -42,13 +42,16 @@ lint: $(VENV)/development.stamp ## style, types, floors of the house
 # The files with tests of these marks: a process that only runs those need not read all the others.
 marked = $$(grep -rlE --include='test_*.py' 'mark\.($(1))\b' tests | sort)
 
+# Whoever has nothing left to run takes from the others: no process waits for another one at the end.
+COMPUTING := --dist worksteal
+
 # Tests with real sockets and processes run after the rest. They wait for half of their time, so there is room for
 # one more of them than there are processors; those of one file run one after the other. A page of the documentation has
 # the default ports to itself: it is a file's.
 WAITING := -n $$(($$(nproc) + 1)) --dist loadfile
 
 test: lint ## lint and every test that needs no root and no server
-	@$(BIN)/pytest -n auto -m "not demo and not slow and not sweep and not socket and not system and not postgres and not engine"
+	@$(BIN)/pytest -n auto $(COMPUTING) -m "not demo and not slow and not sweep and not socket and not system and not postgres and not engine"
 	@$(BIN)/pytest $(WAITING) -m "socket and not demo and not slow and not sweep and not system and not postgres and not engine" $(call marked,socket)
 
 # Debian runs a server of its own for whoever installs redis-server; tests start theirs, so it is stopped again.
@@ -68,7 +71,7 @@ system: ## Debian packages that only test-all needs (needs root, on Debian)
 # Beside the tests that compute, those with servers mostly wait, so there is room for one more.
 REAL := (demo or socket or system) and not sweep
 test-all: lint system ## everything but the sweep, as CI runs it
-	@$(BIN)/pytest -n $$(($$(nproc) + 1)) --durations=40 -m "not demo and not socket and not system and not sweep"
+	@$(BIN)/pytest -n $$(($$(nproc) + 1)) $(COMPUTING) --durations=40 -m "not demo and not socket and not system and not sweep"
 	@$(BIN)/pytest $(WAITING) --durations=15 -m "$(REAL)" $(call marked,demo|socket|system)
 
 test-sweep: lint system ## the rest of the random cases, and what takes long on real Valkey and Redis servers

@@ -31,7 +31,7 @@ def test_every_scenario_keeps_its_promises(scenario: str) -> None:
     assert report.store.repair_seconds is not None, "what was killed held copies"
 
 
-@pytest.mark.parametrize("disks", budgeted(["any", "one"], 2))
+@pytest.mark.parametrize("disks", budgeted(["any", "one"], 1))
 def test_a_storm_loses_nothing(disks: str) -> None:
     report = chaos.run("storm", seed=4, duration=400.0, disks=disks)
     assert report.broken == ()
@@ -148,7 +148,7 @@ def test_clients_that_give_up_break_a_promise(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    "scenario", budgeted(["quorum-loss", "pause", "disk-full", "rolling-restart", "churn"], 4, in_test=1)
+    "scenario", budgeted(["quorum-loss", "pause", "disk-full", "rolling-restart", "churn"], 3, in_test=1)
 )
 def test_what_comes_and_goes_again_loses_nothing(scenario: str) -> None:
     report = chaos.run(scenario, seed=1, store="log")

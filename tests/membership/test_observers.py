@@ -180,7 +180,7 @@ def test_bad_observers_over_two_hundred_seeds(first: int) -> None:
         assert report.broken == (), seed
 
 
-@pytest.mark.parametrize("scenario", ["loss-egress", "loss-ingress"])
+@pytest.mark.parametrize("scenario", budgeted(["loss-egress", "loss-ingress"], 1))
 @pytest.mark.parametrize("seed", budgeted(range(2), 1))
 def test_lossy_members_of_a_large_cluster_go_in_one_cut(scenario: str, seed: int) -> None:
     report = chaos.run(scenario, nodes=300, faulty=10, seed=seed, duration=45)

@@ -87,7 +87,7 @@ def test_an_even_split_says_so_on_both_sides_within_the_bound(cluster, preset: s
         (12, 11, 2),
         (33, 17, 3),
         pytest.param(200, 101, 4, marks=pytest.mark.slow),
-        pytest.param(500, 280, 280, marks=pytest.mark.slow),
+        pytest.param(500, 280, 280, marks=pytest.mark.sweep),
         pytest.param(500, 498, 498, marks=pytest.mark.slow),
     ],
 )

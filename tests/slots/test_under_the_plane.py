@@ -144,7 +144,16 @@ def test_the_life_of_a_cluster(engine: str) -> None:
         plane.run(story)
 
 
-@pytest.mark.parametrize("made", ["in one rack", "on one host"])
+@pytest.mark.parametrize(
+    ("engine", "made"),
+    [
+        ("valkey", "in one rack"),
+        ("redis", "on one host"),
+        pytest.param("valkey", "on one host", marks=pytest.mark.sweep),
+        pytest.param("redis", "in one rack", marks=pytest.mark.sweep),
+    ],
+    indirect=["engine"],
+)
 def test_a_cluster_that_puts_copies_anywhere_is_made_rack_safe_under_traffic(engine: str, made: str) -> None:
     with running(engine, dict.fromkeys(HOSTS, 2 if made == "on one host" else 1), QUICK) as fleet:
         hosts = fleet.hosts
