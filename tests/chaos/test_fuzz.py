@@ -254,7 +254,8 @@ def test_a_view_that_died_with_the_only_one_who_knew_it_obliges_nobody() -> None
 # With a store
 
 
-@pytest.mark.parametrize("seed", budgeted([2061, 63, 243, 3074], 4))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2061, 63, 243, 3074])
 def test_what_random_faults_with_lost_disks_once_found(seed: int) -> None:
     """63: one who lived on kept a view without a majority, for it took one without its disk for any other joiner.
     243: a replica that had joined the next epoch on a new disk doubted itself, and that epoch stood on it alone.

@@ -138,6 +138,13 @@ def small_problem() -> tuple[Problem, list[int], Linear, Linear]:
     return problem, literals, first, other
 
 
+def plans_of_small(problem: Problem) -> list[tuple[int, ...]]:
+    """Of a `small_problem` with what was defined since, which follows from its 48 plans and excludes none."""
+    plans = list(every(problem))
+    assert len(plans) == 48
+    return plans
+
+
 def test_conjunction_and_disjunction() -> None:
     problem, (a, b, c), _, _ = small_problem()
     both, either = conjunction(problem, (a, b ^ 1)), disjunction(problem, (b, c))
@@ -180,18 +187,14 @@ def test_gated_values() -> None:
 def test_maximum() -> None:
     problem, _, single, other = small_problem()
     top = maximum(problem, [single, other, Linear(0)])
-    plans = list(every(problem))
-    assert len(plans) == 48
-    for values in plans:
+    for values in plans_of_small(problem):
         assert value_of(top, values) == max(value_of(single, values), value_of(other, values), 0)
 
 
 def test_product() -> None:
     problem, _, single, other = small_problem()
     times = problem.product(one(single), one(other)).row(0)
-    plans = list(every(problem))
-    assert len(plans) == 48
-    for values in plans:
+    for values in plans_of_small(problem):
         assert value_of(times, values) == value_of(single, values) * value_of(other, values)
 
 
@@ -199,9 +202,7 @@ def test_quotient_and_remainder() -> None:
     problem, _, single, _ = small_problem()
     twice, divisors = Linears.of(single, single), integers([2, -2])
     quotients, remainders = problem.quotient(twice, divisors), problem.remainder(twice, divisors)
-    plans = list(every(problem))
-    assert len(plans) == 48
-    for values, (row, divisor) in product(plans, enumerate((2, -2))):
+    for values, (row, divisor) in product(plans_of_small(problem), enumerate((2, -2))):
         a = value_of(single, values)
         assert value_of(quotients.row(row), values) == int(a / divisor)
         assert value_of(remainders.row(row), values) == a - divisor * int(a / divisor)
