@@ -69,7 +69,7 @@ def test_with_the_right_user_and_password_slots_and_copies_move(engine: str) -> 
         async def main() -> None:
             await controller.reach(TWO)
             data = fleet.fill(100)
-            halves = {"s00": [(0, 99)], "s01": [(100, 16383)]}
+            halves = {"s00": [(0, 8091)], "s01": [(8092, 16383)]}
             await controller.reach(placement({"s00": "n0", "s01": "n1 n2"}, halves))
             assert fleet.lost(data) == []
 
@@ -85,7 +85,7 @@ def test_tls(tmp_path: Path) -> None:
         stranger = Controller(fleet, access=EngineAccess(is_tls=True))
 
         async def main() -> None:
-            halves = {"s00": [(0, 99)], "s01": [(100, 16383)]}
+            halves = {"s00": [(0, 8091)], "s01": [(8092, 16383)]}
             await controller.reach(TWO)
             data = fleet.fill(100)
             await controller.reach(placement({"s00": "n0", "s01": "n1 n2"}, halves))
@@ -233,10 +233,12 @@ def test_a_key_too_big_to_be_moved_without_silence(engine: str) -> None:
             await controller.reach(TWO)
             first = fleet.hosts["n0"][0]
             data = fleet.fill(200)
-            big = next(iter(first.call("KEYS", "*")))
+            slots = {key: first.call("CLUSTER", "KEYSLOT", key) for key in first.call("KEYS", "*")}
+            big, slot = min(slots.items(), key=lambda item: item[1])
             first.call("SET", big, "x" * 100_000)
             data[big] = "x" * 100_000
-            target = placement({"s00": "n0", "s01": "n1"}, {"s00": [], "s01": [(0, 16383)]})
+            ranges = {"s00": [(slot + 1, 8191)], "s01": [(0, slot), (8192, 16383)]}
+            target = placement({"s00": "n0", "s01": "n1"}, ranges)
             halves = {"s00": [(0, 8191)], "s01": [(8192, 16383)]}
             await controller.agree(target, slots=halves)
             (step,) = controller.adapter.lower(await controller.observed(), target).steps
