@@ -44,6 +44,7 @@ def test_a_split_vote_makes_a_decision_impossible() -> None:
     assert not tally.impossible()
     tally.add(b"b", 0b01100)
     assert tally.impossible()
+    assert tally.equivocators == 0, "each voted once"
 
 
 @pytest.mark.parametrize("bitmap", [-1, 1 << 5, 1 << 2000])

@@ -90,6 +90,21 @@ def test_a_rejection_teaches_it_a_higher_ballot() -> None:
     assert proposer.waiting_for() == (0, 1, 2)
 
 
+def test_acceptances_of_an_earlier_round_do_not_count_in_a_later_one() -> None:
+    """They are of another ballot, and perhaps of another value."""
+    proposer = Proposer(3, 0, b"mine")
+    first = proposer.start()
+    for member in (0, 1):
+        proposer.on_promise(member, empty(first))
+    assert proposer.on_accepted(0, Accepted(first, b"mine")) is None
+    second = proposer.start()
+    for member in (1, 2):
+        proposer.on_promise(member, empty(second))
+    assert proposer.on_accepted(1, Accepted(second, b"mine")) is None
+    assert proposer.on_accepted(2, Accepted(first, b"mine")) is None
+    assert proposer.on_accepted(2, Accepted(second, b"mine")) == b"mine"
+
+
 def test_it_starts_above_the_promise_it_made_before_a_restart() -> None:
     acceptor = Acceptor()
     acceptor.prepare(Ballot(4, 1))

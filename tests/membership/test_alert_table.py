@@ -164,6 +164,25 @@ def test_forgotten_reports_do_not_come_back_from_a_slower_peer() -> None:
     assert here.merge(Alert(AlertKind.REMOVE, 1, 0b01), 40.0)
 
 
+def test_what_is_forgotten_is_no_news() -> None:
+    one = table()
+    one.merge(Alert(AlertKind.REMOVE, 1, 0b11), 0.0)
+    assert not one.forget(one.removals[1], older_than=-1.0)
+    assert one.forget(one.removals[1], older_than=0.0)
+    assert one.take_changed(0.0) == []
+
+
+def test_a_leave_is_news_where_a_failure_is_known_and_not_the_other_way_round() -> None:
+    failure, leave, eviction = (
+        Alert(kind, 1, 0b11) for kind in (AlertKind.REMOVE, AlertKind.LEAVE, AlertKind.EVICT)
+    )
+    one = table()
+    one.merge(failure, 0.0)
+    assert one.possible_news([failure, leave, eviction], 0.0) == [leave, eviction]
+    one.merge(leave, 0.0)
+    assert one.possible_news([failure, leave, eviction], 0.0) == [eviction]
+
+
 def test_reports_older_than_noise_are_not_even_taken_in() -> None:
     settings = Settings()
     late = Alert(AlertKind.REMOVE, 1, 1, int(16 * settings.noise_lifetime))
