@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from datastore_adapter import LayoutError
 from datastore_adapter.log.layout.change import (
     LayoutTarget,
+    absent_layout_server,
     close_layout,
     concerns_writers,
     merge,
@@ -317,6 +318,29 @@ def test_what_is_refused() -> None:
         open_layout(layout, target({"s00": ("b",)}), epoch=2, tail=4, gone=(), activated=True)
     with pytest.raises(LayoutError, match="sealed first"):
         quiet_layout(layout, target({"s00": ("b",)}), gone=(), activated=True)
+
+
+@pytest.mark.parametrize(
+    ("servers", "live", "stays"),
+    [("abc", "ab", "c"), ("abc", "a", None), ("abc", "abc", None), ("abc", "", None), ("abcd", "ab", "c")],
+)
+def test_an_absent_layout_server_stays_where_the_others_would_be_even(
+    servers: str, live: str, stays: str | None
+) -> None:
+    assert absent_layout_server(tuple(servers), live) == stays
+
+
+def test_of_an_even_number_wanted_one_that_is_gone_still_votes() -> None:
+    layout = Layout(1, 0, 0, (Segment("s00", (Extent(0, None, ("a",)),)),), ("a", "b", "c"), ("a",), HOSTS)
+
+    def voting(wanted: str, gone: str) -> tuple[str, ...]:
+        wish = replace(target({"s00": ("a",)}), layout_servers=tuple(wanted))
+        return quiet_layout(layout, wish, gone=tuple(gone), activated=True).layout_servers
+
+    assert voting("ab", "c") == ("a", "b", "c")
+    assert voting("ab", "") == ("a", "b"), "c is there, and was not wanted"
+    assert voting("ad", "c") == ("a", "d"), "with d, c has never voted"
+    assert voting("a", "bc") == ("a",)
 
 
 def test_merging_joins_only_equal_neighbours() -> None:
