@@ -10,7 +10,7 @@ ballots = st.builds(Ballot, st.integers(0, 5), st.integers(0, 4))
 
 
 def test_nothing_comes_before_the_fast_round_and_every_classic_one_after() -> None:
-    assert Ballot.NONE == Ballot(0, 0), "the lowest there can be"
+    assert (Ballot.NONE.round, Ballot.NONE.member) == (0, 0)
     assert Ballot.NONE < Ballot.FAST < Ballot.FAST.successor(0) < Ballot.FAST.successor(1)
     assert not Ballot.NONE.is_classic
     assert not Ballot.FAST.is_classic
