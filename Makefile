@@ -45,10 +45,10 @@ marked = $$(grep -rlE --include='test_*.py' 'mark\.($(1))\b' tests | sort)
 # Whoever has nothing left to run takes from the others: no process waits for another one at the end.
 COMPUTING := --dist worksteal
 
-# Tests with real sockets and processes run after the rest. They wait for half of their time, so there is room for
-# one more of them than there are processors; those of one file run one after the other. A page of the documentation has
-# the default ports to itself: it is a file's.
-WAITING := -n $$(($$(nproc) + 1)) --dist loadfile
+# Tests with real sockets and processes run after the rest. They wait for more than half of their time, so there is room
+# for twice as many of them as there are processors; those of one file run one after the other. A page of the documentation
+# has the default ports to itself: it is a file's.
+WAITING := -n $$((2 * $$(nproc))) --dist loadfile
 
 test: lint ## lint and every test that needs no root and no server
 	@$(BIN)/pytest -n auto $(COMPUTING) -m "not demo and not slow and not sweep and not socket and not system and not postgres and not engine"
