@@ -46,9 +46,10 @@ marked = $$(grep -rlE --include='test_*.py' 'mark\.($(1))\b' tests | sort)
 COMPUTING := --dist worksteal
 
 # Tests with real sockets and processes run after the rest. They wait for more than half of their time, so there is room
-# for twice as many of them as there are processors; those of one file run one after the other. A page of the documentation
-# has the default ports to itself: it is a file's.
-WAITING := -n $$((2 * $$(nproc))) --dist loadfile
+# for twice as many of them as there are processors; those of one file run one after the other, and the files in their
+# order: those with the most tests, which would go first, are not those that take longest. A page of the documentation has
+# the default ports to itself: it is a file's.
+WAITING := -n $$((2 * $$(nproc))) --dist loadfile --no-loadscope-reorder
 
 test: lint ## lint and every test that needs no root and no server
 	@$(BIN)/pytest -n auto $(COMPUTING) -m "not demo and not slow and not sweep and not socket and not system and not postgres and not engine"
