@@ -249,6 +249,8 @@ def test_a_condition_is_recognised_and_means_what_the_general_road_says(name: st
         solution = compared(rows, policy, f"seed {seed}")
         assert roads_of(solution) <= {"columns"}, f"seed {seed}"
         differs = differs or makes_a_difference(rows, solution)
+        if differs and seed > 2:
+            break
     assert differs, "the rule never makes a difference"
 
 
