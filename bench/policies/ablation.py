@@ -33,7 +33,7 @@ from bench.policies.placement import EVENTS, Cluster
 from bench.result import Result, Table
 from mgmt.compiler.model import Model
 from mgmt.compiler.parts import assignment as columnar
-from mgmt.compiler.parts import flagged_assignment as marked
+from mgmt.compiler.parts import flagged_assignment
 from mgmt.errors import PolicyError
 from mgmt.optimization.assignment import Pairs, Placement
 from mgmt.optimization.engines import UnsuitableError, solve
@@ -268,7 +268,7 @@ def _recorded(built: Any, seconds: float) -> list[_Call]:
 
     kept = (
         (columnar, "solve", recording(solve, 1)),
-        (marked, "solve_selection", recording(solve_selection, 2)),
+        (flagged_assignment, "solve_selection", recording(solve_selection, 2)),
     )
     with _patched(kept), suppress(PolicyError):
         built[1].solve(seconds)

@@ -16,7 +16,7 @@ from functools import cached_property
 
 from mgmt.compiler.partition import Formulation, Partition, Step, often_asked, partition_of
 from mgmt.compiler.relational.dependencies import PRESENT, UNKNOWN
-from mgmt.compiler.relational.memo import Kept
+from mgmt.compiler.relational.memo import Memo
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.relational.split import SplitQuery, split
 from mgmt.compiler.verification.oracle import Oracle, Question
@@ -43,13 +43,13 @@ Result = PushedView | BoundQuery
 class _Known:
     """What queries have been compiled to."""
 
-    splits: Kept[BoundQuery, SplitQuery] = field(default_factory=Kept)
-    questions: Kept[Result, Question] = field(default_factory=Kept)
-    formulations: Kept[SplitQuery, Formulation] = field(default_factory=Kept)
+    splits: Memo[BoundQuery, SplitQuery] = field(default_factory=Memo)
+    questions: Memo[Result, Question] = field(default_factory=Memo)
+    formulations: Memo[SplitQuery, Formulation] = field(default_factory=Memo)
 
     def copy(self, *, same_views: bool) -> _Known:
         """For a compilation of more or other queries.  Formulations depend on the views."""
-        formulations = self.formulations.copy() if same_views else Kept[SplitQuery, Formulation]()
+        formulations = self.formulations.copy() if same_views else Memo[SplitQuery, Formulation]()
         return _Known(self.splits.copy(), self.questions.copy(), formulations)
 
 
@@ -81,7 +81,7 @@ class Compilation:
             else result
             for result in results
         )
-        self.oracle = Oracle(results, catalog, kept=self._known.questions)
+        self.oracle = Oracle(results, catalog, questions=self._known.questions)
 
     @classmethod
     def of(cls, texts: tuple[SourceText, ...], schema: Schema, engine: EngineTypes) -> Compilation:

@@ -29,7 +29,7 @@ from mgmt.compiler.infeasibility.relaxations import find_relaxations
 from mgmt.compiler.partition import ColumnName, Part, Partition, Step, restricted
 from mgmt.compiler.parts.assignment import ColumnarPart
 from mgmt.compiler.parts.constraint_model import GeneralPart
-from mgmt.compiler.parts.flagged_assignment import MarkedPart
+from mgmt.compiler.parts.flagged_assignment import FlaggedPart
 from mgmt.compiler.parts.relaxation import RelaxedPart, StartedPart
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.results.solution import joint_statistics, solution_of, today_instead
@@ -295,7 +295,7 @@ class Model:
 
     def _encode(
         self, snapshot: Snapshot, deadline: float = math.inf, seed: int = 0, workers: int = 1
-    ) -> tuple[list[ColumnarPart | MarkedPart], GeneralPart | StartedPart | None]:
+    ) -> tuple[list[ColumnarPart | FlaggedPart], GeneralPart | StartedPart | None]:
         """Every part in columns where that can be, the others together cell by cell."""
         partition = self.partition
         found, others, relaxed = self._columnar(snapshot)
@@ -330,9 +330,9 @@ class Model:
 
     def _columnar(
         self, snapshot: Snapshot
-    ) -> tuple[list[ColumnarPart | MarkedPart], dict[Part, str], RelaxedPart | None]:
+    ) -> tuple[list[ColumnarPart | FlaggedPart], dict[Part, str], RelaxedPart | None]:
         """The parts that can be solved in columns, why the others cannot, and what of the only part there is can."""
-        found: list[ColumnarPart | MarkedPart] = []
+        found: list[ColumnarPart | FlaggedPart] = []
         others: dict[Part, str] = {}
         relaxed: RelaxedPart | None = None
         parts = self.partition.parts
@@ -345,8 +345,8 @@ class Model:
             for part in parts:
                 try:
                     with self._refusals_of(part):
-                        if part.marking is not None:
-                            found.append(MarkedPart.encode(snapshot, part, self.catalog, self._columns))
+                        if part.flagged is not None:
+                            found.append(FlaggedPart.encode(snapshot, part, self.catalog, self._columns))
                             continue
                         encoded = ColumnarPart.encode(
                             snapshot, part, self.catalog, self._columns, partial=alone
@@ -378,7 +378,7 @@ class Model:
     def _present(
         self,
         snapshot: Snapshot,
-        parts: Sequence[ColumnarPart | MarkedPart],
+        parts: Sequence[ColumnarPart | FlaggedPart],
         general: GeneralPart | StartedPart | None,
         today: Assignments,
     ) -> Verdict:
@@ -398,7 +398,7 @@ class Model:
 
     def _decide(
         self,
-        parts: Sequence[ColumnarPart | MarkedPart],
+        parts: Sequence[ColumnarPart | FlaggedPart],
         general: GeneralPart | StartedPart | None,
         present: Verdict | None,
         deadline: float,
@@ -422,7 +422,7 @@ class Model:
         return decided
 
     def _infeasible(
-        self, snapshot: Snapshot, parts: Sequence[ColumnarPart | MarkedPart], budget: float, seed: int
+        self, snapshot: Snapshot, parts: Sequence[ColumnarPart | FlaggedPart], budget: float, seed: int
     ) -> InfeasibleError:
         """The error with its core; what would help is looked for on the same snapshot when somebody asks."""
         clash: Clash | None = self._columnar_clash(snapshot, parts, budget)
@@ -438,16 +438,16 @@ class Model:
         return error_of(clash, self.queries, self._relaxing(snapshot, clash, budget, seed))
 
     def _columnar_clash(
-        self, snapshot: Snapshot, parts: Sequence[ColumnarPart | MarkedPart], budget: float
+        self, snapshot: Snapshot, parts: Sequence[ColumnarPart | FlaggedPart], budget: float
     ) -> ColumnarClash | None:
         if not parts:
             return None
         alone = len(self.partition.parts) == 1 and not self.partition.constants
         with self.available_views(snapshot):
             for part in parts:
-                marked = isinstance(part, MarkedPart)
-                places = part.places if isinstance(part, MarkedPart) else part
-                found = columnar_clash(snapshot, places, alone=alone and not marked, seconds=budget)
+                flagged = isinstance(part, FlaggedPart)
+                places = part.places if isinstance(part, FlaggedPart) else part
+                found = columnar_clash(snapshot, places, alone=alone and not flagged, seconds=budget)
                 if found is not None:
                     return found
         return None

@@ -19,12 +19,12 @@ from mgmt.compiler.assignments.normalization.hoisting import hoisted
 from mgmt.compiler.assignments.normalization.unnesting import unnested, unnested_objective
 from mgmt.compiler.assignments.normalization.views import Views, joins_of
 from mgmt.compiler.assignments.pairwise import Pairing, pairing_of
-from mgmt.compiler.assignments.recognition.flags import marked_only
+from mgmt.compiler.assignments.recognition.flags import flagged_only
 from mgmt.compiler.assignments.recognition.shape import Shape, candidates_sql, shape_of, variables_of
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.encoding.quantities import quantities_of
 from mgmt.compiler.relational.dependencies import below_views
-from mgmt.compiler.relational.memo import Kept
+from mgmt.compiler.relational.memo import Memo
 from mgmt.compiler.relational.split import SplitQuery
 from mgmt.language.bound_queries.expressions import Cell
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery
@@ -54,12 +54,12 @@ class Formulation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Marking:
-    """A boolean column beside a choice in the same rows, and the demands on it as demands on marked rows."""
+class FlaggedChoice:
+    """A boolean column beside a choice in the same rows, and the demands on it as demands on flagged rows."""
 
     table: str
     place: str
-    mark: str
+    flag: str
     shapes: Mapping[str, Shape]
     reasons: Mapping[str, str]
     """Why a demand has no such shape."""
@@ -71,23 +71,23 @@ class Part:
 
     columns: frozenset[ColumnName]
     formulations: tuple[Formulation, ...]
-    marking: Marking | None = None
+    flagged: FlaggedChoice | None = None
     quantities: frozenset[ColumnName] = frozenset()
     """Those of the columns that are numbers, not lists of values."""
 
     @property
     def may_be_columnar(self) -> bool:
-        """Whether it is one column (or one and a mark), whose demands have a shape or may prove to be of no rows."""
+        """Whether it is one column (or one and a flag), whose demands have a shape or may prove to be of no rows."""
         if self.quantities:
             return False
-        if self.marking is not None:
+        if self.flagged is not None:
             return True
         return len(self.columns) == 1 and all(each.shapes or each.candidates for each in self.formulations)
 
     @property
     def is_choice(self) -> bool:
         """Whether it is one column of values to choose from, whatever is demanded of it."""
-        return len(self.columns) == 1 and not self.quantities and self.marking is None
+        return len(self.columns) == 1 and not self.quantities and self.flagged is None
 
     @property
     def why(self) -> str:
@@ -114,12 +114,12 @@ class Partition:
 
 
 def partition_of(
-    program: Sequence[Step], catalog: Catalog, engine: EngineTypes, kept: Kept[SplitQuery, Formulation]
+    program: Sequence[Step], catalog: Catalog, engine: EngineTypes, known: Memo[SplitQuery, Formulation]
 ) -> Partition:
-    """Find the formulation of every demand of a program; ``kept``: those known, from a program with the same views."""
+    """Find the formulation of every demand; ``known``: those of before, of a program with the same views."""
     views = Views.of(program)
     found = [
-        kept.of(step, lambda step: _road(step, views, catalog, engine))
+        known.of(step, lambda step: _formulation(step, views, catalog, engine))
         for step in program
         if isinstance(step, SplitQuery) and step.bound.demand is not None
     ]
@@ -130,7 +130,9 @@ def partition_of(
     )
     numbers = quantities_of(program, catalog)
     parts = tuple(
-        replace(part, quantities=part.columns & numbers, marking=_marking(part, views, catalog, engine))
+        replace(
+            part, quantities=part.columns & numbers, flagged=_flagged_choice(part, views, catalog, engine)
+        )
         for part in _parts(found, catalog.schema)
     )
     pushed = [step for step in program if isinstance(step, PushedView)]
@@ -152,7 +154,7 @@ def _has_subquery(step: Step) -> bool:
     return any(isinstance(node, Subquery) for part in parts for node in part.walk())
 
 
-def _road(
+def _formulation(
     step: SplitQuery,
     views: Views,
     catalog: Catalog,
@@ -175,30 +177,30 @@ def _road(
     return Formulation(step, columns, tuple(shapes), "")
 
 
-def _marking(part: Part, views: Views, catalog: Catalog, engine: EngineTypes) -> Marking | None:
-    """Two columns of one table of which one is a mark, if the demands on it can be put so."""
+def _flagged_choice(part: Part, views: Views, catalog: Catalog, engine: EngineTypes) -> FlaggedChoice | None:
+    """Two columns of one table of which one is a flag, if the demands on it can be put so."""
     tables = {table for table, _ in part.columns}
     if len(part.columns) != 2 or len(tables) != 1:
         return None
     (table,) = tables
     columns = [catalog.schema.table(table).column(column) for _, column in sorted(part.columns)]
-    marks = [column for column in columns if column.type is SqlType.BOOLEAN and not column.nullable]
-    if len(marks) != 1:
+    flags = [column for column in columns if column.type is SqlType.BOOLEAN and not column.nullable]
+    if len(flags) != 1:
         return None
-    (mark,) = marks
-    place = next(column for column in columns if column is not mark)
-    names = (place.name.lower(), mark.name.lower())
+    (flag,) = flags
+    place = next(column for column in columns if column is not flag)
+    names = (place.name.lower(), flag.name.lower())
     shapes: dict[str, Shape] = {}
     reasons: dict[str, str] = {}
     for each in part.formulations:
         bound = each.demand.bound
         if (table, names[1]) in each.columns:
             try:
-                flat = marked_only(views.flatten(bound), *names)
+                flat = flagged_only(views.flatten(bound), *names)
                 shapes[each.demand.name] = shape_of(bound, flat, catalog, engine)
             except NotAnAssignment as reason:
                 reasons[each.demand.name] = str(reason)
-    return Marking(table, *names, shapes, reasons)
+    return FlaggedChoice(table, *names, shapes, reasons)
 
 
 def candidates_of(program: Sequence[Step]) -> dict[str, tuple[str, ...]]:

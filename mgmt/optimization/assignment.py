@@ -190,7 +190,7 @@ class Skew:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Following:
+class Colocation:
     """A constraint: a row that follows another one has the same value, or none."""
 
     name: str
@@ -201,7 +201,7 @@ class Following:
     def loads(self) -> tuple[Load, ...]:
         return ()
 
-    def mapped(self, change: LoadChange) -> Following:
+    def mapped(self, change: LoadChange) -> Colocation:
         del change
         return self
 
@@ -211,7 +211,7 @@ class Following:
         return bool((choice[follows] == choice[self.leader[follows]]).all())
 
 
-Condition: TypeAlias = Either | Occupancy | MoveLimit | Skew | Following
+Condition: TypeAlias = Either | Occupancy | MoveLimit | Skew | Colocation
 """Constraints that are no limits on single loads.  Not every engine takes them."""
 
 

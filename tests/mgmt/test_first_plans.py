@@ -59,7 +59,7 @@ def test_it_is_none_where_it_breaks_what_was_left_out(state: Database) -> None:
         Model.build(state, CHEAP + apart + NEAR.format(n=3)).solve(budget=20)
 
 
-def test_the_general_road_goes_on_where_there_is_none_in_time(
+def test_the_constraint_model_goes_on_where_there_is_none_in_time(
     state: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none_in_time(*_: object, **__: object) -> None:
@@ -78,7 +78,7 @@ def test_there_is_no_plan_where_there_is_none_of_a_part_of_the_demands(state: Da
 
 
 @pytest.mark.slow
-def test_the_general_road_betters_it(state: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_constraint_model_betters_it(state: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     free = DEAREST.replace("TIER 2", "TIER 1")
     solution = Model.build(state, free).solve(budget=60)

@@ -11,8 +11,8 @@ from mgmt.compiler.verification.oracle import Oracle
 from mgmt.errors import DataError, UnsupportedConstructError
 from mgmt.state.database import Database
 from tests.budget import budgeted
+from tests.mgmt.assignments.assignment_grammar import AssignmentMaker
 from tests.mgmt.policy_grammar import NULLABLE, SCHEMA, PolicyMaker
-from tests.mgmt.shapes.assignment_grammar import AssignmentMaker
 from tests.mgmt.support import assignments, database
 
 _ASSIGNMENTS = 5  # of each state

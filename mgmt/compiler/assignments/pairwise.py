@@ -50,7 +50,16 @@ from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.language.names.catalog import Catalog
 from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.language.pushdown.sql_text import to_sql
-from mgmt.optimization.assignment import NONE, Amounts, Condition, Following, Limit, Load, LoadCost, Occupancy
+from mgmt.optimization.assignment import (
+    NONE,
+    Amounts,
+    Colocation,
+    Condition,
+    Limit,
+    Load,
+    LoadCost,
+    Occupancy,
+)
 from mgmt.optimization.bucketwise import Uniform
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType, quote
@@ -364,7 +373,7 @@ def paired(
         raise NotAnAssignment("a check on pairs of rows that only asks whether there are values")
     found.require_apart(first[apart], second[apart], _kept_apart(limits, bucket))
     follows = [second[alone[0]], first[alone[1]]], [first[alone[0]], second[alone[1]]]
-    found.require_following(*(np.concatenate(each) for each in follows))
+    found.require_colocation(*(np.concatenate(each) for each in follows))
     both = together & ~alone[0] & ~alone[1]
     found.require_together(first[both], second[both])
     return Paired(tuple(found.limits), tuple(found.conditions), found.impossible)
@@ -527,7 +536,7 @@ class _Finder:
             for group, groups in _cliques(one, other, rows, (), apart=True):
                 yield LoadCost(self._name, weight, (self._load(group, groups),), _OfPairs(price), False)
 
-    def require_following(self, follower: Places, leader: Places) -> None:
+    def require_colocation(self, follower: Places, leader: Places) -> None:
         """Each is where the other is, or has no value."""
         if not len(follower):
             return
@@ -541,7 +550,7 @@ class _Finder:
         for number in range(int(rank.max(initial=-1)) + 1):
             found = np.full(self._choosers.rows, NONE, np.int32)
             found[pairs[0, rank == number]] = pairs[1, rank == number]
-            self.conditions.append(Following(self._name, found))
+            self.conditions.append(Colocation(self._name, found))
 
     def require_together(self, first: Places, second: Places) -> None:
         """These have the same attribute, as far as they have values."""
@@ -560,7 +569,7 @@ class _Finder:
             np.minimum.at(leader, group[group != NONE], np.flatnonzero(group != NONE))
             found = np.where(group != NONE, leader[group], NONE).astype(np.int32)
             found[leader] = NONE
-            self.conditions.append(Following(self._name, found))
+            self.conditions.append(Colocation(self._name, found))
             return
         zero = np.zeros(groups, np.int64)
         self.conditions.append(Occupancy(self._name, self._load(group, groups), zero, zero + 1))

@@ -14,7 +14,7 @@ _Key = TypeVar("_Key")
 _Made = TypeVar("_Made")
 
 
-class Kept(Generic[_Key, _Made]):
+class Memo(Generic[_Key, _Made]):
     """By object, what was made of it."""
 
     def __init__(self) -> None:
@@ -27,8 +27,8 @@ class Kept(Generic[_Key, _Made]):
             found = self._made[id(key)] = (key, make(key))
         return found[1]
 
-    def copy(self) -> Kept[_Key, _Made]:
+    def copy(self) -> Memo[_Key, _Made]:
         """As much, and on its own from now on."""
-        copy = Kept[_Key, _Made]()
+        copy = Memo[_Key, _Made]()
         copy._made.update(self._made)
         return copy

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mgmt.compiler.relational.dependencies import may_change
-from mgmt.compiler.relational.memo import Kept
+from mgmt.compiler.relational.memo import Memo
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.verification.oracle_sql import Asked, OracleSql, needed
 from mgmt.errors import DataError, OverflowError, StatementTimeoutError  # noqa: A004 - the published name
@@ -65,18 +65,18 @@ class Oracle:
         catalog: Catalog,
         *,
         joins: bool = True,
-        kept: Kept[Result, Question] | None = None,
+        questions: Memo[Result, Question] | None = None,
     ) -> None:
         """``joins``: ask without cross products of rows and values where that can be.
 
-        ``kept``: the questions that are known, of this or a smaller catalog.
+        ``questions``: those that are known, of this or a smaller catalog.
         """
         sql = OracleSql(
             (name for name in catalog.names if (found := catalog.find(name)) and found.gated),
             (table.name for table in catalog.schema.tables),
             joins=joins,
         )
-        self.kept = Kept[Result, Question]() if kept is None else kept
+        self.questions = Memo[Result, Question]() if questions is None else questions
         self._views: list[tuple[str, str]] = []
         self._checks: list[tuple[str, Asked]] = []
         self._objectives: list[tuple[str, Asked]] = []
@@ -88,7 +88,7 @@ class Oracle:
         self._positions = {result.name: result.position for result in results}
         self._schema_checks = tuple(_schema_checks(catalog))
         for result in results:
-            question = self.kept.of(result, lambda result: _question(result, sql))
+            question = self.questions.of(result, lambda result: _question(result, sql))
             if isinstance(result, PushedView) or result.demand is None:
                 self._views.append((result.name, question.sql))
                 if isinstance(result, BoundQuery):
@@ -129,7 +129,7 @@ class Oracle:
 
     def matches(self, result: Result, pattern: re.Pattern[str]) -> bool:
         """Whether what is asked about one of its queries matches a pattern."""
-        return pattern.search(self.kept.of(result, lambda _: Question("")).sql) is not None
+        return pattern.search(self.questions.of(result, lambda _: Question("")).sql) is not None
 
     def examine(self, snapshot: Snapshot, assignments: Assignments) -> Verdict:
         """Put the values in, ask every constraint and objective, and take the values out again."""

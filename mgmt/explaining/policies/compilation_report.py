@@ -206,10 +206,10 @@ def _formulations(model: Model, slow: Sequence[SlowPart]) -> dict[str, str]:
     found = {each.demand.name: "a constant: it holds or does not" for each in model.partition.constants}
     for part in model.partition.parts:
         columns = ", ".join(f"{table}.{column}" for table, column in sorted(part.columns))
-        mark = " and a mark" if part.marking is not None else ""
+        flag = " and a flag" if part.flagged is not None else ""
         for each in part.formulations:
             nothing = "" if each.shapes else f" while it has no rows ({each.why})"
-            found[each.demand.name] = f"in whole columns{nothing}: choices of {columns}{mark}"
+            found[each.demand.name] = f"in whole columns{nothing}: choices of {columns}{flag}"
     for one in slow:
         found.update((name, f"cell by cell: {one.reason}") for name, _ in one.statements)
         because = ", ".join(name for name, _ in one.statements)

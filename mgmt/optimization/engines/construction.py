@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Amounts, Following, Indices
+from mgmt.optimization.assignment import NONE, Amounts, Colocation, Indices
 from mgmt.optimization.engines.delta_evaluation.partial_solution import PartialSolution
 from mgmt.optimization.engines.integer_programming.linear_relaxation import Reals
 from mgmt.optimization.engines.model.cells import Cells
@@ -70,7 +70,7 @@ def _depth(classes: EquivalenceClasses) -> Indices:
     """(K,) how many rows have to be placed before: the one that a row follows, the one that this one follows."""
     depth = np.zeros(classes.number, np.int32)
     for condition in classes.assignment.conditions:
-        if isinstance(condition, Following):
+        if isinstance(condition, Colocation):
             row = classes.representative
             for _ in range(classes.number):  # as long as a chain can be; a circle ends there, too
                 row = np.append(condition.leader, NONE)[row].astype(np.int32)

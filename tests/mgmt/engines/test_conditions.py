@@ -12,9 +12,9 @@ from mgmt.optimization.assignment import (
     NONE,
     UNLIMITED,
     Assignment,
+    Colocation,
     Condition,
     Either,
-    Following,
     Indices,
     Limit,
     Load,
@@ -49,7 +49,7 @@ class ConditionMaker(Maker):
             return MoveLimit(name, group, np.array([random.randint(0, 2) for _ in range(groups)], np.int64))
         if class_ == 4:
             leader = [random.choice((NONE, NONE, *range(self.rows))) for _ in range(self.rows)]
-            return Following(name, indices([NONE if one == row else one for row, one in enumerate(leader)]))
+            return Colocation(name, indices([NONE if one == row else one for row, one in enumerate(leader)]))
         load = self.load()
         if class_ == 3:
             return self.skew(name, load)
@@ -146,7 +146,7 @@ def breaks(assignment: Assignment, before: Indices, after: Indices) -> bool:
             used = [(condition.load.of(choice) > 0).sum(axis=1) for choice in (before, after)]
             if bool(((used[1] > condition.upper) & (used[1] > used[0])).any()):
                 return True
-        elif isinstance(condition, Following):
+        elif isinstance(condition, Colocation):
             if not condition.holds(after, after):
                 return True
         elif isinstance(condition, Skew):

@@ -1,4 +1,4 @@
-"""Places and marks as one assignment, and assignments of which a part is settled: worth and limits stay the same."""
+"""Places and flags as one assignment, and assignments of which a part is settled: worth and limits stay the same."""
 
 from __future__ import annotations
 

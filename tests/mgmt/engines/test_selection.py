@@ -1,4 +1,4 @@
-"""Places and marks together, against trying every choice; and primaries of a datastore."""
+"""Places and flags together, against trying every choice; and primaries of a datastore."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def brute_force(places: Assignment, selection: Assignment) -> tuple[int, ...] | 
 
 
 def outcome_of(seed: int, **sizes: int) -> str:
-    """Whether the best marks among the best places are found and proven, as trying every choice finds them."""
+    """Whether the best flags among the best places are found and proven, as trying every choice finds them."""
     random = Random(seed)
     rows = random.randint(2, sizes.get("rows", 5))
     places = replicas(random, rows=rows, values=random.randint(2, sizes.get("values", 3)))
@@ -109,7 +109,7 @@ def outcome_of(seed: int, **sizes: int) -> str:
 def test_the_best_selection_among_the_best_places_is_proven() -> None:
     outcomes = Counter(outcome_of(seed) for seed in range(60))
     assert outcomes["proven"] + outcomes["at once"] >= 15, outcomes
-    assert outcomes["unsuitable"] <= 3, "no marks fit the best places"
+    assert outcomes["unsuitable"] <= 3, "no flags fit the best places"
     assert outcomes["infeasible"] >= 3, outcomes
 
 
@@ -118,11 +118,11 @@ def test_they_are_by_the_joint_program_where_nothing_else_is_tried(monkeypatch: 
     monkeypatch.setattr(selection_search._Search, "_with_places_of", lambda search, selected: None)
     outcomes = Counter(outcome_of(seed) for seed in range(1000, 1240))
     assert outcomes["at once"] >= 15, outcomes
-    assert outcomes["unsuitable"] <= 6, "no marks fit the best places"
+    assert outcomes["unsuitable"] <= 6, "no flags fit the best places"
 
 
 def test_preferred_pairs_are_taken_where_that_costs_no_more() -> None:
-    """As good as any, and where marks of these rows and values alone are as good, it is these."""
+    """As good as any, and where flags of these rows and values alone are as good, it is these."""
     seen: Counter[str] = Counter()
     for seed in range(150):
         random = Random(seed)

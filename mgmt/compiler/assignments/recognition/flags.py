@@ -1,8 +1,8 @@
-"""Two choices of one row as one: where it is, and whether it is marked (the primary among the copies).
+"""Two choices of one row as one: where it is, and whether it is flagged (the primary among the copies).
 
-A boolean column beside a choice is often spoken of together with it: how many marked rows a host has, which marks are
-on values that are new.  For such demands only the marked rows count, and a mark is the value of the marked row: the
-column ``value if marked, else NULL``.  Every demand that asks for values of marked rows alone is a demand on that one
+A boolean column beside a choice is often spoken of together with it: how many flagged rows a host has, which flags are
+on values that are new.  For such demands only the flagged rows count, and a flag is the value of the flagged row: the
+column ``value if flagged, else NULL``.  Every demand that asks for values of flagged rows alone is a demand on that one
 column.
 """
 
@@ -23,20 +23,20 @@ from mgmt.language.bound_queries.expressions import (
 )
 
 
-def marked_only(flat: QueryBlock, place: str, mark: str) -> QueryBlock:
-    """A query over ``place`` and ``mark`` (columns, in lower case) as one over the marked rows' places.
+def flagged_only(flat: QueryBlock, place: str, flag: str) -> QueryBlock:
+    """A query over ``place`` and ``flag`` (columns, in lower case) as one over the flagged rows' places.
 
-    Raises NotAnAssignment where rows that are not marked matter by their place.
+    Raises NotAnAssignment where rows that are not flagged matter by their place.
     """
     parts = [*flat.predicates, *flat.group_gates, *([flat.demand] if flat.demand is not None else [])]
     cells = [node for part in parts for node in part.walk() if isinstance(node, Cell)]
     if len({cell.source.lower() for cell in cells}) != 1:
-        raise NotAnAssignment("marks of several rows at once")
-    if not any(_marks(predicate, mark) for predicate in flat.predicates):
-        _check_aggregates(flat, place, mark)
+        raise NotAnAssignment("flags of several rows at once")
+    if not any(_flags(predicate, flag) for predicate in flat.predicates):
+        _check_aggregates(flat, place, flag)
 
     def rewritten(expression: Expression) -> Expression:
-        if isinstance(expression, Cell) and expression.column.lower() == mark:
+        if isinstance(expression, Cell) and expression.column.lower() == flag:
             value = replace(expression, column=place)
             test = NullTest(expression.type, expression.position, value)
             return Negation(expression.type, expression.position, test)
@@ -52,26 +52,26 @@ def marked_only(flat: QueryBlock, place: str, mark: str) -> QueryBlock:
     )
 
 
-def _marks(expression: Expression, mark: str) -> bool:
-    """Whether it can hold of marked rows only."""
+def _flags(expression: Expression, flag: str) -> bool:
+    """Whether it can hold of flagged rows only."""
     if isinstance(expression, Conjunction):
-        return any(_marks(part, mark) for part in expression.children)
-    return isinstance(expression, Cell) and expression.column.lower() == mark
+        return any(_flags(part, flag) for part in expression.children)
+    return isinstance(expression, Cell) and expression.column.lower() == flag
 
 
-def _check_aggregates(flat: QueryBlock, place: str, mark: str) -> None:
-    """Refuse what looks at the place of a row that may not be marked."""
+def _check_aggregates(flat: QueryBlock, place: str, flag: str) -> None:
+    """Refuse what looks at the place of a row that may not be flagged."""
     parts = [*flat.predicates, *flat.group_gates, *([flat.demand] if flat.demand is not None else [])]
     if not any(_speaks_of(part, place) for part in parts):
         return
     outer = [*flat.group_gates, *([flat.demand] if flat.demand is not None else [])]
     aggregates = [node for part in outer for node in part.walk() if isinstance(node, Aggregate)]
     inner = [node for node in aggregates if not any(isinstance(n, Aggregate) for n in _below(node))]
-    counted = all(node.condition is not None and _marks(node.condition, mark) for node in inner)
+    counted = all(node.condition is not None and _flags(node.condition, flag) for node in inner)
     if flat.keys is None or flat.strict or not inner or not counted:
-        raise NotAnAssignment("the places of rows that are not marked matter")
+        raise NotAnAssignment("the places of rows that are not flagged matter")
     if any(_speaks_of_outside(part, place) for part in outer):
-        raise NotAnAssignment("the places of rows that are not marked matter")
+        raise NotAnAssignment("the places of rows that are not flagged matter")
 
 
 def _below(node: Aggregate) -> list[Expression]:

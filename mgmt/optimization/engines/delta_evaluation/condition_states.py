@@ -19,9 +19,9 @@ from mgmt.optimization.assignment import (
     NONE,
     UNLIMITED,
     Amounts,
+    Colocation,
     Condition,
     Either,
-    Following,
     Indices,
     Load,
     Mask,
@@ -51,7 +51,7 @@ def state_of(condition: Condition, values: int, state: Callable[[Load], LoadStat
         return OccupancyState((state(condition.load),), condition.upper)
     if isinstance(condition, Skew):
         return SkewState((state(condition.load),), condition)
-    return _following(condition, values, state) if isinstance(condition, Following) else None
+    return _colocation(condition, values, state) if isinstance(condition, Colocation) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,7 +147,7 @@ def _least_of_others(height: Amounts) -> Amounts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FollowingState:
+class ColocationState:
     """Where those are that others follow, and those that follow; a group is one that is followed."""
 
     loads: tuple[LoadState, ...]
@@ -164,9 +164,9 @@ class FollowingState:
         return good
 
 
-def _following(
-    condition: Following, values: int, state: Callable[[Load], LoadState]
-) -> FollowingState | None:
+def _colocation(
+    condition: Colocation, values: int, state: Callable[[Load], LoadState]
+) -> ColocationState | None:
     leaders = np.unique(condition.leader[condition.leader >= 0])
     if not len(leaders):
         return None
@@ -177,4 +177,4 @@ def _following(
     def load(group: Indices) -> LoadState:
         return state(Load(group, len(leaders), np.arange(values, dtype=np.int32), values, ones))
 
-    return FollowingState((load(number[:-1]), load(number[condition.leader])))
+    return ColocationState((load(number[:-1]), load(number[condition.leader])))

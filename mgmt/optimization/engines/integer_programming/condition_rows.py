@@ -12,9 +12,9 @@ from mgmt.optimization.assignment import (
     NONE,
     UNLIMITED,
     Amounts,
+    Colocation,
     Condition,
     Either,
-    Following,
     Indices,
     Load,
     Mask,
@@ -52,12 +52,12 @@ def encode(
         return _occupancy(condition, cells, new_variable, together)
     if isinstance(condition, Skew):
         return _skew(condition, cells, new_variable)
-    if isinstance(condition, Following):
-        return _following(condition, cells)
+    if isinstance(condition, Colocation):
+        return _colocation(condition, cells)
     return _move_limit(condition, cells)
 
 
-def _following(condition: Following, cells: Cells) -> Encoded:
+def _colocation(condition: Colocation, cells: Cells) -> Encoded:
     """At each value rows of a class only where the one is that they follow; that one is a class of its own."""
     found = Encoded()
     classes = cells.classes

@@ -17,7 +17,7 @@ from mgmt.optimization.assignment import (
     NONE,
     Amounts,
     Assignment,
-    Following,
+    Colocation,
     Indices,
     Load,
     Mask,
@@ -148,7 +148,7 @@ def equivalence_classes(assignment: Assignment) -> EquivalenceClasses:
         if isinstance(condition, MoveLimit):
             limited |= condition.group >= 0
             columns.append(condition.group)
-        elif isinstance(condition, Following):
+        elif isinstance(condition, Colocation):
             columns += [condition.leader, _followed(condition)]  # each that is followed is a class of its own
     # A row that is better off moved must not take the place of one that is not: today's value tells them apart.
     rewarded = (moving < 0).any(axis=0) if len(moving) else np.zeros(rows, np.bool_)
@@ -176,7 +176,7 @@ def equivalence_classes(assignment: Assignment) -> EquivalenceClasses:
     )
 
 
-def _followed(condition: Following) -> Indices:
+def _followed(condition: Colocation) -> Indices:
     """(R,) the row itself where others follow it, else NONE."""
     followed = np.full(len(condition.leader), NONE, np.int32)
     leaders = condition.leader[condition.leader >= 0]

@@ -30,8 +30,8 @@ from mgmt.optimization.assignment import (
     UNLIMITED,
     Amounts,
     Assignment,
+    Colocation,
     Condition,
-    Following,
     Indices,
     Load,
     LoadCost,
@@ -108,7 +108,7 @@ def _tied(classes: EquivalenceClasses) -> Mask:
     """(K,) classes of rows that follow others, or that others follow."""
     tied = np.zeros(classes.assignment.rows, np.bool_)
     for condition in classes.assignment.conditions:
-        if isinstance(condition, Following):
+        if isinstance(condition, Colocation):
             tied |= condition.leader >= 0
             tied[condition.leader[condition.leader >= 0]] = True
     return tied[classes.representative]

@@ -46,8 +46,8 @@ def compared(rows: Database, policies: str, case: str) -> Solution | None:
     return solution
 
 
-def roads_of(solution: Solution | None) -> set[str]:
-    """The roads that were gone, none where there is no solution."""
+def formulations_of(solution: Solution | None) -> set[str]:
+    """How the parts were formulated; nothing where there is no solution."""
     return set() if solution is None else set(solution.statistics["roads"])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mgmt.compiler.model import Model
 from mgmt.state.database import Database
-from tests.mgmt.shapes.both_roads import PLACED, compared, makes_a_difference, roads_of
+from tests.mgmt.assignments.columns_and_cells import PLACED, compared, formulations_of, makes_a_difference
 from tests.mgmt.support import database
 
 SCHEMA = """
@@ -241,13 +241,13 @@ def state(seed: int, schema: str = SCHEMA) -> Database:
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_a_condition_is_recognised_and_means_what_the_general_road_says(name: str) -> None:
+def test_a_condition_is_recognised_and_means_what_the_constraint_model_says(name: str) -> None:
     policy = f"CREATE CONSTRAINT rule AS {CHECKS[name]}; {PLACED}"
     differs = False
     for seed in (2, 3, 4):
         rows = state(seed)
         solution = compared(rows, policy, f"seed {seed}")
-        assert roads_of(solution) <= {"columns"}, f"seed {seed}"
+        assert formulations_of(solution) <= {"columns"}, f"seed {seed}"
         differs = differs or makes_a_difference(rows, solution)
         if differs and seed > 2:
             break
@@ -299,21 +299,21 @@ def test_pairs_that_are_there_only_where_rows_have_values(rule: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("on", "road"), [("standing.team = task.team", "columns"), ("standing.tasks = task.kind", "cells")]
+    ("on", "formulation"), [("standing.team = task.team", "columns"), ("standing.tasks = task.kind", "cells")]
 )
-def test_what_an_outer_join_finds_for_rows_and_values_has_a_price(on: str, road: str) -> None:
+def test_what_an_outer_join_finds_for_rows_and_values_has_a_price(on: str, formulation: str) -> None:
     """Where it may find several rows, choices are counted several times: that goes cell by cell."""
     price = f"""
         CREATE CONSTRAINT price AS SELECT task.id FROM task JOIN host ON task.variable__host = host.name
         LEFT JOIN standing ON {on} AND standing.name = host.rack
         MINIMIZE sum(10 * coalesce(standing.tasks, 3) + host.size) TIER 2;
     """
-    roads = set()
+    formulations = set()
     for seed in range(8):
         solution = compared(state(seed), PLACED + price, f"seed {seed}")
         assert solution is not None
-        roads |= roads_of(solution)
-    assert road in roads
+        formulations |= formulations_of(solution)
+    assert formulation in formulations
 
 
 @pytest.mark.parametrize(
@@ -348,10 +348,10 @@ def test_what_an_outer_join_finds_for_rows_and_values_has_a_price(on: str, road:
         "price",
     ],
 )
-def test_an_objective_is_recognised_and_worth_what_the_general_road_says(price: str) -> None:
+def test_an_objective_is_recognised_and_worth_what_the_constraint_model_says(price: str) -> None:
     for seed in range(2):
         solution = compared(state(seed), f"{PLACED} CREATE CONSTRAINT price AS {price};", f"seed {seed}")
-        assert roads_of(solution) == {"columns"}
+        assert formulations_of(solution) == {"columns"}
 
 
 def test_two_racks_for_a_team_that_has_to_be_somewhere_may_be_a_wish() -> None:
@@ -359,7 +359,7 @@ def test_two_racks_for_a_team_that_has_to_be_somewhere_may_be_a_wish() -> None:
         GROUP BY task.team CHECK count(DISTINCT host.rack) >= 2 SOFT TIER 2;"""
     for seed in range(4):
         rows = state(seed, SCHEMA.replace("variable__host TEXT", "variable__host TEXT NOT NULL"))
-        assert roads_of(compared(rows, PLACED + wish, f"seed {seed}")) == {"columns"}
+        assert formulations_of(compared(rows, PLACED + wish, f"seed {seed}")) == {"columns"}
 
 
 def test_the_square_of_a_count_is_a_cost_of_one_load() -> None:
@@ -423,5 +423,5 @@ def test_resources_as_rows_are_loads_of_each(worth: str) -> None:
         )
         solution = compared(state, policy, f"seed {seed}")
         assert solution is not None
-        assert roads_of(solution) == {"columns"}
+        assert formulations_of(solution) == {"columns"}
         assert solution.gap == 0

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from mgmt.state.database import Database
-from tests.mgmt.shapes.both_roads import PLACED, compared, makes_a_difference, roads_of
+from tests.mgmt.assignments.columns_and_cells import PLACED, compared, formulations_of, makes_a_difference
 from tests.mgmt.support import database
 
 SCHEMA = """
@@ -136,12 +136,12 @@ def state(seed: int) -> Database:
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_a_skew_is_recognised_and_means_what_the_general_road_says(name: str) -> None:
+def test_a_skew_is_recognised_and_means_what_the_constraint_model_says(name: str) -> None:
     differs = False
     for seed in range(8):
         rows = state(seed)
         solution = compared(rows, KNOWN[name] + PLACED, f"seed {seed}")
-        assert roads_of(solution) <= {"columns"}, f"seed {seed}"
+        assert formulations_of(solution) <= {"columns"}, f"seed {seed}"
         differs = differs or makes_a_difference(rows, solution)
         if differs and seed >= 2:
             break
@@ -152,4 +152,4 @@ def test_a_skew_is_recognised_and_means_what_the_general_road_says(name: str) ->
 def test_what_is_no_skew_goes_cell_by_cell(name: str) -> None:
     """Perhaps not where there is but one group, say."""
     solutions = (compared(state(seed), OTHERS[name] + PLACED, f"seed {seed}") for seed in range(4))
-    assert any(roads_of(solution) == {"cells"} for solution in solutions)
+    assert any(formulations_of(solution) == {"cells"} for solution in solutions)

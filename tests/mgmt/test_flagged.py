@@ -1,4 +1,4 @@
-"""A choice and a mark beside it: solved together in columns, with the same answers as cell by cell."""
+"""A choice and a flag beside it: solved together in columns, with the same answers as cell by cell."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def worths(model: Model) -> tuple[int, ...] | None:
 
 
 @pytest.mark.parametrize("chunk", budgeted(range(3), 2))
-def test_both_roads_find_the_same(chunk: int) -> None:
+def test_columns_and_cells_find_the_same(chunk: int) -> None:
     feasible = 0
     for seed in range(10 * chunk, 10 * chunk + 10):
         database = cluster(seed)
@@ -93,8 +93,8 @@ def test_both_roads_find_the_same(chunk: int) -> None:
     assert feasible >= 4
 
 
-def test_places_have_tiers_after_those_of_marks() -> None:
-    """The best by these where the marks are as good: in columns mostly, and always what the constraint model finds."""
+def test_places_have_tiers_after_those_of_flags() -> None:
+    """The best by these where the flags are as good: in columns mostly, and always what the constraint model finds."""
     later = """
         CREATE CONSTRAINT level AS SELECT host.name FROM copy JOIN host ON copy.variable__host = host.name
         GROUP BY host.name MINIMIZE max(sum(copy.slot * 3 + 1)) TIER 6;
@@ -111,16 +111,16 @@ def test_places_have_tiers_after_those_of_marks() -> None:
     assert in_columns >= 2
 
 
-def marking(policies: str) -> str:
-    """Empty if every demand on the mark is one on marked rows, else the reason."""
+def flagged(policies: str) -> str:
+    """Empty if every demand on the flag is one on flagged rows, else the reason."""
     database = cluster(0)
     (part,) = Model.build(database, LOADS + PLACES + policies).partition.parts
-    assert part.marking is not None
-    return "; ".join(part.marking.reasons.values())
+    assert part.flagged is not None
+    return "; ".join(part.flagged.reasons.values())
 
 
-def test_demands_on_marked_rows_are_recognised() -> None:
-    assert marking(MARKS) == ""
+def test_demands_on_flagged_rows_are_recognised() -> None:
+    assert flagged(MARKS) == ""
 
 
 @pytest.mark.parametrize(
@@ -132,5 +132,5 @@ def test_demands_on_marked_rows_are_recognised() -> None:
         "CREATE CONSTRAINT x AS SELECT slot FROM copy CHECK variable__leads OR variable__host <> 'h1'",
     ],
 )
-def test_where_rows_without_a_mark_matter_it_is_said(demand: str) -> None:
-    assert marking(MARKS + demand) == "the places of rows that are not marked matter"
+def test_where_rows_without_a_flag_matter_it_is_said(demand: str) -> None:
+    assert flagged(MARKS + demand) == "the places of rows that are not flagged matter"

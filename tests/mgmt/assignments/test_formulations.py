@@ -1,4 +1,4 @@
-"""Which policies go the assignment, and that both roads and enumeration find the same optimum."""
+"""Which policies are an assignment, and that columns, cells and enumeration find the same optimum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mgmt.errors import InfeasibleError
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.solution import Solution
 from tests.budget import budgeted
-from tests.mgmt.shapes.assignment_grammar import CHECKS, OBJECTIVES, SCHEMA, VIEWS, AssignmentMaker
+from tests.mgmt.assignments.assignment_grammar import CHECKS, OBJECTIVES, SCHEMA, VIEWS, AssignmentMaker
 from tests.mgmt.support import brute_force, database, solution_value
 
 PLAIN = SCHEMA.replace("UNIQUE", "")
@@ -66,7 +66,7 @@ def attempt(model: Model) -> Solution | InfeasibleError:
 
 
 def check(seed: int) -> str:
-    """Both roads and enumeration agree on one random state and policy."""
+    """Columns, cells and enumeration agree on one random state and policy."""
     maker = AssignmentMaker(seed)
     state, text = database(maker.schema, maker.data()), maker.policies()
     fast = Model.build(state, text)
@@ -83,7 +83,7 @@ def check(seed: int) -> str:
 
 
 @pytest.mark.parametrize("chunk", budgeted(range(4), 1))
-def test_both_roads_find_what_enumeration_finds(chunk: int) -> None:
+def test_columns_and_cells_find_what_enumeration_finds(chunk: int) -> None:
     outcomes = Counter(check(1000 * chunk + number) for number in range(12))
     assert outcomes["columns"] >= 5, outcomes
 
