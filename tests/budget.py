@@ -13,8 +13,9 @@ def budgeted(cases: Iterable[Any], in_test_all: int, *, in_test: int = 0) -> lis
 
     The rest is in ``make test-sweep`` only.
     """
-    marks = [()] * in_test + [(pytest.mark.slow,)] * in_test_all
+    marks = [()] * in_test + [(pytest.mark.slow("one random case more"),)] * in_test_all
+    rest = pytest.mark.sweep("the rest of the random cases")
     return [
-        pytest.param(case, marks=marks[number] if number < len(marks) else pytest.mark.sweep)
+        pytest.param(case, marks=marks[number] if number < len(marks) else rest)
         for number, case in enumerate(cases)
     ]

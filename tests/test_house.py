@@ -68,6 +68,12 @@ def test_a_core_has_no_clock_no_socket_and_no_randomness_of_its_own(path: Path) 
         assert not impure, f"{path}:{node.lineno} imports {impure}"
 
 
+def test_a_slow_test_says_why() -> None:
+    silent = re.compile(r"mark\.(slow|sweep)\b(?!\(\s*\")")
+    files = (path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__))
+    assert [str(path.relative_to(ROOT)) for path in files if silent.search(path.read_text())] == []
+
+
 SORTED = ("consensus", "membership", "datastore_adapter", "mgmt", "policies", "chaos", "rota", "bench")
 ROOMS = sorted({path.parent for package in SORTED for path in (ROOT / package).rglob("*.py")})
 

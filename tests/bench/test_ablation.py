@@ -25,7 +25,7 @@ def test_what_gets_worse_is_told() -> None:
     assert worse(whole, [{"cost": None, "bound": None, "cpu": 0.1}]) == "cost [3, 5] for None"
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("a case is solved five times in a process of its own")
 def test_a_case_is_solved_with_everything_and_without_a_part() -> None:
     result = ablation(["phrasings squares"], ["greedy"], 2.0, lambda name: None)
     (case,) = result.figures["cases"].values()

@@ -52,7 +52,7 @@ def test_the_garbage_collector_is_off_for_imports_only() -> None:
     assert gc.isenabled()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("real agents of each kind for four seconds")
 @pytest.mark.socket
 def test_an_agent_stays_small_whatever_it_is() -> None:
     memories = dict(zip(KINDS, memory_of(KINDS, seconds=4), strict=True))

@@ -101,7 +101,7 @@ def test_cpu_of_a_process_counts_its_work() -> None:
         sum(range(10_000))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("three real agents")
 def test_a_short_run_on_real_agents_says_all_it_should() -> None:
     result = log_throughput([256], [8], 0.3, segments=3)
     (case,) = result.figures["cases"]

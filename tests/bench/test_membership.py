@@ -45,7 +45,7 @@ def test_a_simulated_crash_counts_from_the_crash() -> None:
     assert 0 < figures["messages_after_alerts"] <= figures["messages_per_node"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("four bootstraps of forty")
 def test_loss_and_codec_reach_the_simulator() -> None:
     calm = membership.bootstrap(40, [0]).figures
     assert membership.bootstrap(40, [0]).figures["messages_per_node"] == calm["messages_per_node"]
@@ -105,7 +105,7 @@ def test_the_options_of_one_backend_are_refused_by_the_other() -> None:
     assert "survive" in outcome.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.slow("forty real members in two processes")
 @pytest.mark.socket
 def test_real_members_in_two_processes_join_and_lose_three_in_one_view_change() -> None:
     figures = membership.crash(40, 3, [0], RealSockets()).figures

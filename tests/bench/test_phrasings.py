@@ -26,7 +26,7 @@ def test_every_family_has_three_spellings_and_a_check_of_its_own() -> None:
     assert len(further) >= 20
 
 
-@pytest.mark.slow
+@pytest.mark.slow("two interpreters solve a case each")
 def test_cases_are_solved_in_processes_of_their_own_and_their_plans_checked() -> None:
     result = phrasings(SMALL, budget=20.0, only=("apart/all_different", "level_share/max"))
     assert result.ok

@@ -352,7 +352,7 @@ def test_scenarios_keep_their_promises_with_an_ensemble(scenario: str) -> None:
     assert report.broken == ()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a hundred simulated processes for 45 s")
 @pytest.mark.parametrize("scenario", ["loss-egress", "loss-ingress"])
 def test_who_is_half_convicted_goes_with_the_others(scenario: str) -> None:
     """With seed 4 one victim was below L, and nobody asked its other observers, when the rest were all at H."""
@@ -361,7 +361,7 @@ def test_who_is_half_convicted_goes_with_the_others(scenario: str) -> None:
     assert report.broken == ()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a thousand simulated processes")
 def test_ten_of_a_thousand_go_in_one_cut() -> None:
     """With seed 0 the alarm must reach everybody: two of the faulty had no report yet when it was raised."""
     report = chaos.run("crash", nodes=1000, faulty=10, seed=0, ensemble=3, duration=15.0)

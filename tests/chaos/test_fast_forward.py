@@ -72,7 +72,7 @@ class TestTheSameStates:
             assert (forward.leapt > 900.0) is leap
         return found
 
-    @pytest.mark.slow
+    @pytest.mark.slow("half an hour of ten members, packet by packet")
     def test_after_leaps_edges_are_in_the_states_of_a_full_simulation(self) -> None:
         """Six seconds: half an hour of ten members is simulated packet by packet, to compare what is frequent."""
         simulated, leapt = self.sample(leap=False), self.sample(leap=True)
@@ -155,7 +155,7 @@ class TestTheSameAccusations:
                 cluster.run(cluster.now + 50.0)
         return accusations[0] - began
 
-    @pytest.mark.slow
+    @pytest.mark.slow("sixty first accusations, packet by packet")
     def test_the_first_accusation_takes_as_long(self) -> None:
         """Four seconds: sixty first accusations, simulated packet by packet."""
         simulated = [self.first_accusation(seed, leap=False) for seed in range(60)]
@@ -253,7 +253,7 @@ class TestLeaps:
         assert not quiet.near_threshold
         assert edge.settled
 
-    @pytest.mark.slow
+    @pytest.mark.slow("two weeks are simulated twice")
     def test_two_weeks_of_five_per_cent_loss_are_the_same_for_the_same_seed(self) -> None:
         one, two = (chaos.run("ambient-loss", nodes=4, loss=0.05, duration=1_209_600.0, seed=3) for _ in "ab")
         assert one.ok

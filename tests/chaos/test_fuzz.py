@@ -21,7 +21,7 @@ from membership.settings import Settings
 from tests.budget import budgeted
 
 
-@pytest.mark.slow
+@pytest.mark.slow("six random scripts of clusters")
 def test_a_few_seeds_are_clean() -> None:
     shares: list[float] = []
     report = chaos.fuzz(6, progress=shares.append)
@@ -46,7 +46,7 @@ def test_small_and_larger_clusters_are_clean(nodes: int, first: int) -> None:
     assert report.ok, report.text()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("twenty random scripts, and the search for a small one")
 def test_a_planted_error_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who votes decides alone: sooner or later two views of one epoch, or one without a majority."""
     monkeypatch.setattr("consensus.fast_round.fast_quorum", lambda n: 1)
@@ -254,7 +254,7 @@ def test_a_view_that_died_with_the_only_one_who_knew_it_obliges_nobody() -> None
 # With a store
 
 
-@pytest.mark.slow
+@pytest.mark.slow("four long scripts of clusters with a log")
 @pytest.mark.parametrize("seed", [2061, 63, 243, 3074])
 def test_what_random_faults_with_lost_disks_once_found(seed: int) -> None:
     """63: one who lived on kept a view without a majority, for it took one without its disk for any other joiner.
@@ -296,7 +296,7 @@ def test_a_host_lost_while_the_log_is_read_back_is_made_good_first() -> None:
     assert cluster.views[-1].removed == ("n4",)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("scripts of clusters with a log until one shows the error")
 def test_a_store_that_takes_an_empty_disk_for_the_one_before_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -322,7 +322,7 @@ def test_a_store_that_takes_an_empty_disk_for_the_one_before_is_found(
     assert chaos.replay(replace(script, schedule=tuple(unhurt))).ok
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a cluster with a log, twice emptied")
 def test_what_is_lost_beyond_repair_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every disk is emptied: nothing acknowledged can be given any more, and no answer pretends otherwise."""
     everything = "nodes 4\nduration 30s\nstore yes\nat 15s crash n0 n1 n2 n3\nat 16s wipe-disk n0 n1 n2 n3\n"

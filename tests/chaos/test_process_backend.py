@@ -7,7 +7,7 @@ import pytest
 import chaos
 from chaos.slots.outcome import SlotsOutcome
 
-pytestmark = [pytest.mark.socket, pytest.mark.slow]
+pytestmark = [pytest.mark.socket, pytest.mark.slow("real agents, 15 to 20 s of real time each")]
 
 
 def test_an_hours_jump_of_a_real_agents_clock_is_no_view_change() -> None:

@@ -33,7 +33,7 @@ def test_every_scenario_keeps_its_promises_at_twenty_nodes(scenario: str, seed: 
     assert report.ok
 
 
-@pytest.mark.slow
+@pytest.mark.slow("five hundred simulated processes")
 def test_bootstrap_of_five_hundred() -> None:
     report = chaos.run("bootstrap", nodes=500)
     assert report.broken == ()
@@ -42,7 +42,7 @@ def test_bootstrap_of_five_hundred() -> None:
     assert report.agreement
 
 
-@pytest.mark.slow
+@pytest.mark.slow("two hundred simulated processes")
 def test_crash_of_five_in_two_hundred_is_one_view_change() -> None:
     report = chaos.run("crash", nodes=200, faulty=5)
     assert report.broken == ()

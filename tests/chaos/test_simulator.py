@@ -151,7 +151,7 @@ def test_seeds_make_runs_equal_or_different(greeters: Any) -> None:
     assert trace(1) != trace(2)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("two interpreters simulate three scripts each")
 def test_python_hash_seeds_make_no_difference() -> None:
     """Two interpreters with different string hashes: the same simulated cluster, event by event."""
     code = (

@@ -41,7 +41,7 @@ def test_a_storm_loses_nothing(disks: str) -> None:
     assert report.store.lost_disks > 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow("six disks are lost and copied one after the other")
 def test_one_disk_after_the_other_is_lost_and_made_good() -> None:
     report = chaos.run("lost-disks", seed=1)
     assert report.broken == ()
@@ -94,7 +94,7 @@ def test_a_storm_leaves_a_majority_alone_until_whom_it_removed_is_back(seed: int
                 hurt.update(dict.fromkeys(hosts, at.seconds + 10.0))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("clients write for five simulated minutes")
 def test_while_the_members_leap_the_store_is_used_and_watched_as_ever() -> None:
     """A leap ends before the fault, and what it does to the log is seen at its time.
 
@@ -127,7 +127,7 @@ def test_while_the_members_leap_the_store_is_used_and_watched_as_ever() -> None:
     cluster.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("clients write for a simulated minute")
 def test_clients_that_give_up_break_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that nobody uses any more loses nothing, which would prove nothing.
 
@@ -170,7 +170,7 @@ def test_a_host_lost_while_everything_is_placed_for_the_first_time_is_not_waited
     cluster.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("three clusters with a log")
 def test_the_same_seed_gives_the_same_story() -> None:
     first, again, other = (chaos.run("kill-host", seed=seed) for seed in (5, 5, 6))
     assert first.story == again.story
@@ -178,7 +178,7 @@ def test_the_same_seed_gives_the_same_story() -> None:
     assert first.story != other.story
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a whole scenario with a log")
 def test_the_report_tells_what_came_of_the_store() -> None:
     report = chaos.run("kill-controller", seed=2).to_json()
     assert report["nodes"] == 6

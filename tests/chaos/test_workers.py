@@ -27,7 +27,7 @@ def mortal(number: int) -> int:
     return number
 
 
-@pytest.mark.slow
+@pytest.mark.slow("seven interpreters are started")
 @pytest.mark.parametrize("jobs", [1, 2, 4])
 def test_results_come_in_order(jobs: int) -> None:
     assert list(in_order(square, range(3), jobs)) == [0, 1, 4]

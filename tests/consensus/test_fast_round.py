@@ -63,7 +63,7 @@ def arrivals(draw: st.DrawFn) -> tuple[int, list[tuple[bytes, int]]]:
     return n, draw(st.lists(merge, max_size=8))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("hypothesis, a hundred scripts of votes")
 @given(arrivals())
 def test_twin_with_sets(case: tuple[int, list[tuple[bytes, int]]]) -> None:
     n, script = case

@@ -53,7 +53,9 @@ WISHES = wishes_for(FIRST)
         "fake",
         "log",
         pytest.param("valkey", marks=pytest.mark.engine),
-        pytest.param("redis", marks=[pytest.mark.engine, pytest.mark.sweep]),
+        pytest.param(
+            "redis", marks=[pytest.mark.engine, pytest.mark.sweep("the same with another server program")]
+        ),
     ]
 )
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:

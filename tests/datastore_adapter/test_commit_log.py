@@ -171,7 +171,7 @@ class Machine:
 FIRST, LARGE = NAMES[0], LIMIT // 3
 
 
-@pytest.mark.slow
+@pytest.mark.slow("hypothesis on real files")
 @settings(max_examples=100, deadline=None)
 @given(operations, st.integers(0, 1 << 32))
 @example(  # a new file's entry has to be durable before the file is, when that does without the log

@@ -311,7 +311,7 @@ def test_a_host_is_removed_twice() -> None:
     survive(harness, disturb)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a hundred reconfigurations")
 def test_the_primary_sequencer_killed_a_hundred_times() -> None:
     """No token is given twice: `Harness.append` refuses a second acknowledgement of one address."""
     harness = Harness(3, segments=1, seed=10)

@@ -33,7 +33,11 @@ from tests.deploy.test_three_hosts import until
 from tests.examples.running import free_port
 from tests.rota.certificates import DAY, Authority
 
-pytestmark = [pytest.mark.sweep, pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.sweep("minutes of real time per scenario"),
+    pytest.mark.system,
+    pytest.mark.timeout(600),
+]
 
 WANTED = set(re.findall(r"\brota_\w+", ALERTS.read_text()))
 LOG = ("--store", "log")

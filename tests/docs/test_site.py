@@ -25,7 +25,7 @@ def commands(group: click.Group, path: str) -> set[str]:
     return found.union(*(commands(command, f"{path} {name}") for name, command in nested.items()))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("the whole site is built")
 def test_the_site_is_built_strictly_with_every_command_and_asks_nobody(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)],

@@ -134,7 +134,7 @@ class Load:
 
 
 @pytest.mark.system
-@pytest.mark.slow
+@pytest.mark.slow("fifty real members and a proxy")
 @needs_nginx
 def test_ten_of_fifty_backends_die_at_once_and_nginx_reloads_once(tmp_path: Path) -> None:
     port = free_port()

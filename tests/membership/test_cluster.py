@@ -441,7 +441,7 @@ async def test_a_restarted_process_replaces_its_old_incarnation(autojump_clock: 
         assert view.member("10.0.0.5:7946") == again.cluster.me
 
 
-@pytest.mark.slow
+@pytest.mark.slow("two minutes of six members in virtual time")
 async def test_a_fifth_of_all_datagrams_lost_evicts_nobody(autojump_clock: MockClock) -> None:
     async with running() as hosts:
         members = await hosts.bootstrap(6, faults=Faults(egress_loss=0.2))

@@ -359,7 +359,7 @@ class TestTwin:
                 stable.add(s)
         return stable, suspects - stable
 
-    @pytest.mark.slow
+    @pytest.mark.slow("hypothesis, three hundred examples against the twin")
     @hypothesis_settings(max_examples=300)
     @given(st.integers(2, 12), st.data())
     def test_removals(self, size: int, data: st.DataObject) -> None:

@@ -48,7 +48,7 @@ def test_the_samples_are_valid_and_of_every_type(lab, view: Configuration) -> No
         assert decode(encode(message)) == message
 
 
-@pytest.mark.slow
+@pytest.mark.slow("twenty thousand packets")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_twenty_thousand_packets(seed: int) -> None:
     """Seed 2 once found a cut that removes a member twice."""

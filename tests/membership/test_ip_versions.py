@@ -145,7 +145,7 @@ async def test_a_seed_of_the_other_version_is_told_apart_from_a_firewall(first: 
                 pytest.fail("joined")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("three real agents")
 async def test_agents_on_ipv6_form_a_cluster_with_a_log(tmp_path: Path) -> None:
     plan = ClusterPlan(tmp_path, nodes=3, racks=3, segments=2, host="::1", first_api=Address("::1", 0))
     async with open_local_cluster(plan) as cluster:

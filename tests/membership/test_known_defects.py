@@ -430,7 +430,7 @@ def test_b13_churn_leaves_nothing_behind_in_any_part_of_a_member() -> None:
     assert max(most) < 1200, most
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a thousand joins and departures")
 def test_b13_nor_do_a_thousand_joins_and_departures() -> None:
     most = _churn(1000)
     assert max(most) < 1200, most

@@ -124,7 +124,7 @@ def test_b19_a_detector_accuses_nobody_once_its_subject_is_gone(cluster) -> None
         assert not core._monitor.failed_edges()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("ten simulated minutes")
 @pytest.mark.parametrize("kind", ["windowed", "phi"])
 def test_b7_one_per_cent_loss_does_not_accumulate(cluster, kind: str) -> None:
     run = cluster(8, settings=Settings.local(), network=NetworkSettings(loss=0.01), core=chosen(kind))

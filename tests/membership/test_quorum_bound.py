@@ -86,9 +86,9 @@ def test_an_even_split_says_so_on_both_sides_within_the_bound(cluster, preset: s
         (10, 6, 1),
         (12, 11, 2),
         (33, 17, 3),
-        pytest.param(200, 101, 4, marks=pytest.mark.slow),
-        pytest.param(500, 280, 280, marks=pytest.mark.sweep),
-        pytest.param(500, 498, 498, marks=pytest.mark.slow),
+        pytest.param(200, 101, 4, marks=pytest.mark.slow("two hundred simulated processes")),
+        pytest.param(500, 280, 280, marks=pytest.mark.sweep("five hundred simulated processes")),
+        pytest.param(500, 498, 498, marks=pytest.mark.slow("five hundred simulated processes")),
     ],
 )
 def test_every_survivor_says_so_within_the_bound_whatever_its_neighbours(

@@ -32,7 +32,9 @@ def changes_after(world, epoch: int) -> list[ViewChanged]:
     ]
 
 
-@pytest.mark.parametrize("nodes", [3, 4, 6, 20, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "nodes", [3, 4, 6, 20, pytest.param(50, marks=pytest.mark.slow("fifty simulated processes"))]
+)
 @pytest.mark.parametrize("loss", [0.0, 0.2])
 @pytest.mark.parametrize("pause", [0.001, 0.3, 2.0])
 def test_b15_a_restart_is_one_cut_at_once(cluster, nodes: int, loss: float, pause: float) -> None:

@@ -115,9 +115,14 @@ class TestCrash:
 
 
 class TestBadWeatherAndBadMembers:
-    @pytest.mark.slow
+    @pytest.mark.slow("ten simulated minutes")
     @pytest.mark.parametrize(
-        ("nodes", "preset"), [(6, "lan"), (6, "local"), pytest.param(30, "lan", marks=pytest.mark.slow)]
+        ("nodes", "preset"),
+        [
+            (6, "lan"),
+            (6, "local"),
+            pytest.param(30, "lan", marks=pytest.mark.slow("thirty simulated processes")),
+        ],
     )
     def test_twenty_per_cent_loss_for_ten_minutes_removes_nobody(
         self, cluster, nodes: int, preset: str

@@ -71,7 +71,7 @@ def views_alive() -> int:
     return sum(isinstance(each, Configuration) for each in gc.get_objects())
 
 
-@pytest.mark.slow
+@pytest.mark.slow("two thousand views")
 def test_a_stuck_subscriber_costs_two_views_however_many_pass(feed_class: type[Subscription]) -> None:
     churn = Churn()
     feed = feed_class(churn.state)

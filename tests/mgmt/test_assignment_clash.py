@@ -362,7 +362,7 @@ def test_demands_that_are_alike_are_looked_at_together(monkeypatch: pytest.Monke
     assert sum(1 for instance in found.instances if instance.is_limit) <= 100
 
 
-@pytest.mark.slow
+@pytest.mark.slow("4000 rows and 2000 values")
 def test_what_is_too_much_for_all_hosts_together_is_seen_at_once() -> None:
     load = Load(
         np.zeros(4000, np.int32), 1, np.arange(2000, dtype=np.int32), 2000, np.full(4000, 6, np.int64)
@@ -387,7 +387,7 @@ def short_of_room(pods: int, cpu: int, nodes: int, room: int) -> Model:
     return Model.build(database(SCHEMA, rows), POLICY)  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a thousand nodes")
 def test_what_helps_where_a_thousand_nodes_are_too_small_together() -> None:
     model = short_of_room(2250, 5, 1000, 11)
     error = infeasible(model, budget=60)
@@ -479,7 +479,7 @@ def test_what_is_too_much_for_the_buckets_that_bans_leave_is_seen_with_them() ->
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("350 000 cells: it has to be as large as that")
 def test_what_is_too_large_to_look_at_rows_is_told_by_constraints() -> None:
     """That pods must be on one node is no limit on loads, and cell by cell there are 350 000 of them.
 

@@ -77,7 +77,7 @@ def test_there_is_no_plan_where_there_is_none_of_a_part_of_the_demands(state: Da
         Model.build(state, full + NEAR.format(n=3)).solve(budget=20, clashes=False)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("the solver has to prove it")
 def test_the_constraint_model_betters_it(state: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     free = DEAREST.replace("TIER 2", "TIER 1")

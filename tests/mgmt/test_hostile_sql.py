@@ -189,7 +189,7 @@ def huge() -> Iterator[tuple[str, str]]:
 
 
 # DuckDB writes the billion for three seconds before anybody can stop it.
-LONG = {"a string of a billion": [pytest.mark.slow]}
+LONG = {"a string of a billion": [pytest.mark.slow("DuckDB makes a gigabyte of text first")]}
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def compare(schema: str, maker: PolicyMaker | AssignmentMaker) -> int:
     return asked
 
 
-@pytest.mark.slow
+@pytest.mark.slow("eight random policies are compiled and solved")
 @pytest.mark.parametrize("schema", [SCHEMA, NULLABLE], ids=["assigned", "nullable"])
 def test_any_policies(schema: str) -> None:
     assert sum(compare(schema, PolicyMaker(seed)) for seed in range(8)) > 21

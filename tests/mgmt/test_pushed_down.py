@@ -43,7 +43,7 @@ def rows(view: str, state: Database | None = None) -> list[object]:
 ENDLESS = "WITH RECURSIVE r AS (SELECT {} UNION ALL SELECT n + 1 FROM r) SELECT {} AS x FROM r"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("each ends when its time is over, a second")
 @pytest.mark.parametrize(
     "view",
     [

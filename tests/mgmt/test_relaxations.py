@@ -127,7 +127,7 @@ def test_keys_of_tables_clash_too() -> None:
     assert_each_helps(model, error)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("hypothesis, a solve for each row and relaxation")
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     tasks=st.integers(1, 5),
@@ -285,7 +285,7 @@ def test_every_small_infeasible_state_is_told_what_helps(chunk: int) -> None:
     assert told >= 5, "the generator makes too few states that are infeasible"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("1500 rows, each let go")
 def test_thousands_of_rows_can_be_let_go() -> None:
     """Each was a condition inside the next one, and the compiler ran out of stack."""
     schema = (

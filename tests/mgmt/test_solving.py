@@ -161,7 +161,7 @@ def test_applying_a_solution_makes_the_next_one_unchanged() -> None:
     assert model.solve().status is SolveStatus.UNCHANGED
 
 
-@pytest.mark.slow
+@pytest.mark.slow("two interpreters")
 def test_equal_seeds_give_equal_answers_also_across_processes() -> None:
     program = (
         "from tests.mgmt.test_solving import *;"

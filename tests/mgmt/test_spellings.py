@@ -75,7 +75,7 @@ UNANSWERED = {17, 47, 56, 122, 178}
 LATE = pytest.mark.xfail(raises=SolveTimeout, strict=False, reason="no plan within two seconds")
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("two hundred problems of 9000 cells")
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=LATE if seed in UNANSWERED else ()) for seed in range(200)]
 )

@@ -59,7 +59,7 @@ def test_a_private_copy_has_the_same_limit(state: Database) -> None:
     assert state.execute("SELECT count(*) FROM task") == [(20,)]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("each ends when its time is over, a second")
 @pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
 def test_the_budget_of_a_solve_bounds_what_the_database_computes(each_database: str, text: str) -> None:
     """The statement alone could take half a minute."""

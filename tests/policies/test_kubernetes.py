@@ -389,7 +389,7 @@ def test_a_zone_that_a_pod_may_not_use_is_none_to_spread_over(cluster: Pack) -> 
     assert list(cluster.places(rows).values()) == ["a", "a", "a"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("2100 nodes")
 def test_spreads_over_thousands_of_host_names(cluster: Pack) -> None:
     """Four nodes run none of the template's pods: with as many of it to place none may come to another one."""
     nodes = [f"n{number:04}" for number in range(2100)]
@@ -467,7 +467,7 @@ def test_a_higher_band_takes_the_place_of_a_lower_one(cluster: Pack) -> None:
     assert cluster.places(state(pods, [node("a")])) == {"old": None, "new": "a"}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("three large problems, each proven")
 @pytest.mark.parametrize("seed", [1, 4])
 def test_preemption_is_proven_although_weights_are_far_apart(cluster: Pack, seed: int) -> None:
     """The linear program of the last tier used to be taken for infeasible, for roundoff: nothing was proven then."""

@@ -19,7 +19,7 @@ from rota.client.backup import back_up, restore
 from rota.client.backup_file import parts_of
 from rota.local.cluster import ClusterPlan, LocalCluster, open_local_cluster
 
-pytestmark = [pytest.mark.sweep, pytest.mark.socket]
+pytestmark = [pytest.mark.sweep("minutes of writing to real agents"), pytest.mark.socket]
 
 RATE = 2000
 STREAMS = 7

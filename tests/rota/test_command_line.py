@@ -224,7 +224,7 @@ def test_chaos_list_and_a_small_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert report["sizes"][-1] == 20
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a whole scenario with a log")
 def test_a_chaos_run_with_a_store_tells_what_happened_and_what_came_of_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

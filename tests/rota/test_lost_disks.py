@@ -124,7 +124,7 @@ ORDERS_OF_SIX = {alike(order): order for order in permutations(f"n{number}" for 
 
 @pytest.mark.demo
 @pytest.mark.socket
-@pytest.mark.sweep
+@pytest.mark.sweep("real agents in every order")
 @pytest.mark.parametrize("how", ["emptied", "copied"])
 @pytest.mark.parametrize("order", list(permutations(("n1", "n2", "n3"))), ids="-".join)
 async def test_three_hosts_in_every_order(tmp_path: Path, order: tuple[str, ...], how: str) -> None:
@@ -133,7 +133,7 @@ async def test_three_hosts_in_every_order(tmp_path: Path, order: tuple[str, ...]
 
 @pytest.mark.demo
 @pytest.mark.socket
-@pytest.mark.sweep
+@pytest.mark.sweep("real agents in every order")
 @pytest.mark.parametrize(
     ("order", "how"),
     [(order, ("emptied", "copied")[number % 2]) for number, order in enumerate(ORDERS_OF_SIX.values())],

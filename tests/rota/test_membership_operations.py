@@ -126,7 +126,7 @@ async def test_tag_evict_and_leave(tmp_path: Path, description: Description) -> 
         assert changes[-3:] == [(["n2"], [], [], []), ([], ["n5"], [], []), ([], [], ["n4"], [])]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("the times of detection and of a lost quorum, in real time")
 async def test_two_of_five_recover_and_the_killed_join_as_new(
     tmp_path: Path, description: Description
 ) -> None:

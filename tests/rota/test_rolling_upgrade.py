@@ -142,7 +142,11 @@ def issue_access(directory: Path) -> Target:
 
 
 @pytest.mark.parametrize(
-    ("leaving", "secured"), [(False, True), pytest.param(True, False, marks=pytest.mark.sweep)]
+    ("leaving", "secured"),
+    [
+        (False, True),
+        pytest.param(True, False, marks=pytest.mark.sweep("six restarts of real agents once more")),
+    ],
 )
 async def test_from_0_1_to_this_version_and_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaving: bool, secured: bool

@@ -15,7 +15,11 @@ from tests.budget import budgeted
 from tests.slots.controllers import Controller, chains_of, placement, story
 from tests.slots.servers import Fleet, Options, running
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.slow("real servers, a controller that ends at many points"),
+    pytest.mark.timeout(1800),
+]
 
 KEYS = 50_000
 HOSTS = [f"n{number}" for number in range(6)]
@@ -85,7 +89,7 @@ async def dies(fleet: Fleet, first: Controller, target: Placement, at: int, *, b
     return mortal.has_ended.is_set()
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("at every point there is")
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_whenever_the_controller_ends_the_next_one_completes_the_drain(engine: str, before: bool) -> None:
     with running(engine, dict.fromkeys(HOSTS, 2), Options(node_timeout=5.0)) as fleet:

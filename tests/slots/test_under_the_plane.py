@@ -149,8 +149,16 @@ def test_the_life_of_a_cluster(engine: str) -> None:
     [
         ("valkey", "in one rack"),
         ("redis", "on one host"),
-        pytest.param("valkey", "on one host", marks=pytest.mark.sweep),
-        pytest.param("redis", "in one rack", marks=pytest.mark.sweep),
+        pytest.param(
+            "valkey",
+            "on one host",
+            marks=pytest.mark.sweep("real servers under traffic; two other combinations run before"),
+        ),
+        pytest.param(
+            "redis",
+            "in one rack",
+            marks=pytest.mark.sweep("real servers under traffic; two other combinations run before"),
+        ),
     ],
     indirect=["engine"],
 )

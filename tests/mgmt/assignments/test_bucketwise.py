@@ -40,7 +40,7 @@ def load_costs(objective: str, seed: int) -> Iterator[LoadCost]:
             yield from (cost for tier in tiers for cost in tier.costs if isinstance(cost, LoadCost))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("each policy with six random states")
 def test_functions_of_policies_are_asked_for_some_buckets() -> None:
     seen: Counter[str] = Counter()
     for objective in POLICIES:

@@ -236,7 +236,7 @@ async def rounds_under_load(rounds: int, seed: int) -> None:
         assert max(Counter(host for chain in chains.values() for host in chain).values()) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.slow("three hundred rounds of the loop")
 async def test_no_move_without_failure_under_random_load(autojump_clock: object) -> None:
     await rounds_under_load(300, seed=1)
 

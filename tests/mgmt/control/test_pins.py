@@ -10,7 +10,7 @@ from tests.mgmt.control.harness import harness, pack_solver
 from tests.mgmt.control.situations import intent_of, observation_of, view_of
 
 
-@pytest.mark.slow
+@pytest.mark.slow("the pack is solved at each step")
 async def test_a_copy_is_moved_where_it_is_pinned_and_stays(autojump_clock: object) -> None:
     async with harness(make_solver=pack_solver, segments=6) as cluster:
         requests, engine = cluster.controller.requests, cluster.engine

@@ -16,7 +16,7 @@ from tests.mgmt.control.harness import harness, pack_solver
 from tests.mgmt.control.test_with_the_datastore_pack import PATIENT
 
 
-@pytest.mark.slow
+@pytest.mark.slow("the pack is solved for each question")
 async def test_why_why_not_and_what_if(autojump_clock: object) -> None:
     async with harness(make_solver=pack_solver, segments=6) as cluster:
         requests, engine = cluster.controller.requests, cluster.engine

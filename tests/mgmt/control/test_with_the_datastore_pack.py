@@ -111,7 +111,7 @@ SELECT * FROM replica CHECK controllable__host <> 'n4' OR now() < TIMESTAMP '200
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow("the pack is solved many times in a virtual day")
 async def test_policies_that_ask_for_the_time_are_followed_as_it_goes_by(autojump_clock: object) -> None:
     """No view and no state changes, and yet a host is to be empty from two o'clock on."""
     closing = PolicyChoice(texts=(("closing.sql", CLOSING),))

@@ -75,7 +75,7 @@ def test_tiers_whose_weights_do_not_fit_are_solved_one_by_one(monkeypatch: pytes
     assert solved["solved"] >= 20
 
 
-@pytest.mark.slow
+@pytest.mark.slow("300 random problems against enumeration")
 def test_the_values_of_optima_hold_every_best_choice() -> None:
     """And seldom more: what is open beyond them is what linear duality cannot tell."""
     told = wanted = 0

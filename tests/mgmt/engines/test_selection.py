@@ -113,7 +113,7 @@ def test_the_best_selection_among_the_best_places_is_proven() -> None:
     assert outcomes["infeasible"] >= 3, outcomes
 
 
-@pytest.mark.slow
+@pytest.mark.slow("240 random problems")
 def test_they_are_by_the_joint_program_where_nothing_else_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection_search._Search, "_with_places_of", lambda search, selected: None)
     outcomes = Counter(outcome_of(seed) for seed in range(1000, 1240))

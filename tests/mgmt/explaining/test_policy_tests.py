@@ -149,6 +149,6 @@ def refused_without_rows(seed: int) -> int:
     return len(unasked)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("twenty random states are solved")
 def test_a_policy_without_rows_does_not_bind() -> None:
     assert sum(map(refused_without_rows, range(20))) > 5
