@@ -86,6 +86,10 @@ _EXCHANGES_SHARE = 0.85
 """Of the time, for exchanges where the objective is to bring down peaks."""
 _SUMS_SHARE = 0.3
 """Of the time that is left then, for exchanges where it is a sum."""
+_FAR = 0.1
+"""A gap that is too large for the core problem, and for another turn of CP-SAT."""
+_FAR_SHARE = 0.8
+"""Of the time that is left then, for exchanges from the choice that CP-SAT began with."""
 _LATER_SHARE = 0.6
 """Of the time, for what comes after CP-SAT has been asked once."""
 _CORE = 4
@@ -413,10 +417,14 @@ class _Search:
         if self.best.choice is None:
             raise SolveTimeout("no placement was found in the time given")
 
-    def exchange(self, share: float, *, sums: bool | None = None) -> None:
-        """Exchange rows for a share of the time left, if the first tier that is not proven is of peaks, or of sums."""
+    def exchange(self, share: float, *, sums: bool | None = None, start: Indices | None = None) -> None:
+        """Exchange rows for a share of the time left, if the first tier that is not proven is of peaks, or of sums.
+
+        ``start`` is where to begin, if not at the incumbent.
+        """
         classes, best, tier = self.classes, self.best, self.best.open_tier
-        if best.choice is None or tier is None:
+        start = best.choice if start is None else start
+        if start is None or tier is None:
             return
         peaks = peaks_of(classes.assignment, tier)
         if sums is not None and (peaks is None) != sums:
@@ -428,11 +436,16 @@ class _Search:
             )
         until = self.until(share)
         best.offer_all(
-            exchanged(classes, best.choice, tier, known_bounds, deadline=until, seed=self.seed), "exchanges"
+            exchanged(classes, start, tier, known_bounds, deadline=until, seed=self.seed), "exchanges"
         )
 
     def by_cp_sat(self) -> Placement:
-        """CP-SAT on all cells; what it does not prove soon goes on from what exchanges make of its choice."""
+        """CP-SAT on all cells; what it does not prove soon goes on from what exchanges make of its choice.
+
+        Where the bound is far away they begin once more where CP-SAT did: its own choice is often one that no exchange
+        betters.
+        """
+        first = self.best.choice
         try:
             found = self._ask_cp_sat(self.until(1 - _LATER_SHARE))
         except SolveTimeout:
@@ -447,7 +460,10 @@ class _Search:
                 self.best.raise_bound(tier, bound)
                 if worth != bound:
                     break  # further bounds hold for that worth alone
-        self.exchange(_SUMS_SHARE, sums=True)
+        if first is not None and self.best.gap > _FAR:
+            self.exchange(_FAR_SHARE, sums=True, start=first)
+        else:
+            self.exchange(_SUMS_SHARE, sums=True)
         return self._decided(self._ask_cp_sat(self.deadline))
 
     def _ask_cp_sat(self, deadline: float) -> Placement:
@@ -488,7 +504,7 @@ class _Search:
                     return number > 0
                 best.raise_bound(number, relaxed.bound)
                 best.offer(rounded(cells, relaxed.counts), "rounding")
-                if not best.meets(number):
+                if not best.meets(number) and best.gap < _FAR:
                     self.solve_core(relaxed, number)
                 if not best.meets(number) and len(cells) > _MOST_FOR_CP_SAT:
                     self.exchange(_SUMS_SHARE, sums=True)

@@ -24,6 +24,15 @@ class Incumbent:
     found_by: str = ""
 
     @property
+    def gap(self) -> float:
+        """How far the first tier that is not proven is above its bound, as a share of what it is."""
+        tier = self.open_tier
+        if tier is None or self.choice is None:
+            return 0.0
+        floor, reached = self.bounds[tier], self.worth[tier]
+        return 1.0 if floor is None else (reached - floor) / max(1, abs(reached))
+
+    @property
     def proven(self) -> bool:
         return self.choice is not None and self.worth == tuple(self.bounds)
 

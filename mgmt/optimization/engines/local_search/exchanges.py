@@ -65,8 +65,12 @@ _LEAST_BAD = 20
 _ASKED_OF_CONDITIONS = 8
 _COMES_BACK = 4
 """What exchanges are worth that make no row leave, beside those that make one leave."""
-_RETURNS = 300
-"""Steps without a better choice before the search of a sum goes back to the best one."""
+_RETURNS = 600
+"""Steps without a better choice before the search of a sum goes on from near the best one (iterated local search)."""
+_LEAVES = 1200
+"""So many before it begins anew."""
+_KICKS = (10, 30, 60)
+"""So many exchanges away from it: near enough to keep what is good, far enough not to come back to it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,21 +242,28 @@ def exchanged(
         search = Search(classes, choice, tier, known_bounds, seed)
     except UnsuitableError:
         return
-    best, idle = search.total(), 0
+    best = near = search.total()
+    idle = idle_near = 0
     is_sum = bool(classes.assignment.tiers[tier].costs) and not known_bounds
     per_cell = _GIVES_UP_PER_CELL_OF_SUMS if is_sum else _GIVES_UP_PER_CELL
     most_idle = min(_GIVES_UP, per_cell * classes.number * classes.assignment.values)
     while time.monotonic() < deadline and idle < most_idle:
         search.step()
-        idle += 1
-        if search.total() < best:
-            best, idle = search.total(), 0
+        idle, idle_near = idle + 1, idle_near + 1
+        if search.total() < near:
+            near, idle_near = search.total(), 0
             search.aim()
-            yield search.choice.copy()
-            if search.at_bounds():
-                return
-        elif not idle % _RETURNS:
-            search.go_back()
+            if near < best:
+                best, idle = near, 0
+                yield search.choice.copy()
+                if search.at_bounds():
+                    return
+        elif is_sum and idle_near == _LEAVES:
+            search.go_to(choice)
+            search.aim()
+            near, idle_near = search.total(), 0
+        elif is_sum and not idle_near % _RETURNS:
+            search.start_nearby()
 
 
 def repaired(classes: EquivalenceClasses, *, deadline: float, seed: int) -> Indices | None:
@@ -369,12 +380,16 @@ class Search:
         self._best_choice = self.choice.copy()
         self.retarget()
 
-    def go_back(self) -> None:
-        """To the best so far, where that is a sum."""
-        if self._tiers[-1].peaks:
-            return
-        for row in np.flatnonzero(self.choice != self._best_choice).tolist():
-            self._move(row, int(self._best_choice[row]))
+    def go_to(self, choice: Indices) -> None:
+        """Have this choice, which was had before."""
+        for row in np.flatnonzero(self.choice != choice).tolist():
+            self._move(row, int(choice[row]))
+
+    def start_nearby(self) -> None:
+        """Go back to the best so far, and on from some exchanges beside it that are not too bad."""
+        self.go_to(self._best_choice)
+        for _ in range(int(self._random.choice(_KICKS))):
+            self._exchange(self._any(), shaking=True)
 
     def retarget(self) -> None:
         """Aim at a better total: how much each peak may keep of what it is above its floor is drawn anew."""
@@ -459,8 +474,7 @@ class Search:
         fewer = best.copy()
         fewer[some] = home[some]
         fewer = best if any(assignment.broken(fewer)) else fewer
-        for row in np.flatnonzero(self.choice != fewer).tolist():
-            self._move(row, int(fewer[row]))
+        self.go_to(fewer)
 
     # ---- what may be exchanged --------------------------------------------------------------------------
 
@@ -512,11 +526,14 @@ class Search:
         """Make the best of some exchanges, if it is one that helps; when shaking, one that is not too bad."""
         changes = _Changes(self._loads, offered)
         score = self._score(offered, changes)
-        if not shaking and not self._broken:
-            helps = np.flatnonzero(score <= 0)
-            offered, score = offered.only(helps), score[helps]
+        if not self._broken:
+            if not shaking:
+                helps = np.flatnonzero(score <= 0)
+                offered, score = offered.only(helps), score[helps]
+            offered, score = self._within_limits(offered, score)
             changes = _Changes(self._loads, offered)
-        before: list[Reals | Amounts] = [self._breaks(offered, changes)]
+        breaks = self._breaks(offered, changes) if self._broken else np.zeros(len(score))
+        before: list[Reals | Amounts] = [breaks]
         before += [self._growth(tier, offered, changes) for tier in self._tiers[:-1]]
         worse, better = np.zeros(len(score), np.bool_), np.zeros(len(score), np.bool_)
         for column in before:
@@ -551,6 +568,16 @@ class Search:
         if self._broken:
             self._broken = self._how_broken()
             self._rising = not self._broken and all(peak.rising for peak in self._tiers[-1].peaks)
+
+    def _within_limits(self, offered: Exchange, score: Reals) -> tuple[Exchange, Reals]:
+        """Those that break no limit, where none is broken; each limit is asked of what those before it have left."""
+        for limit, of in zip(self._limits, self._assignment.limits, strict=True):
+            if not limit.slack():
+                growth = limit.growth(_changes(self._loads[of.load], offered))
+                kept = np.flatnonzero(growth <= _NEARLY)
+                if len(kept) < len(score):
+                    offered, score = offered.only(kept), score[kept]
+        return offered, score
 
     def _breaks(self, offered: Exchange, changes: _Changes) -> Reals:
         """(n,) by how much more limits are broken."""
