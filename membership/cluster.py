@@ -31,7 +31,7 @@ from membership.runtime.core_factory import Identity, Mode
 from membership.runtime.driver import Driver
 from membership.runtime.join_diagnosis import JoinRefusedError
 from membership.runtime.last_view import LastView, Remembered
-from membership.runtime.scope import run_scope
+from membership.runtime.task_scope import run_scope
 from membership.runtime.transport_setup import open_transport
 from membership.settings import Settings
 from membership.surface import ClusterSurface, TrioSurface

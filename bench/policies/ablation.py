@@ -40,7 +40,7 @@ from mgmt.optimization.engines import UnsuitableError, solve
 from mgmt.optimization.engines.flow import NotAFlowError
 from mgmt.optimization.engines.model.cells import all_candidates
 from mgmt.optimization.engines.presolve.candidates import Candidates
-from mgmt.optimization.engines.selection.search import SelectedPlacement, solve_selection
+from mgmt.optimization.engines.selection.selected_placement import SelectedPlacement, solve_selection
 from mgmt.state.database import Database
 
 _ENGINES: Final = "mgmt.optimization.engines"
@@ -69,46 +69,48 @@ PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "flow.light_costs": {"flow.network.LIGHT": 2**62},
     "flow.components": {"flow.network.components_of": lambda tails, heads, nodes: np.zeros(nodes, np.int64)},
     "flow.discounts": {
-        "flow.row_prices._plain": lambda prices, *_: (
+        "flow.row_costs._plain": lambda prices, *_: (
             np.zeros(len(prices), np.bool_),
             np.zeros(len(prices), np.int64),
             np.zeros(len(prices), np.int64),
         )
     },
-    "leading_tiers": {"decision_table.solve_leading_tiers": _gives(None)},
+    "leading_tiers": {"engine_choice.solve_leading_tiers": _gives(None)},
     "with_limits": {"presolve.normal_form.with_limits": _same},
     "one load each": {
         "presolve.normal_form.with_one_load_each": _same,
-        "selection.joint.with_one_load_each": _same,
+        "selection.joint_assignment.with_one_load_each": _same,
     },
     "candidates": {
-        "decision_table.candidates_of": lambda classes: Candidates(*all_candidates(classes), "all"),
+        "engine_choice.candidates_of": lambda classes: Candidates(*all_candidates(classes), "all"),
     },
-    "restriction": {"decision_table._NARROW": 0.0},
-    "without_cells": {"decision_table._MOST_WRITTEN": 2**62},
-    "greedy": {"decision_table.greedy": _gives(None)},
-    "first_fit": {"decision_table.first_fit": _gives(())},
-    "ejection": {"decision_table.ejections": _gives(())},
-    "exchanges": {"decision_table.exchanged": _gives(())},
-    "repaired": {"decision_table.repaired": _gives(None)},
+    "restriction": {"engine_choice._NARROW": 0.0},
+    "without_cells": {"engine_choice._MOST_WRITTEN": 2**62},
+    "greedy": {"engine_choice.greedy": _gives(None)},
+    "first_fit": {"engine_choice.first_fit": _gives(())},
+    "ejection": {"engine_choice.ejections": _gives(())},
+    "exchanges": {"engine_choice.exchanged": _gives(())},
+    "repaired": {"engine_choice.repaired": _gives(None)},
     "closed-form bounds": {
-        "decision_table.bounds_of": lambda cells: [None] * len(cells.classes.assignment.tiers)
+        "engine_choice.bounds_of": lambda cells: [None] * len(cells.classes.assignment.tiers)
     },
     "bin_packing": {"lower_bounds.closed_form.opening_bound": _gives(_LOWEST)},
     "bounds._by_steps": {"lower_bounds.closed_form._by_steps": _gives(_LOWEST)},
     "bounds._alone": {"lower_bounds.closed_form._alone": lambda cells, *_: np.zeros(len(cells), np.int64)},
     "bounds._captive": {"lower_bounds.closed_form._captive": _gives([])},
-    "bounds.wide": {"decision_table.wide_bound": _gives(None)},
-    "relaxation": {"decision_table._Search.relax": _gives(True)},
-    "rounding": {"decision_table.rounded": _gives(None)},
-    "narrow": {"decision_table._Search.narrow": _gives(None)},
-    "CP-SAT on all cells": {"decision_table._MOST_FOR_CP_SAT": 0},
-    "neighbourhoods": {"decision_table.nearby": _gives(())},
-    "neighbouring_moves": {"selection.search.neighbouring_moves": _gives(Pairs(_NOTHING, _NOTHING))},
-    "given_places": {"selection.search._Search._among_placed": _gives(None)},
-    "among_optima": {"selection.search._Search._among_optima": _gives(None)},
-    "joint": {"selection.search._Search._jointly": _gives(None)},
-    "highs": {"selection.joint.highs.solve": _raises(UnsuitableError("left out"))},
+    "bounds.wide": {"engine_choice.wide_bound": _gives(None)},
+    "relaxation": {"engine_choice._Search.relax": _gives(True)},
+    "rounding": {"engine_choice.rounded": _gives(None)},
+    "narrow": {"engine_choice._Search.narrow": _gives(None)},
+    "CP-SAT on all cells": {"engine_choice._MOST_FOR_CP_SAT": 0},
+    "neighbourhoods": {"engine_choice.nearby": _gives(())},
+    "neighbouring_moves": {
+        "selection.selected_placement.neighbouring_moves": _gives(Pairs(_NOTHING, _NOTHING))
+    },
+    "given_places": {"selection.selected_placement._Search._among_placed": _gives(None)},
+    "among_optima": {"selection.selected_placement._Search._among_optima": _gives(None)},
+    "joint": {"selection.selected_placement._Search._jointly": _gives(None)},
+    "highs": {"selection.joint_assignment.highs.solve": _raises(UnsuitableError("left out"))},
 }
 """What is left out, and what stands in its place; names are below ``mgmt.optimization.engines``."""
 

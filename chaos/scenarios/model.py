@@ -141,7 +141,7 @@ class Scenario:
     loss: float = 0.0
     """Ambient loss unless the caller gives one."""
     leaps: bool = False
-    """Whether the simulator leaps over quiet time (see `fast_forward`); its traffic is not sampled then."""
+    """Whether the simulator leaps over quiet time (see `simulation_fast_forward`); its traffic is not sampled then."""
     needs_quorum: bool = True
     """Whether more than half of the nodes must be left healthy."""
     needs_store: bool = False

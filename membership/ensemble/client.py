@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from membership.address import Address
-from membership.ensemble.id_prefixes import with_whole_ids
+from membership.ensemble.abbreviated_ids import with_whole_ids
 from membership.ensemble.session import EnsembleSession
 from membership.errors import EdgeError, RecoveryError
 from membership.protocol import messages

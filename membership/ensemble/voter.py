@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from consensus import classic_quorum
 from membership.address import Address
+from membership.ensemble.abbreviated_ids import with_whole_ids
 from membership.ensemble.cut_detection import CutDetection
 from membership.ensemble.durable_state import RecordError, VoterState, decode_state, encode_state
 from membership.ensemble.electorate import Electorate
-from membership.ensemble.id_prefixes import with_whole_ids
 from membership.ensemble.member_registry import MemberRegistry
 from membership.ensemble.view_installation import ViewInstaller
 from membership.ensemble.view_instance import ViewInstance

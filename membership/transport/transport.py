@@ -17,11 +17,11 @@ import trio
 
 from membership.address import Address
 from membership.settings import Settings
-from membership.transport.descriptors import fit_connections
 from membership.transport.drops import Drops
 from membership.transport.endpoint import Endpoint, Network
 from membership.transport.errors import PeerUnreachableError
 from membership.transport.faults import FaultInjector
+from membership.transport.file_descriptors import fit_connections
 from membership.transport.outgoing import DELIVERY_TIMEOUT, OutgoingFrames
 from membership.transport.services import CONNECT_TIMEOUT, Handler, Services, open_service
 from membership.transport.sockets import SocketNetwork

@@ -54,7 +54,7 @@ from mgmt.optimization.infeasibility.elastic import Placement
 from mgmt.solution import Solution, Unassigned
 from mgmt.source_text import SourceText
 from mgmt.state.database import Database, Snapshot
-from mgmt.state.dates import moment_of
+from mgmt.state.date_texts import moment_of
 
 
 class Model:

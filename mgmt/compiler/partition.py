@@ -22,7 +22,7 @@ from mgmt.compiler.assignments.pairwise import Pairing, pairing_of
 from mgmt.compiler.assignments.recognition.flags import flagged_only
 from mgmt.compiler.assignments.recognition.shape import Shape, candidates_sql, shape_of, variables_of
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.compiler.encoding.quantities import quantities_of
+from mgmt.compiler.encoding.integer_variables import quantities_of
 from mgmt.compiler.relational.dependencies import below_views
 from mgmt.compiler.relational.memo import Memo
 from mgmt.compiler.relational.split import SplitQuery

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datastore_adapter.interface import Observation, Placement
 from mgmt.placement.fallback_placement import available_placement
 from mgmt.placement.flap_damping import FreezeLimits, frozen_at, overdue_at
+from mgmt.placement.hash_slot_assignment import Slots
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent, Order, PlanRecord
 from mgmt.placement.layout_report import check_observation
@@ -21,7 +22,6 @@ from mgmt.placement.placement_rows import (
     log_units_of,
     standing_chain,
 )
-from mgmt.placement.slot_assignment import Slots
 from mgmt.plans.plan import Plan, PlanKind, is_reached, make_plan, plan_id_of
 from mgmt.plans.rollback import rollback_target
 from mgmt.plans.safety import WaveLimits

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from datastore_adapter.interface import Observation, ReplicaState, SegmentObservation, ServiceRoles
 from mgmt.control.events import ControlEvents
-from mgmt.placement.slot_assignment import number_of, slot_moves
+from mgmt.placement.hash_slot_assignment import number_of, slot_moves
 
 MOST_TOLD = 100
 """Changes listed in one event."""

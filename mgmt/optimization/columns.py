@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
-from mgmt.optimization.distinct import firsts, joint_ranks
+from mgmt.optimization.dense_ranks import firsts, joint_ranks
 
 Integers: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]

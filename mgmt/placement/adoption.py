@@ -7,10 +7,10 @@ from dataclasses import replace
 from datastore_adapter.interface import Observation, Placement, Step, StepGraph
 from mgmt.errors import IntentError
 from mgmt.placement.fallback_placement import enough_layout_servers
+from mgmt.placement.hash_slot_assignment import fault_of
 from mgmt.placement.hosts import HostView
 from mgmt.placement.intent import Intent
 from mgmt.placement.placement_rows import standing_chain
-from mgmt.placement.slot_assignment import fault_of
 
 
 def adopted(intent: Intent, observation: Observation, slots: int) -> Intent:

@@ -19,7 +19,7 @@ from typing import Any, TypeGuard
 from datastore_adapter.interface import Placement, ServiceRoles, SlotRange
 from mgmt.errors import IntentError
 from mgmt.placement.flap_damping import Freeze
-from mgmt.placement.slot_assignment import Slots, even, fault_of, resized
+from mgmt.placement.hash_slot_assignment import Slots, even, fault_of, resized
 
 VERSION = 1
 LARGEST_REPLICATION_FACTOR = 16

@@ -11,8 +11,8 @@ from typing import Any
 
 from datastore_adapter.interface import LayoutVersion
 from mgmt.errors import IntentError, UnknownEpochError
+from mgmt.placement.hash_slot_assignment import SlotMove, slot_moves
 from mgmt.placement.intent import Intent
-from mgmt.placement.slot_assignment import SlotMove, slot_moves
 
 NAMES_SHOWN = 8
 """Of one sort, in words; the data have all."""

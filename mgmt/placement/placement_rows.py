@@ -19,9 +19,9 @@ from datastore_adapter.interface import (
     ServiceRoles,
 )
 from mgmt.errors import PlacementError
+from mgmt.placement.hash_slot_assignment import number_of
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent
-from mgmt.placement.slot_assignment import number_of
 from mgmt.solution import Delta
 
 LEAST_LOAD = 100.0

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from datastore_adapter.interface import Observation, Placement, ReplicaState, SegmentObservation
+from mgmt.placement.hash_slot_assignment import SlotMove, slot_moves
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent, Order, PlanRecord
 from mgmt.placement.layout_report import RuleCheck, check_observation, check_placement, worst
 from mgmt.placement.placement_rows import standing_chain
-from mgmt.placement.slot_assignment import SlotMove, slot_moves
 from mgmt.plans.moves import (
     Move,
     MoveReasons,

@@ -19,12 +19,12 @@ from typing import Any
 from mgmt.errors import StalePlanError
 from mgmt.solution import Solution
 from mgmt.source_text import SourceText
-from mgmt.state.dates import REHEARSED
+from mgmt.state.date_texts import REHEARSED
 from mgmt.state.duckdb_access.engine import STATEMENT_SECONDS
 from mgmt.state.memory_limits import LEAST_MEMORY, MEMORY
 from mgmt.state.schema import Schema, Table, create_table
 from mgmt.state.snapshot import PrivateCopy, Reading, Snapshot
-from mgmt.state.sources.attached import Attached
+from mgmt.state.sources.attached_sources import Attached
 from mgmt.state.sources.loading import at_place, load
 from mgmt.state.sources.opening import Data, is_source, open_sources
 from mgmt.state.sources.python_data import is_tabular, rows_of

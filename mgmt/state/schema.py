@@ -28,7 +28,7 @@ class SqlType(StrEnum):
     TEXT = "text"
     BOOLEAN = "boolean"
     REAL = "real"
-    DATE = "date"  # texts outside of the engine: see mgmt.state.dates
+    DATE = "date"  # texts outside of the engine: see mgmt.state.date_texts
     TIMESTAMP = "timestamp"
     UNKNOWN = "unknown"  # NULL, or a function of the database whose type only its values tell
 

@@ -11,7 +11,7 @@ import click
 import trio
 
 from membership import Settings
-from membership.transport.descriptors import raise_descriptor_limit
+from membership.transport.file_descriptors import raise_descriptor_limit
 from rota.agent import logs
 from rota.agent.node import Node
 from rota.agent.parent_process import parent_ends, tell_parent

@@ -18,9 +18,9 @@ from membership.protocol.context.effects import EdgeFailed
 from membership.protocol.core import Core
 from membership.protocol.monitoring.edge import Edge
 from membership.protocol.monitoring.edge_detector import UntimedDetector, WindowedDetector
-from membership.protocol.monitoring.fast_forward import FastForwardEdge
 from membership.protocol.monitoring.loss_test import LossTest
 from membership.protocol.monitoring.phi_detector import PhiAccrualDetector
+from membership.protocol.monitoring.simulation_fast_forward import FastForwardEdge
 from membership.settings import Settings
 from tests.budget import budgeted
 

@@ -1,4 +1,4 @@
-"""What strangers can take from a process: its connections, its memory, its descriptors."""
+"""What strangers can take from a process: its connections, its memory, its file descriptors."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from membership.transport import (
     StreamBrokenError,
     StreamClosedError,
     Transport,
-    descriptors,
+    file_descriptors,
     open_service,
 )
 from membership.transport.connections import Connections, remote_host
-from membership.transport.descriptors import fit_connections, raise_descriptor_limit
+from membership.transport.file_descriptors import fit_connections, raise_descriptor_limit
 from membership.transport.frame_memory import FrameMemory
 from membership.wire.frames import Envelope, encode_opening, frame_prefix
 
@@ -231,7 +231,7 @@ def soft_limit(soft: int) -> Iterator[None]:
 
 
 def test_connections_are_fitted_to_the_descriptors(caplog: pytest.LogCaptureFixture) -> None:
-    descriptors._told.clear()
+    file_descriptors._told.clear()
     caplog.set_level(logging.INFO)
     with soft_limit(300):
         assert fit_connections(1024) == 150

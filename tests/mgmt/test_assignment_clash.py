@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from mgmt.compiler.model import Model
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Assignment, Indices, Limit, Load, Skew
-from mgmt.optimization.infeasibility import assignments as assignment_clash
-from mgmt.optimization.infeasibility import counts
-from mgmt.optimization.infeasibility.assignments import find_clash, least_gives
+from mgmt.optimization.infeasibility import assignment_core, count_problem
+from mgmt.optimization.infeasibility.assignment_core import find_clash, least_gives
 from mgmt.optimization.infeasibility.closed_form import blocked_alone
-from mgmt.optimization.infeasibility.counts import Answer, solve
-from mgmt.optimization.infeasibility.instances import Ban, ConstraintSet, Instance
-from mgmt.optimization.infeasibility.overflow import overflow
+from mgmt.optimization.infeasibility.constraint_instances import Ban, ConstraintSet, Instance
+from mgmt.optimization.infeasibility.count_problem import Answer, solve
+from mgmt.optimization.infeasibility.limit_overflow import overflow
 from tests.mgmt.support import database
 from tests.mgmt.test_relaxations import assert_each_helps, infeasible
 
@@ -352,7 +351,7 @@ def test_demands_that_are_alike_are_looked_at_together(monkeypatch: pytest.Monke
         asked.append(len(some))
         return solve(constraints, some, seconds)
 
-    monkeypatch.setattr(assignment_clash, "solve", counted)
+    monkeypatch.setattr(assignment_core, "solve", counted)
     constraints = ConstraintSet(300, 1000, False, limits, (), skews)
     found = find_clash(constraints, seconds=60)
     assert found is not None
@@ -503,7 +502,7 @@ def test_what_is_too_large_to_look_at_rows_is_told_by_constraints() -> None:
 
 def test_a_model_that_there_is_no_time_to_build_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every task is a kind of its own, and every host: 12 000 cells, where a minute is enough for 6000."""
-    monkeypatch.setattr(counts, "CELLS_PER_SECOND", 100)
+    monkeypatch.setattr(count_problem, "CELLS_PER_SECOND", 100)
     tasks, hosts = 60, 200
     one_each = Load(
         np.arange(tasks, dtype=np.int32),

@@ -14,7 +14,7 @@ from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.columns import FALSE, LIMIT, TRUE, Linear, Linears, Lists, integers
 from mgmt.optimization.general.evaluation import value_of
 from mgmt.optimization.general.lexicographic import optimize
-from mgmt.optimization.infeasibility.core import restricted
+from mgmt.optimization.infeasibility.problem_core import restricted
 from mgmt.optimization.problem import (
     LinearRows,
     Objective,

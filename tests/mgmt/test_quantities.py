@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import mgmt
-from mgmt.compiler.encoding.quantities import quantities_of
+from mgmt.compiler.encoding.integer_variables import quantities_of
 from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError, OverflowError, PolicyError, UnsupportedConstructError  # noqa: A004
 from mgmt.explaining.solutions.why import why, why_not

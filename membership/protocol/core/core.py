@@ -30,8 +30,8 @@ from membership.protocol.lifecycle.founder_election import FounderElection
 from membership.protocol.lifecycle.joiner import Joiner
 from membership.protocol.lifecycle.refounding import Refounding
 from membership.protocol.monitoring.edge_detector import DetectorFactory
-from membership.protocol.monitoring.fast_forward import FastForwardEdge
 from membership.protocol.monitoring.monitor import Monitor
+from membership.protocol.monitoring.simulation_fast_forward import FastForwardEdge
 from membership.protocol.recovery.operator_recovery import Recovery
 from membership.protocol.recovery.permanent_quorum_loss import PermanentQuorumLoss
 from membership.protocol.recovery.quorum_watch import QuorumWatch

@@ -17,10 +17,10 @@ from membership.protocol.context.refusals import Refusal
 from membership.protocol.messages import Digest, NotMember, Probe, Unanswered
 from membership.protocol.monitoring.edge import Edge
 from membership.protocol.monitoring.edge_detector import DetectorFactory, UntimedDetector, windowed
-from membership.protocol.monitoring.fast_forward import FastForwardEdge
 from membership.protocol.monitoring.indirect_probe import HELPED_SEQUENCE, IndirectProbes
 from membership.protocol.monitoring.local_health import LocalHealth
 from membership.protocol.monitoring.loss_test import LossTest
+from membership.protocol.monitoring.simulation_fast_forward import FastForwardEdge
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member
 

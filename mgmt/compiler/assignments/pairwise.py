@@ -60,7 +60,7 @@ from mgmt.optimization.assignment import (
     LoadCost,
     Occupancy,
 )
-from mgmt.optimization.bucketwise import Uniform
+from mgmt.optimization.bucket_functions import Uniform
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType, quote
 

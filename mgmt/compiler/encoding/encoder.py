@@ -26,7 +26,7 @@ from mgmt.compiler.encoding.columns import (
     take,
 )
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows
-from mgmt.compiler.encoding.quantities import quantities_of
+from mgmt.compiler.encoding.integer_variables import quantities_of
 from mgmt.compiler.encoding.sources import Sources, no_aggregate
 from mgmt.compiler.encoding.subqueries import SubqueryEncoder
 from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn, check_size, choices_of

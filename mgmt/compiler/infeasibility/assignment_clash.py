@@ -21,11 +21,11 @@ from mgmt.language.bound_queries.expressions import Comparison, has_aggregate
 from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.optimization.assignment import Mask, Skew
 from mgmt.optimization.infeasibility import elastic
-from mgmt.optimization.infeasibility.assignments import Clashing, find_clash, least_gives
+from mgmt.optimization.infeasibility.assignment_core import Clashing, find_clash, least_gives
 from mgmt.optimization.infeasibility.closed_form import blocked_alone, shortfall
-from mgmt.optimization.infeasibility.counts import TooLargeError
-from mgmt.optimization.infeasibility.instances import Ban, ConstraintSet, Give, Instance
-from mgmt.optimization.infeasibility.overflow import overflow
+from mgmt.optimization.infeasibility.constraint_instances import Ban, ConstraintSet, Give, Instance
+from mgmt.optimization.infeasibility.count_problem import TooLargeError
+from mgmt.optimization.infeasibility.limit_overflow import overflow
 from mgmt.optimization.problem import Tag
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType

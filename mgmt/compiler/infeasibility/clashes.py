@@ -1,6 +1,6 @@
 """What clashes in an infeasible state, in terms of policies and their rows, and the error that says it.
 
-A clash has a core, found in the same way whatever it is found in (``mgmt.optimization.infeasibility.minimal_core``):
+A clash has a core, found in the same way whatever it is found in (``mgmt.optimization.infeasibility.deletion_filter``):
 here in the problem cell by cell, or where that is too large in the constraints as a whole; in whole columns by
 ``assignment_clash``.
 """
@@ -18,9 +18,9 @@ from mgmt.errors import CoreMember, InfeasibleError, PolicyError, Relaxation
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
 from mgmt.language.parsing.trailing_clauses import Tail
 from mgmt.optimization.backends import Backend
-from mgmt.optimization.infeasibility.core import Core, find_core, restricted, shortfall
+from mgmt.optimization.infeasibility.deletion_filter import minimal_core
 from mgmt.optimization.infeasibility.elastic import Slack, least_slack
-from mgmt.optimization.infeasibility.minimal_core import minimal_core
+from mgmt.optimization.infeasibility.problem_core import Core, find_core, restricted, shortfall
 
 MOST_ROWS = 20
 """Per constraint; more would not be read."""

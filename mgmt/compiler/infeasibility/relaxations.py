@@ -16,15 +16,15 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Protocol
 
-from mgmt.compiler.infeasibility.additions import Additions
-from mgmt.compiler.infeasibility.adjustable import Adjustable, Limits
+from mgmt.compiler.infeasibility.additional_rows import Additions
+from mgmt.compiler.infeasibility.adjustable_numbers import Adjustable, Limits
 from mgmt.compiler.infeasibility.clashes import Clash
 from mgmt.compiler.infeasibility.waivers import condition_without, joined_waivers, with_waiver
 from mgmt.errors import InfeasibleError, PolicyError, Relaxation, Waiver
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
 from mgmt.optimization.infeasibility.elastic import Give, Placement, Slack
 from mgmt.state.database import Database
-from mgmt.state.row_copies import row_condition
+from mgmt.state.row_duplication import row_condition
 from mgmt.state.schema import quote
 
 _SHARE = 0.5  # of the time left, for one question

@@ -20,7 +20,7 @@ from mgmt.compiler.parts.assignment import ColumnarPart, claims_of
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE
 from mgmt.optimization.engines import UnsuitableError
-from mgmt.optimization.engines.selection.search import SelectedPlacement, solve_selection
+from mgmt.optimization.engines.selection.selected_placement import SelectedPlacement, solve_selection
 from mgmt.optimization.general.lexicographic import TierResult
 from mgmt.solution import Value
 from mgmt.state.database import Snapshot

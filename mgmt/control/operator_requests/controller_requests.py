@@ -41,9 +41,9 @@ from mgmt.errors import (
     UnknownHostError,
     UnknownSegmentError,
 )
+from mgmt.placement.hash_slot_assignment import balanced
 from mgmt.placement.hosts import controller_of
 from mgmt.placement.intent import MOST_SEGMENTS, Intent, Order
-from mgmt.placement.slot_assignment import balanced
 from mgmt.plans.duration_estimate import TransferSpeeds
 from mgmt.plans.plan import Plan
 from mgmt.solving.placement_questions import Explanation, Question

@@ -23,7 +23,7 @@ from mgmt.explaining.policies.policy_files import SourceStatement
 from mgmt.solution import Value
 from mgmt.source_text import Position, SourceText
 from mgmt.sql.tokens import CLOSING, OPENING, split_statements
-from mgmt.state import dates
+from mgmt.state import date_texts
 
 
 class Expected(StrEnum):
@@ -145,7 +145,7 @@ def _moment(tokens: Sequence[Token], text: SourceText) -> datetime:
     try:
         if len(tokens) != 2 or tokens[1].token_type != TokenType.STRING:
             raise DataError("NOW needs a time", hint=hint)
-        return dates.read(tokens[1].text).replace(tzinfo=UTC)
+        return date_texts.read(tokens[1].text).replace(tzinfo=UTC)
     except DataError as error:
         place = text.position(tokens[min(1, len(tokens) - 1)].start)
         raise PolicySyntaxError(error.message, position=place, hint=hint) from error

@@ -9,7 +9,7 @@ from mgmt.compiler.model import Model
 from mgmt.errors import DataError, UnknownColumnError, UnknownTableError
 from mgmt.solution import PrimaryKey, Value
 from mgmt.source_text import SourceText
-from mgmt.state.row_copies import row_condition
+from mgmt.state.row_duplication import row_condition
 from mgmt.state.schema import Column, Schema, SqlType, Table, literal, quote
 
 ASKED = "what was asked for"

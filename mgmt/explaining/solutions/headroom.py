@@ -19,7 +19,7 @@ from mgmt.errors import CoreMember, InfeasibleError, SolveTimeout
 from mgmt.explaining.solutions.decisions import ASKED
 from mgmt.solution import PrimaryKey
 from mgmt.source_text import SourceText
-from mgmt.state.row_copies import NewRow, RowCopier, by_table
+from mgmt.state.row_duplication import NewRow, RowCopier, by_table
 from mgmt.state.schema import quote
 
 MOST_COPIES = 4096

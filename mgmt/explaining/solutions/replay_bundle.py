@@ -21,7 +21,7 @@ from mgmt.errors import CoreMember, DataError, InfeasibleError, PolicyError, Ver
 from mgmt.solution import Delta, Solution, SolveStatus
 from mgmt.source_text import SourceText
 from mgmt.state.database import Database, Snapshot
-from mgmt.state.dates import moment_of
+from mgmt.state.date_texts import moment_of
 from mgmt.state.schema import quote
 
 FORMAT = 1

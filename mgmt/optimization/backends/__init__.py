@@ -1,7 +1,7 @@
 """Backends: what can solve a :class:`mgmt.optimization.problem.Problem`.
 
 A backend is asked for one objective at a time; tiers, budgets and explanations are the caller's
-(``mgmt.optimization.general.lexicographic``, ``mgmt.optimization.infeasibility.core``).
+(``mgmt.optimization.general.lexicographic``, ``mgmt.optimization.infeasibility.problem_core``).
 """
 
 from __future__ import annotations

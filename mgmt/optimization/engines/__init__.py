@@ -1,6 +1,6 @@
 """Engines for assignment structure: rows that choose values under loads, solved without a boolean per cell.
 
-``solve`` picks the engine; ``decision_table`` says which one is for what.  All that finds choices and all that proves
+``solve`` picks the engine; ``engine_choice`` says which one is for what.  All that finds choices and all that proves
 bounds meets in the ``incumbent``.  From the bottom up:
 
 - ``model``: equivalence classes of rows, cells of classes and values, cost functions;
@@ -15,7 +15,7 @@ bounds meets in the ``incumbent``.  From the bottom up:
 
 from __future__ import annotations
 
-from mgmt.optimization.engines.decision_table import solve
+from mgmt.optimization.engines.engine_choice import solve
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
 
 __all__ = ["UnsuitableError", "solve"]

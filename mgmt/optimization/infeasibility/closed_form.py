@@ -1,6 +1,6 @@
 """Clashes that are seen without a solver: a row that fits nowhere, and more rows than all buckets take together.
 
-What it is not: complete; what it does not see may clash all the same (see ``assignments``).
+What it is not: complete; what it does not see may clash all the same (see ``assignment_core``).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Limit, Mask
-from mgmt.optimization.infeasibility.counts import MOST_CELLS, distinct
-from mgmt.optimization.infeasibility.instances import ConstraintSet, Instance
-from mgmt.optimization.infeasibility.minimal_core import minimal_core
+from mgmt.optimization.infeasibility.constraint_instances import ConstraintSet, Instance
+from mgmt.optimization.infeasibility.count_problem import MOST_CELLS, distinct
+from mgmt.optimization.infeasibility.deletion_filter import minimal_core
 
 _MOST_WEIGHTS = 200
 """So many of a group's weights are looked at as "of this weight or more"."""

@@ -28,7 +28,7 @@ from mgmt.errors import (
     StateDatabaseError,
     StatementTimeoutError,
 )
-from mgmt.state.dates import text_of
+from mgmt.state.date_texts import text_of
 from mgmt.state.duckdb_access.watchdog import Watchdog
 from mgmt.state.memory_limits import MEMORY
 from mgmt.state.schema import SqlType, quote

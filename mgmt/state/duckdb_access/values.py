@@ -7,7 +7,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError
-from mgmt.state.dates import HINT, read, text_of
+from mgmt.state.date_texts import HINT, read, text_of
 from mgmt.state.schema import SqlType
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ def _memory(_: click.Context, __: click.Parameter, value: str) -> int:
 
 def _moment(now: str) -> datetime:
     from mgmt.errors import DataError
-    from mgmt.state.dates import HINT, read
+    from mgmt.state.date_texts import HINT, read
 
     try:
         return read(now).replace(tzinfo=UTC)

@@ -13,7 +13,7 @@ import pytest
 from mgmt.compiler.model import Model
 from mgmt.compiler.parts.assignment import ColumnarPart
 from mgmt.optimization.assignment import LoadCost
-from mgmt.optimization.bucketwise import of_buckets, sorts_of
+from mgmt.optimization.bucket_functions import of_buckets, sorts_of
 from tests.mgmt.assignments.assignment_grammar import OBJECTIVES, SCHEMA, VIEWS, AssignmentMaker
 from tests.mgmt.support import database
 

@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from mgmt.errors import InvalidRequestError, UndecidedError
+from mgmt.placement.hash_slot_assignment import even, fault_of, number_of
 from mgmt.placement.intent import Intent
-from mgmt.placement.slot_assignment import even, fault_of, number_of
 from tests.fake_adapter import Copy, FakeEngine
 from tests.mgmt.control.harness import SETTINGS, Harness, harness, make_hosts, pack_solver
 

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mgmt.placement.slot_assignment import Slots, balanced, even, fault_of, number_of, resized, slot_moves
+from mgmt.placement.hash_slot_assignment import (
+    Slots,
+    balanced,
+    even,
+    fault_of,
+    number_of,
+    resized,
+    slot_moves,
+)
 
 KEYS = "abcd"
 

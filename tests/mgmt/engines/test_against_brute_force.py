@@ -10,7 +10,7 @@ import pytest
 
 from mgmt.optimization.assignment import Assignment, Placement
 from mgmt.optimization.engines import solve
-from mgmt.optimization.engines.decision_table import by_cells, may_be_feasible
+from mgmt.optimization.engines.engine_choice import by_cells, may_be_feasible
 from mgmt.optimization.engines.integer_programming import cp_sat, highs
 from mgmt.optimization.engines.model.cells import all_candidates, cells_of
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError

@@ -12,7 +12,7 @@ import pytest
 from mgmt.optimization.assignment import NONE, Assignment, CostFunction, Limit, Load, LoadCost, RowCost, Tier
 from mgmt.optimization.engines import solve
 from mgmt.optimization.engines.construction import first_fit
-from mgmt.optimization.engines.decision_table import may_be_feasible, without_cells
+from mgmt.optimization.engines.engine_choice import may_be_feasible, without_cells
 from mgmt.optimization.engines.lower_bounds.closed_form import bounds_of, wide_bound
 from mgmt.optimization.engines.model.cells import all_candidates, cells_of
 from mgmt.optimization.engines.model.equivalence import equivalence_classes

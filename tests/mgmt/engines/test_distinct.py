@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mgmt.optimization.distinct import alike_rows, firsts, joint_ranks, ranks
+from mgmt.optimization.dense_ranks import alike_rows, firsts, joint_ranks, ranks
 
 keys = st.lists(st.one_of(st.integers(-3, 5), st.integers(-(2**60), 2**60)), max_size=12)
 

@@ -8,9 +8,9 @@ from random import Random
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Indices, LoadCost
-from mgmt.optimization.bucketwise import of_buckets, sorts_of
+from mgmt.optimization.bucket_functions import of_buckets, sorts_of
 from mgmt.optimization.engines.presolve.fixing import rest_of
-from mgmt.optimization.engines.selection.joint import apart, joint_assignment, joint_choice
+from mgmt.optimization.engines.selection.joint_assignment import apart, joint_assignment, joint_choice
 from tests.mgmt.engines.random_assignments import Maker
 from tests.mgmt.engines.random_replicas import replicas
 from tests.mgmt.engines.test_flow import Cluster

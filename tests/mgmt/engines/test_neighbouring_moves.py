@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 
 from mgmt.optimization.assignment import Assignment, Indices, LoadCost
-from mgmt.optimization.engines.decision_table import solve
+from mgmt.optimization.engines.engine_choice import solve
 from mgmt.optimization.engines.selection.neighbouring_moves import neighbouring_moves
 from tests.mgmt.engines.test_flow import Cluster
 

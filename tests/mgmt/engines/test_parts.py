@@ -21,8 +21,8 @@ from mgmt.optimization.assignment import (
 )
 from mgmt.optimization.engines import solve
 from mgmt.optimization.engines.construction import greedy, rounded
-from mgmt.optimization.engines.decision_table import by_cells, may_be_feasible
 from mgmt.optimization.engines.delta_evaluation.partial_solution import PartialSolution
+from mgmt.optimization.engines.engine_choice import by_cells, may_be_feasible
 from mgmt.optimization.engines.integer_programming import cp_sat
 from mgmt.optimization.engines.integer_programming.count_model import CountModel
 from mgmt.optimization.engines.integer_programming.linear_relaxation import Relaxation

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from mgmt.optimization.assignment import NONE, Assignment, Load, LoadCost, Tier
-from mgmt.optimization.bucketwise import of_buckets, sorts_of
-from mgmt.optimization.engines.decision_table import by_cells
+from mgmt.optimization.bucket_functions import of_buckets, sorts_of
+from mgmt.optimization.engines.engine_choice import by_cells
 from mgmt.optimization.engines.model.equivalence import equivalence_classes
-from mgmt.optimization.engines.presolve.restriction import restricted
+from mgmt.optimization.engines.presolve.value_restriction import restricted
 from tests.mgmt.engines.random_assignments import Maker
 from tests.mgmt.engines.test_candidates import pods
 from tests.mgmt.engines.test_conditions import ConditionMaker

@@ -25,8 +25,8 @@ from mgmt.optimization.assignment import (
 from mgmt.optimization.engines import flow
 from mgmt.optimization.engines.flow import NotAFlowError
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
-from mgmt.optimization.engines.selection import search as selection_search
-from mgmt.optimization.engines.selection.search import solve_selection
+from mgmt.optimization.engines.selection import selected_placement as selection_search
+from mgmt.optimization.engines.selection.selected_placement import solve_selection
 from tests.mgmt.engines.random_assignments import kept_choices
 from tests.mgmt.engines.random_replicas import amounts, distance, replicas
 from tests.mgmt.engines.test_flow import Cluster

@@ -38,7 +38,7 @@ from mgmt.language.bound_queries.expressions import (
     Extreme,
 )
 from mgmt.optimization.assignment import NONE, Amounts, Cost, CostFunction, Indices, Load, LoadCost, RowCost
-from mgmt.optimization.bucketwise import Greatest, Uniform, of_buckets
+from mgmt.optimization.bucket_functions import Greatest, Uniform, of_buckets
 
 
 class Coster:
@@ -397,7 +397,7 @@ class _GroupFunction:
         return np.broadcast_to(np.where(live, values, 0), shape)
 
     def of_buckets(self, buckets: Indices, number: int) -> _GroupFunction:
-        """See :class:`mgmt.optimization.bucketwise.Bucketwise`."""
+        """See :class:`mgmt.optimization.bucket_functions.Bucketwise`."""
         groups, exists = self._groups, self._groups.exists
         values = replace(groups.values, examples=groups.values.examples[buckets])
         if exists.shape[1] == number:
@@ -410,7 +410,7 @@ class _GroupFunction:
         return _GroupFunction(self._data, some, self._each, self._gates, places, self._sign, self._peak)
 
     def sorts(self, number: int) -> Indices:
-        """See :class:`mgmt.optimization.bucketwise.Bucketwise`: what the expressions read of a bucket's value."""
+        """See :class:`mgmt.optimization.bucket_functions.Bucketwise`: what the expressions read of a bucket's value."""
         examples = self._groups.values.examples
         nodes = [node for part in (self._each, *self._gates) for node in part.walk()]
         slots = sorted({node.slot for node in nodes if isinstance(node, ValueColumn)})

@@ -22,8 +22,8 @@ from sqlglot import exp
 
 from mgmt.compiler.assignments.normalization.block import QueryBlock, aliases_of
 from mgmt.compiler.assignments.normalization.expressions import Constant, WindowMinimum
+from mgmt.compiler.assignments.normalization.row_and_value_sides import link_to_values, sides_of
 from mgmt.compiler.assignments.normalization.select import may_be_null
-from mgmt.compiler.assignments.normalization.sides import link_to_values, sides_of
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.language.bound_queries.expressions import (
     TURNED,

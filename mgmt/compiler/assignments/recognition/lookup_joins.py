@@ -12,9 +12,9 @@ from sqlglot import exp
 
 from mgmt.compiler.assignments.normalization.block import QueryBlock, aliases_of
 from mgmt.compiler.assignments.normalization.expressions import LookupColumn, RowColumn, ValueColumn
+from mgmt.compiler.assignments.normalization.row_and_value_sides import compared_column
 from mgmt.compiler.assignments.normalization.select import Item, Select, Statement
 from mgmt.compiler.assignments.normalization.self_correlation import compared_sides
-from mgmt.compiler.assignments.normalization.sides import compared_column
 from mgmt.compiler.assignments.normalization.unnesting import SemiJoin
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.language.bound_queries.expressions import (

@@ -22,8 +22,8 @@ from mgmt.compiler.assignments.normalization.expressions import (
     ValueColumn,
     WindowMinimum,
 )
+from mgmt.compiler.assignments.normalization.row_and_value_sides import link_to_values, sides_of
 from mgmt.compiler.assignments.normalization.select import Item, Select, Statement
-from mgmt.compiler.assignments.normalization.sides import link_to_values, sides_of
 from mgmt.compiler.assignments.normalization.unnesting import SemiJoin, looked_up_inside
 from mgmt.compiler.assignments.recognition.lookup_joins import Lookup, LookupJoins, column_of
 from mgmt.compiler.assignments.refusal import NotAnAssignment

@@ -23,7 +23,7 @@ from mgmt.optimization.assignment import (
     LoadCost,
     Mask,
 )
-from mgmt.optimization.bucketwise import parts_of
+from mgmt.optimization.bucket_functions import parts_of
 from mgmt.optimization.engines.model.cost_functions import Affine, Tabled, UnsuitableError, widest_shape
 from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 

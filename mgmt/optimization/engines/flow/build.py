@@ -1,6 +1,6 @@
 """The network of an assignment: its nodes, and the arcs from where values arrive into the sink.
 
-The arcs out of the bundles are ``source``'s.
+The arcs out of the bundles are ``supply_arcs``'s.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from mgmt.optimization.engines.flow.arcs import CountedArcs, Marginal, links
 from mgmt.optimization.engines.flow.counts import Count, NotAFlowError, Steps, steps_of
 from mgmt.optimization.engines.flow.decode import Units
 from mgmt.optimization.engines.flow.network import Network
-from mgmt.optimization.engines.flow.source import Branches, Source
 from mgmt.optimization.engines.flow.structure import NetworkStructure, maps, nested
+from mgmt.optimization.engines.flow.supply_arcs import Branches, Source
 
 
 @dataclass(slots=True)

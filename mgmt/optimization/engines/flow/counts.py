@@ -23,8 +23,8 @@ from mgmt.optimization.assignment import (
     LoadCost,
     Mask,
 )
-from mgmt.optimization.bucketwise import of_buckets, sorts_of
-from mgmt.optimization.distinct import firsts, ranks
+from mgmt.optimization.bucket_functions import of_buckets, sorts_of
+from mgmt.optimization.dense_ranks import firsts, ranks
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
 
 MOST_SAMPLES = 1 << 24

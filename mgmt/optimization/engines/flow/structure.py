@@ -25,9 +25,9 @@ from mgmt.optimization.assignment import (
     LoadCost,
     Mask,
 )
-from mgmt.optimization.distinct import alike_rows, firsts, joint_ranks, ranks
+from mgmt.optimization.dense_ranks import alike_rows, firsts, joint_ranks, ranks
 from mgmt.optimization.engines.flow.counts import Count, NotAFlowError, counts_of
-from mgmt.optimization.engines.flow.row_prices import Price, prices_of
+from mgmt.optimization.engines.flow.row_costs import Price, prices_of
 
 MOST_LEAVES = 1 << 22
 """Kinds of rows times values."""

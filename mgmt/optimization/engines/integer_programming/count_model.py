@@ -17,7 +17,7 @@ from math import gcd
 import numpy as np
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Limit, Load, LoadCost
-from mgmt.optimization.bucketwise import parts_of
+from mgmt.optimization.bucket_functions import parts_of
 from mgmt.optimization.engines.integer_programming.condition_rows import encode, rows_together
 from mgmt.optimization.engines.model.cells import Cells
 from mgmt.optimization.engines.model.cost_functions import Affine, Reach, Tabled, shape_of

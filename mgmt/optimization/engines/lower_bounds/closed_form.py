@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, Amounts, Indices, Limit, Load, LoadCost, Mask
-from mgmt.optimization.bucketwise import parts_of
+from mgmt.optimization.bucket_functions import parts_of
 from mgmt.optimization.engines.lower_bounds.bin_packing import opening_bound
 from mgmt.optimization.engines.model.cells import Cells
 from mgmt.optimization.engines.model.cost_functions import (

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import Amounts, Load, LoadCost
-from mgmt.optimization.bucketwise import of_buckets, sorts_of
-from mgmt.optimization.distinct import firsts, joint_ranks
+from mgmt.optimization.bucket_functions import of_buckets, sorts_of
+from mgmt.optimization.dense_ranks import firsts, joint_ranks
 from mgmt.optimization.engines.model.cells import Cells
 from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 

@@ -24,7 +24,7 @@ from mgmt.optimization.assignment import (
     MoveLimit,
     RowCost,
 )
-from mgmt.optimization.distinct import firsts, joint_ranks
+from mgmt.optimization.dense_ranks import firsts, joint_ranks
 
 
 @dataclass(frozen=True, slots=True, eq=False)

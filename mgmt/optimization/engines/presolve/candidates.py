@@ -38,7 +38,7 @@ from mgmt.optimization.assignment import (
     Mask,
     RowCost,
 )
-from mgmt.optimization.bucketwise import sorts_of
+from mgmt.optimization.bucket_functions import sorts_of
 from mgmt.optimization.engines.delta_evaluation.states import LOW, one_place
 from mgmt.optimization.engines.model.cells import all_candidates
 from mgmt.optimization.engines.model.cost_functions import Affine, Tabled, UnsuitableError, sampled_shape

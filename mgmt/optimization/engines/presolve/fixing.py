@@ -20,8 +20,8 @@ from mgmt.optimization.assignment import (
     LoadCost,
     Mask,
 )
-from mgmt.optimization.bucketwise import of_buckets, sorts_of
-from mgmt.optimization.distinct import joint_ranks
+from mgmt.optimization.bucket_functions import of_buckets, sorts_of
+from mgmt.optimization.dense_ranks import joint_ranks
 
 _MOST_GROUPS = 64
 """Of a load: where there are more, its buckets are not compared."""
@@ -114,7 +114,7 @@ def _of_groups(limit: Limit, rest: Mask, fixed: Indices) -> Limit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Added:
-    """A cost function of loads that have something already; see ``mgmt.optimization.bucketwise.Bucketwise``."""
+    """A cost function of loads that have something already; see ``mgmt.optimization.bucket_functions.Bucketwise``."""
 
     function: CostFunction
     taken: tuple[Amounts, ...]

@@ -2,7 +2,7 @@
 
 First as many rows as can be are placed within all limits, the heaviest first to count.  Those that are left go where
 most of the others of them are, so that few buckets have to take more than they may.  That is not the least there is,
-but it is found where exact counting (see ``assignments``) has too many cells to look at: in a cluster that is too
+but it is found where exact counting (see ``assignment_core``) has too many cells to look at: in a cluster that is too
 small as a whole.
 
 What it is not: it proves nothing, and it only helps where a limit is too low from above.

@@ -28,7 +28,7 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
-from mgmt.optimization.distinct import alike_rows, firsts
+from mgmt.optimization.dense_ranks import alike_rows, firsts
 from mgmt.optimization.engines.integer_programming import cp_sat, highs
 from mgmt.optimization.engines.model.cells import all_candidates, cells_of
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError

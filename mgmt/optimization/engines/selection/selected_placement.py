@@ -12,7 +12,7 @@ the rows that move anyhow, and then it is tried, until an answer meets the bound
 2. what the selection costs among the best places found;
 3. how good it could be at all where rows can be in the best places (a better bound), and whether there are places
    as good around it: most rows can be in one place only, so little is left to choose;
-4. both together (``joint``), among what the best places leave open.
+4. both together (``joint_assignment``), among what the best places leave open.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from mgmt.optimization.assignment import (
     Pairs,
     Placement,
 )
-from mgmt.optimization.distinct import firsts, joint_ranks
-from mgmt.optimization.engines.decision_table import solve
+from mgmt.optimization.dense_ranks import firsts, joint_ranks
+from mgmt.optimization.engines.engine_choice import solve
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
 from mgmt.optimization.engines.presolve.fixing import rest_of, without_implied
-from mgmt.optimization.engines.selection.joint import apart, solve_jointly
+from mgmt.optimization.engines.selection.joint_assignment import apart, solve_jointly
 from mgmt.optimization.engines.selection.neighbouring_moves import beside, group_of, neighbouring_moves
 
 _MOST_PAIRS = 1 << 22

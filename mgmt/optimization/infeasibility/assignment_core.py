@@ -1,8 +1,8 @@
 """Why an assignment is impossible, and by how much.
 
-Of the constraints' ``instances`` few are looked at, for the fewer there are, the smaller is the problem that decides
-whether they can hold (``counts``): to begin with the bans, then what a placement under those breaks, and so on, until
-there is no placement, or one that breaks nothing.
+Of the constraints' instances few are looked at, for the fewer there are, the smaller is the problem that decides
+whether they can hold (``count_problem``): to begin with the bans, then what a placement under those breaks, and so
+on, until there is no placement, or one that breaks nothing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from mgmt.optimization.infeasibility.closed_form import (
     fits_nowhere,
     too_much_in_all,
 )
-from mgmt.optimization.infeasibility.counts import Answer, Counts, least_given, solve, solvers_core
-from mgmt.optimization.infeasibility.instances import ConstraintSet, Give, Instance
-from mgmt.optimization.infeasibility.minimal_core import minimal_core
+from mgmt.optimization.infeasibility.constraint_instances import ConstraintSet, Give, Instance
+from mgmt.optimization.infeasibility.count_problem import Answer, Counts, least_given, solve, solvers_core
+from mgmt.optimization.infeasibility.deletion_filter import minimal_core
 
 _MOST_TO_DROP_SINGLY = 60
 _MOST_BANS = 10

@@ -59,7 +59,7 @@ from mgmt.optimization.engines.model.equivalence import EquivalenceClasses, equi
 from mgmt.optimization.engines.presolve.candidates import candidates_of
 from mgmt.optimization.engines.presolve.fixing import without_implied
 from mgmt.optimization.engines.presolve.normal_form import normal_form
-from mgmt.optimization.engines.presolve.restriction import restricted
+from mgmt.optimization.engines.presolve.value_restriction import restricted
 
 _MOST_FOR_CP_SAT = 6_000
 _MOST_WITHOUT_A_CHOICE = 60_000

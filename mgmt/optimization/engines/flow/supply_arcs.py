@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask, Pairs
-from mgmt.optimization.distinct import alike_rows, firsts, joint_ranks
+from mgmt.optimization.dense_ranks import alike_rows, firsts, joint_ranks
 from mgmt.optimization.engines.flow.arcs import CountedArcs, Marginal, links
 from mgmt.optimization.engines.flow.counts import NotAFlowError, Steps
 from mgmt.optimization.engines.flow.decode import Stays, Units

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from mgmt.compiler.infeasibility.adjustable import Limits, output_of
+from mgmt.compiler.infeasibility.adjustable_numbers import Limits, output_of
 from mgmt.errors import DataError, Relaxation
 from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.solution import Value
 from mgmt.state.database import Database
-from mgmt.state.row_copies import NewRow, RowCopier, by_table, insertion, row_condition
+from mgmt.state.row_duplication import NewRow, RowCopier, by_table, insertion, row_condition
 from mgmt.state.schema import SqlType, Table, quote
 
 _MOST_ADDED = 8  # or half more than the least that it takes; if that is not enough,

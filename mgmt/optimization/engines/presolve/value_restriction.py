@@ -23,7 +23,7 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
-from mgmt.optimization.bucketwise import of_buckets
+from mgmt.optimization.bucket_functions import of_buckets
 from mgmt.optimization.engines.model.equivalence import EquivalenceClasses, Stays
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import Amounts, Assignment, Indices, Mask, RowCost
-from mgmt.optimization.distinct import firsts, joint_ranks
+from mgmt.optimization.dense_ranks import firsts, joint_ranks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
