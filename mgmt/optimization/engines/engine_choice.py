@@ -87,14 +87,14 @@ _EXCHANGES_SHARE = 0.85
 _SUMS_SHARE = 0.3
 """Of the time that is left then, for exchanges where it is a sum."""
 _FAR = 0.1
-"""A gap that is too large for the core problem, and for another turn of CP-SAT."""
-_FAR_SHARE = 0.8
+"""A gap that is too large for another turn of CP-SAT."""
+_FAR_SHARE = 0.9
 """Of the time that is left then, for exchanges from the choice that CP-SAT began with."""
 _LATER_SHARE = 0.6
 """Of the time, for what comes after CP-SAT has been asked once."""
 _CORE = 4
 """Cells per row in the core problem."""
-_CORE_SHARE = 0.2
+_CORE_SHARE = 0.12
 """Of the time that is left, for the core problem."""
 
 
@@ -504,7 +504,7 @@ class _Search:
                     return number > 0
                 best.raise_bound(number, relaxed.bound)
                 best.offer(rounded(cells, relaxed.counts), "rounding")
-                if not best.meets(number) and best.gap < _FAR:
+                if not best.meets(number):
                     self.solve_core(relaxed, number)
                 if not best.meets(number) and len(cells) > _MOST_FOR_CP_SAT:
                     self.exchange(_SUMS_SHARE, sums=True)
