@@ -1011,6 +1011,22 @@ GROUP BY pod.app, node.zone;
 CREATE CONSTRAINT even AS
 SELECT * FROM app_zone AS a JOIN app_zone AS b ON a.app = b.app CHECK a.pods - b.pods <= 1;
 """,
+            "beside_least": """
+CREATE VIEW app_zone AS
+SELECT pod.app, node.zone, count(*) AS pods FROM pod JOIN node ON pod.variable__node = node.name
+GROUP BY pod.app, node.zone;
+CREATE VIEW least AS SELECT app, min(pods) AS pods FROM app_zone GROUP BY app;
+CREATE CONSTRAINT even AS
+SELECT a.app, a.zone FROM app_zone AS a JOIN least ON least.app = a.app CHECK a.pods <= least.pods + 1;
+""",
+            "least_scalar": """
+CREATE VIEW app_zone AS
+SELECT pod.app, node.zone, count(*) AS pods FROM pod JOIN node ON pod.variable__node = node.name
+GROUP BY pod.app, node.zone;
+CREATE CONSTRAINT even AS
+SELECT a.app, a.zone FROM app_zone AS a
+CHECK a.pods <= 1 + (SELECT min(b.pods) FROM app_zone AS b WHERE b.app = a.app);
+""",
             "bands": """
 CREATE VIEW share AS
 SELECT pod.app, count(*) / zones.number AS least, (count(*) + zones.number - 1) / zones.number AS most
