@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -164,6 +165,17 @@ def test_forgotten_reports_do_not_come_back_from_a_slower_peer() -> None:
     assert here.merge(Alert(AlertKind.REMOVE, 1, 0b01), 40.0)
 
 
+@pytest.mark.parametrize("kind", [AlertKind.REMOVE, AlertKind.LEAVE, AlertKind.EVICT])
+def test_what_is_forgotten_leaves_nothing_in_the_digest(kind: AlertKind) -> None:
+    """Or it would differ for ever from that of who never heard of it, and each would send the other its table."""
+    one = table()
+    for alert in (Alert(AlertKind.REMOVE, 1, 0b001), Alert(kind, 1, 0b110)):
+        assert one.merge(alert, 0.0)
+    assert one.digest(0) != table().digest(0)
+    assert one.forget(one.removals[1], older_than=0.0)
+    assert one.digest(0) == table().digest(0)
+
+
 def test_what_is_forgotten_is_no_news() -> None:
     one = table()
     one.merge(Alert(AlertKind.REMOVE, 1, 0b11), 0.0)
@@ -179,8 +191,10 @@ def test_a_leave_is_news_where_a_failure_is_known_and_not_the_other_way_round() 
     one = table()
     one.merge(failure, 0.0)
     assert one.possible_news([failure, leave, eviction], 0.0) == [leave, eviction]
-    one.merge(leave, 0.0)
+    assert one.merge(leave, 0.0)
     assert one.possible_news([failure, leave, eviction], 0.0) == [eviction]
+    assert one.merge(eviction, 0.0)
+    assert one.possible_news([failure, leave, eviction], 0.0) == []
 
 
 def test_reports_older_than_noise_are_not_even_taken_in() -> None:
