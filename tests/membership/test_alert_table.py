@@ -104,6 +104,15 @@ def test_news_is_what_changed(reports: list[Alert]) -> None:
         assert not one.has_news
 
 
+def test_a_joiner_is_unstable_since_it_reached_the_low_watermark() -> None:
+    """From then on its observers wait before they echo it: neither at once nor anew with each report."""
+    one, low = table(), Settings().low_watermark
+    joiner = JOINERS[0]
+    for rings, now in ((1, 5.0), ((1 << low) - 1, 7.0), ((1 << low + 1) - 1, 9.0)):
+        one.merge(Alert(AlertKind.JOIN, -1, rings, 0, joiner), now)
+    assert one.unstable_joins[joiner.incarnation].unstable_since == 7.0
+
+
 def test_alerts_that_cannot_be_are_refused() -> None:
     known = VIEW.members[1]
     for alert in (
