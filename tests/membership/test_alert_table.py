@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from membership.address import Address
 from membership.protocol.cut_detection.alert_table import AlertTable
@@ -109,7 +110,7 @@ def test_a_joiner_is_unstable_since_it_reached_the_low_watermark() -> None:
     one, low = table(), Settings().low_watermark
     joiner = JOINERS[0]
     for rings, now in ((1, 5.0), ((1 << low) - 1, 7.0), ((1 << low + 1) - 1, 9.0)):
-        one.merge(Alert(AlertKind.JOIN, -1, rings, 0, joiner), now)
+        assert one.merge(Alert(AlertKind.JOIN, -1, rings, 0, joiner), now)
     assert one.unstable_joins[joiner.incarnation].unstable_since == 7.0
 
 
@@ -125,6 +126,17 @@ def test_alerts_that_cannot_be_are_refused() -> None:
     ):
         assert table().refusal(alert) is not None, alert
     assert table().refusal(Alert(AlertKind.LEAVE, 0, 1)) is None
+
+
+def test_an_update_is_a_members_own_record_with_other_metadata() -> None:
+    known = VIEW.members[1]
+
+    def refusal(record: Member) -> str | None:
+        return table().refusal(Alert(AlertKind.UPDATE, -1, 1, 0, record))
+
+    assert refusal(replace(known, metadata=(("rack", "r2"),))) is None
+    for other in (JOINERS[0], replace(known, name="other"), replace(known, port=99), replace(known, name="")):
+        assert refusal(other) == "update alert without the record of a member"
 
 
 def test_a_detour_never_makes_a_report_younger() -> None:
@@ -213,9 +225,9 @@ def test_reports_older_than_noise_are_not_even_taken_in() -> None:
 
 
 def test_b13_invented_joiners_fill_no_memory() -> None:
-    from dataclasses import replace
+    from dataclasses import replace as changed
 
-    one = table(replace(Settings(), joins_kept=10))
+    one = table(changed(Settings(), joins_kept=10))
     for number in range(200, 300):
         one.merge(Alert(AlertKind.JOIN, -1, 1, 0, member(number)), 0.0)
     assert len(one.joins) == 10
