@@ -14,8 +14,12 @@ from bench.__main__ import bench
 from bench.policies.experts.comparison import PROBLEMS, Answer, bound_ok, experts, objective_ok
 from bench.policies.experts.problem import BrokenRuleError, Problem
 
+SLOW = {name: pytest.mark.slow("one to three seconds until it is proven") for name in ("fleets", "shares")}
 
-@pytest.mark.parametrize("name", [problem.name for problem in PROBLEMS])
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(problem.name, marks=SLOW.get(problem.name, ())) for problem in PROBLEMS]
+)
 def test_policies_and_model_have_the_same_optimum(name: str) -> None:
     result = experts([name], budget=20.0, seed=0, size=0.1)
     assert result.ok

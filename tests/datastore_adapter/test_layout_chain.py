@@ -148,6 +148,8 @@ class TestLayoutServer:
         reply = server.handle(Install(encode_document(successor(GENESIS, "other"))))
         assert isinstance(reply, Refused)
         assert reply.code == "contradiction"
+        assert server.counters["contradictions"] == 1
+        assert server.told == server.document == successor(GENESIS, "one")
 
     def test_a_broken_disk_promises_nothing(self, storage: MemoryStorage, server: LayoutServer) -> None:
         storage.broken = True
@@ -245,6 +247,19 @@ def test_the_end_is_what_a_majority_holds() -> None:
         chains.cluster.crash(name)
     with pytest.raises(LayoutUnavailableError, match="no majority of the layout servers a, b, c, d, e"):
         fetch(chains)
+
+
+def test_what_a_proposer_has_decided_it_knows_although_nobody_was_told() -> None:
+    chains = Chains(1)
+    chain, runtime = chains.chain("proposer"), chains.cluster.runtime("proposer")
+
+    async def decide() -> EpochDocument:
+        proposal = Proposal(chain, runtime, SETTINGS, chains.first)
+        await proposal.prepare()
+        return await proposal.decide(successor(chains.first))
+
+    assert chain.known == chains.first
+    assert chains.cluster.loop.run(decide()) == chain.known == successor(chains.first)
 
 
 def test_a_document_that_only_one_server_heard_of_is_spread_by_whoever_sees_it() -> None:

@@ -343,6 +343,37 @@ def test_of_an_even_number_wanted_one_that_is_gone_still_votes() -> None:
     assert voting("a", "bc") == ("a",)
 
 
+def test_writers_are_concerned_by_the_sequencer_in_office_not_by_its_spares() -> None:
+    layout = Layout(
+        1, 0, 0, (Segment("s00", (Extent(0, None, ("a",)),)),), ("a",), ("a", "b"), HOSTS
+    ).validate()
+
+    def sequenced(*hosts: str) -> LayoutTarget:
+        return replace(LayoutTarget.as_is(layout), sequencers=hosts)
+
+    assert not concerns_writers(layout, LayoutTarget.as_is(layout))
+    assert not concerns_writers(layout, sequenced("a", "c"))
+    assert concerns_writers(layout, sequenced("b", "a"))
+
+
+def test_a_target_without_dead_hosts() -> None:
+    wanted = LayoutTarget({"s01": ("c",), "s00": ("d", "e")}, ("a", "b"), ("a", "b"), HOSTS)
+    assert wanted.without({"a"}).sequencers == ("b",), "the spare"
+    assert wanted.without({"a", "b"}).sequencers == ("d",), "the head of the first chain"
+    left = wanted.without({"a", "d"})
+    assert left.chains == {"s01": ("c",), "s00": ("e",)}
+    assert (left.layout_servers, left.log_units) == (("b",), ("b", "c", "e"))
+
+
+def test_a_striping_that_goes_without_saying_is_not_written_down() -> None:
+    """The document stays small: over all segments from the first address on."""
+    both = target({"s00": ("a",), "s01": ("b",)})
+    empty = Layout(layout_servers=("a",))
+    assert open_layout(empty, both, epoch=1, tail=0, gone=(), activated=True).stripings == ()
+    later = open_layout(empty, both, epoch=1, tail=3, gone=(), activated=True)
+    assert later.all_stripings[-1].keys == ("s00", "s01")
+
+
 def test_merging_joins_only_equal_neighbours() -> None:
     a, b = ("a",), ("b",)
     extents = (Extent(0, 4, a), Extent(4, 6, a), Extent(6, 9, b), Extent(9, None, a))

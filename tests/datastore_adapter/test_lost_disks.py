@@ -167,7 +167,7 @@ def run(seed: int, *, hosts: int, reckless: bool, rounds: int = 6) -> Operator:
     return operator
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", budgeted(range(12), 4, in_test=4))
 def test_one_disk_at_a_time_is_made_good(seed: int) -> None:
     run(seed, hosts=3 + seed % 3, reckless=False)
 

@@ -40,6 +40,7 @@ from datastore_adapter.log.messages import (
     WriteChunk,
 )
 from datastore_adapter.log.reconfiguration.reconfiguration import Authority, Reconfiguration, View
+from tests.budget import budgeted
 from tests.datastore_adapter.harness import Harness
 
 
@@ -119,7 +120,7 @@ def test_a_controller_that_dies_at_any_point_is_completed_by_the_next(kind: type
     harness.loop.run(story())
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", budgeted(range(6), 2, in_test=2))
 def test_two_controllers_at_once_do_not_harm_each_other(seed: int) -> None:
     harness = Harness(seed=seed)
 

@@ -101,7 +101,7 @@ def weather(seed: int, seconds: float = 5.0, **kind: float) -> Storm:
     return storm
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", budgeted(range(4), 1, in_test=1))
 def test_crashes_and_restarts(seed: int) -> None:
     assert weather(seed).crashes > 0
 

@@ -8,6 +8,7 @@ import pytest
 
 from datastore_adapter.interface import Observation
 from datastore_adapter.log.errors import TrimmedError
+from tests.budget import budgeted
 from tests.datastore_adapter.harness import Harness
 
 
@@ -78,7 +79,7 @@ def test_retired_segments_move_and_vanish_when_they_are_trimmed() -> None:
     harness.loop.run(story())
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", budgeted(range(3), 1, in_test=1))
 def test_hosts_and_controllers_die_while_the_number_of_segments_changes(seed: int) -> None:
     harness = Harness(6, segments=4, seed=seed)
     harness.steady = False

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from membership.address import Address
 from membership.protocol.cut_detection.alert_table import AlertTable
@@ -103,6 +105,15 @@ def test_news_is_what_changed(reports: list[Alert]) -> None:
         assert not one.has_news
 
 
+def test_a_joiner_is_unstable_since_it_reached_the_low_watermark() -> None:
+    """From then on its observers wait before they echo it: neither at once nor anew with each report."""
+    one, low = table(), Settings().low_watermark
+    joiner = JOINERS[0]
+    for rings, now in ((1, 5.0), ((1 << low) - 1, 7.0), ((1 << low + 1) - 1, 9.0)):
+        assert one.merge(Alert(AlertKind.JOIN, -1, rings, 0, joiner), now)
+    assert one.unstable_joins[joiner.incarnation].unstable_since == 7.0
+
+
 def test_alerts_that_cannot_be_are_refused() -> None:
     known = VIEW.members[1]
     for alert in (
@@ -115,6 +126,17 @@ def test_alerts_that_cannot_be_are_refused() -> None:
     ):
         assert table().refusal(alert) is not None, alert
     assert table().refusal(Alert(AlertKind.LEAVE, 0, 1)) is None
+
+
+def test_an_update_is_a_members_own_record_with_other_metadata() -> None:
+    known = VIEW.members[1]
+
+    def refusal(record: Member) -> str | None:
+        return table().refusal(Alert(AlertKind.UPDATE, -1, 1, 0, record))
+
+    assert refusal(replace(known, metadata=(("rack", "r2"),))) is None
+    for other in (JOINERS[0], replace(known, name="other"), replace(known, port=99), replace(known, name="")):
+        assert refusal(other) == "update alert without the record of a member"
 
 
 def test_a_detour_never_makes_a_report_younger() -> None:
@@ -164,6 +186,17 @@ def test_forgotten_reports_do_not_come_back_from_a_slower_peer() -> None:
     assert here.merge(Alert(AlertKind.REMOVE, 1, 0b01), 40.0)
 
 
+@pytest.mark.parametrize("kind", [AlertKind.REMOVE, AlertKind.LEAVE, AlertKind.EVICT])
+def test_what_is_forgotten_leaves_nothing_in_the_digest(kind: AlertKind) -> None:
+    """Or it would differ for ever from that of who never heard of it, and each would send the other its table."""
+    one = table()
+    for alert in (Alert(AlertKind.REMOVE, 1, 0b001), Alert(kind, 1, 0b110)):
+        assert one.merge(alert, 0.0)
+    assert one.digest(0) != table().digest(0)
+    assert one.forget(one.removals[1], older_than=0.0)
+    assert one.digest(0) == table().digest(0)
+
+
 def test_what_is_forgotten_is_no_news() -> None:
     one = table()
     one.merge(Alert(AlertKind.REMOVE, 1, 0b11), 0.0)
@@ -179,8 +212,10 @@ def test_a_leave_is_news_where_a_failure_is_known_and_not_the_other_way_round() 
     one = table()
     one.merge(failure, 0.0)
     assert one.possible_news([failure, leave, eviction], 0.0) == [leave, eviction]
-    one.merge(leave, 0.0)
+    assert one.merge(leave, 0.0)
     assert one.possible_news([failure, leave, eviction], 0.0) == [eviction]
+    assert one.merge(eviction, 0.0)
+    assert one.possible_news([failure, leave, eviction], 0.0) == []
 
 
 def test_reports_older_than_noise_are_not_even_taken_in() -> None:
@@ -190,9 +225,9 @@ def test_reports_older_than_noise_are_not_even_taken_in() -> None:
 
 
 def test_b13_invented_joiners_fill_no_memory() -> None:
-    from dataclasses import replace
+    from dataclasses import replace as changed
 
-    one = table(replace(Settings(), joins_kept=10))
+    one = table(changed(Settings(), joins_kept=10))
     for number in range(200, 300):
         one.merge(Alert(AlertKind.JOIN, -1, 1, 0, member(number)), 0.0)
     assert len(one.joins) == 10

@@ -14,6 +14,7 @@ from membership.protocol import messages as wire
 from membership.protocol.core.view_instance import ViewInstance
 from membership.protocol.monitoring.monitor import Monitor
 from membership.protocol.view.cut import Cut
+from tests.budget import budgeted
 
 BOTH = [membership.epidemic(), membership.unicast_to_all()]
 
@@ -109,7 +110,7 @@ def standing(nodes: int, broadcaster: Broadcaster, *, seed: int, loss: float = 0
 
 
 @pytest.mark.parametrize("broadcaster", BOTH, ids=lambda kind: type(kind).__name__)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", budgeted(range(3), 1, in_test=1))
 def test_twenty_percent_loss_and_no_acknowledgements(broadcaster: Broadcaster, seed: int) -> None:
     """Everybody joins, three of forty die together, one view change removes exactly them."""
     cluster = standing(40, broadcaster, seed=seed, loss=0.2)

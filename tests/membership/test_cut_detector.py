@@ -85,6 +85,7 @@ class TestWatermarks:
         for count in range(L, H):
             assessment = bench.report(subject, bench.first_rings(count))
             assert assessment.unstable_removals == (subject,)
+            assert assessment.awaited == H - count
             assert not assessment.ready
 
     def test_at_h_it_is_stable_and_goes(self) -> None:

@@ -32,9 +32,10 @@ from membership.protocol.view.member import Member
 from membership.protocol.view.rings import ring_keys
 from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
+from tests.budget import budgeted
 from tests.membership.group import Group
 
-SEEDS = range(3)
+SEEDS = budgeted(range(3), 1, in_test=1)
 
 
 def standing(nodes: int, *, seed: int = 0, settings: Settings | None = None, **options: Any) -> Cluster:

@@ -21,6 +21,7 @@ from membership.protocol.view.configuration import RECOVERY_STRIDE, RESTART_STRI
 from membership.protocol.view.cut import Cut, Removal
 from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
+from tests.budget import budgeted
 
 SEEDS = range(6)
 
@@ -410,7 +411,7 @@ def test_foundings_in_vain_leave_no_more_than_the_last_of_each_founder_on_a_disk
     assert world.run(60.0, lambda: world.together(4))
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", budgeted(range(24), 8, in_test=8))
 def test_one_chain_whatever_starts_and_dies(cluster, seed: int) -> None:
     """Power cuts of some or all, starts in any order, crashes meanwhile, partitions and loss: one chain of views.
 

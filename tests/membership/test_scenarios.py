@@ -135,7 +135,7 @@ class TestBadWeatherAndBadMembers:
         assert not run.seen(Evicted)
         assert not run.seen(QuorumLost)
 
-    @pytest.mark.parametrize("seed", budgeted(SEEDS, 1, in_test=2))
+    @pytest.mark.parametrize("seed", budgeted(SEEDS, 1, in_test=1))
     @pytest.mark.parametrize("fault", ["egress", "ingress"])
     @pytest.mark.parametrize("nodes", [5, 6, 50])
     def test_eighty_per_cent_loss_of_one_member_removes_it_alone(

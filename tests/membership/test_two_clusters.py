@@ -16,6 +16,7 @@ from chaos.simulated_cluster.message_faults import MessageFaults
 from consensus import classic_quorum
 from membership.protocol.context.effects import AcceptedToSave
 from membership.protocol.view.configuration import RESTART_STRIDE, Configuration
+from tests.budget import budgeted
 from tests.membership.test_power_cut import cut_power, running, start
 
 
@@ -99,7 +100,7 @@ def test_an_epoch_that_was_shown_is_not_given_again_though_who_showed_it_lost_it
     assert min(view.epoch for view in clusters(world)) > shown.epoch + 1
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", budgeted(range(40), 10, in_test=10))
 def test_one_cluster_whenever_a_founding_is_cut_through(cluster, seed: int) -> None:
     """Any side, any of it killed, at any moment of the founding, several times over."""
     rng = random.Random(seed)

@@ -16,6 +16,7 @@ from mgmt.optimization.columns import TRUE, Linear, Lists, integers
 from mgmt.optimization.general.lexicographic import optimize
 from mgmt.optimization.general.minizinc import minizinc
 from mgmt.optimization.problem import LinearRows, LiteralRows, Objective, Problem, Relation
+from tests.budget import budgeted
 from tests.mgmt.test_problem import (
     allowed,
     every,
@@ -114,7 +115,7 @@ def satisfied(text: str, values: tuple[int, ...]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", budgeted(range(16), 4, in_test=4))
 def test_the_minizinc_text_means_the_problem(seed: int) -> None:
     problem = random_problem(Random(seed)) if seed % 2 else linear_problem(seed)
     if not seed % 4:

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from mgmt.state.database import Database
+from tests.budget import budgeted
 from tests.mgmt.assignments.columns_and_cells import PLACED, compared, formulations_of, makes_a_difference
 from tests.mgmt.support import database
 
@@ -135,15 +136,17 @@ def state(seed: int) -> Database:
     )
 
 
+@pytest.mark.parametrize("states", budgeted((2, 3), 0, in_test=1))
 @pytest.mark.parametrize("name", KNOWN)
-def test_a_skew_is_recognised_and_means_what_the_constraint_model_says(name: str) -> None:
+def test_a_skew_is_recognised_and_means_what_the_constraint_model_says(name: str, states: int) -> None:
+    """In so many states at least, and in further ones until the rule makes a difference."""
     differs = False
     for seed in range(8):
         rows = state(seed)
         solution = compared(rows, KNOWN[name] + PLACED, f"seed {seed}")
         assert formulations_of(solution) <= {"columns"}, f"seed {seed}"
         differs = differs or makes_a_difference(rows, solution)
-        if differs and seed >= 2:
+        if differs and seed >= states - 1:
             break
     assert differs, "the rule never makes a difference"
 
