@@ -105,7 +105,7 @@ def test_the_options_of_one_backend_are_refused_by_the_other() -> None:
     assert "survive" in outcome.stderr
 
 
-@pytest.mark.slow("forty real members in two processes")
+@pytest.mark.sweep("forty real members in two processes")
 @pytest.mark.socket
 def test_real_members_in_two_processes_join_and_lose_three_in_one_view_change() -> None:
     figures = membership.crash(40, 3, [0], RealSockets()).figures

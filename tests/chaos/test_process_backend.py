@@ -33,6 +33,7 @@ def test_crash_on_real_processes_is_one_view_change() -> None:
     assert all(host not in hurt for seconds, host, _ in report.samples if seconds > 0)
 
 
+@pytest.mark.sweep("the demo kills one, too")
 def test_a_killed_sequencer_of_real_agents_loses_nothing() -> None:
     report = chaos.run("kill-sequencer", backend="process", seed=3, duration=20.0)
     assert report.broken == ()

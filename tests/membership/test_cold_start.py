@@ -185,20 +185,20 @@ def test_a_promise_is_given_to_one_candidate_and_not_taken_back_while_it_may_fou
         made.start(0.0)
         return made
 
-    def greeting(number: int, turn: int = 0, follows: bytes = b"") -> wire.ColdStart:
+    def question(number: int, turn: int = 0, follows: bytes = b"") -> wire.ColdStart:
         return wire.ColdStart(lab.member(number), True, turn, follows, 0, True)
 
     def promised(made: Core) -> bytes:
-        (answer,) = lab.sent(made.receive(lab.member(9).address, greeting(9), 1.0), wire.ColdStart)
+        (answer,) = lab.sent(made.receive(lab.member(9).address, question(9), 1.0), wire.ColdStart)
         follows: bytes = answer.follows
         return follows
 
     made = core(5, (2, 3, 9))
-    made.receive(lab.member(3).address, greeting(3), 0.1)
+    made.receive(lab.member(3).address, question(3), 0.1)
     assert promised(made) == lab.member(3).incarnation
-    made.receive(lab.member(2).address, greeting(2), 0.2)
+    made.receive(lab.member(2).address, question(2), 0.2)
     assert promised(made) == lab.member(3).incarnation, "a lower one alone is no reason"
-    made.receive(lab.member(3).address, greeting(3, 1, lab.member(2).incarnation), 0.3)
+    made.receive(lab.member(3).address, question(3, 1, lab.member(2).incarnation), 0.3)
     assert promised(made) == lab.member(2).incarnation, "the first one promised itself: free"
     again = lab.member(2, incarnation=7)
     made.receive(again.address, wire.ColdStart(again, True, 0, b"", 0, True), 0.4)

@@ -252,7 +252,7 @@ def test_who_lived_on_hears_by_its_probes_that_a_disk_was_lost(cluster, seed: in
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_alone_in_a_later_view_is_greeted_all_the_same(cluster, seed: int) -> None:
+def test_one_alone_in_a_later_view_is_asked_all_the_same(cluster, seed: int) -> None:
     """Two found the cluster anew; one of them dies, loses its disk, and comes back.
 
     The third had promised itself to the founder, which named it observers again and again: it took that for a cluster
@@ -447,8 +447,8 @@ def test_nobody_promises_to_one_who_remembers_less(lab) -> None:
     made.start(0.0)
 
     def promised(number: int, remembers: int) -> bytes:
-        greeting = wire.ColdStart(lab.member(number, incarnation=2), True, 0, b"", 0, True, remembers)
-        (answer,) = lab.sent(made.receive(lab.member(number).address, greeting, 0.1), wire.ColdStart)
+        question = wire.ColdStart(lab.member(number, incarnation=2), True, 0, b"", 0, True, remembers)
+        (answer,) = lab.sent(made.receive(lab.member(number).address, question, 0.1), wire.ColdStart)
         follows: bytes = answer.follows
         return follows
 
@@ -474,8 +474,8 @@ def remembering(lab, view) -> Core:
 def promise(lab, founder: Core, number: int, remembers: int, *, is_copy: bool = False) -> list[JoinWaiting]:
     """A promise of another to found with this one, and what this one then says that it waits for."""
     other = lab.member(number, incarnation=2)
-    greeting = wire.ColdStart(other, False, 0, founder.me.incarnation, 0, True, remembers, is_copy)
-    effects = founder.receive(other.address, greeting, 0.1)
+    question = wire.ColdStart(other, False, 0, founder.me.incarnation, 0, True, remembers, is_copy)
+    effects = founder.receive(other.address, question, 0.1)
     return [event for event in effects.events if isinstance(event, JoinWaiting)]
 
 
@@ -521,8 +521,8 @@ def test_a_proposed_view_is_in_force_when_enough_of_those_who_remember_have_it_o
 
     def accepts(other, ids: tuple[bytes, ...]) -> list[tuple[Configuration, ...]]:
         """What the founder is to save when this one says what it has accepted."""
-        greeting = wire.ColdStart(other, False, 0, founder.me.incarnation, 0, True, view.epoch, accepted=ids)
-        effects = founder.receive(other.address, greeting, 60.2)
+        question = wire.ColdStart(other, False, 0, founder.me.incarnation, 0, True, view.epoch, accepted=ids)
+        effects = founder.receive(other.address, question, 60.2)
         return [event.views for event in effects.events if isinstance(event, AcceptedToSave)]
 
     assert accepts(others[0], accepted) == []

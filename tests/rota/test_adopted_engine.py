@@ -77,6 +77,11 @@ async def settled(cluster: LocalCluster, phase: str) -> dict[str, Any]:
     return next(answer for answer in answers.values() if answer["name"] == answer["controller"])
 
 
+@pytest.mark.parametrize(
+    "engine",
+    ["redis", pytest.param("valkey", marks=pytest.mark.sweep("the same with the other program"))],
+    indirect=True,
+)
 async def test_a_cluster_is_adopted_looked_at_and_made_safe(
     engine: str,  # noqa: F811
     tmp_path: Path,

@@ -12,7 +12,6 @@ pytestmark = [pytest.mark.demo, pytest.mark.socket]
 @pytest.mark.parametrize(
     "options",
     [
-        DemoOptions(kill="random", seed=1),
         DemoOptions(kill="controller"),
         DemoOptions(kill="sequencer"),
         DemoOptions(kill="head"),
@@ -34,7 +33,9 @@ async def test_a_host_dies_and_nothing_is_lost(options: DemoOptions) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("store", ["valkey", "redis"])
+@pytest.mark.parametrize(
+    "store", ["valkey", pytest.param("redis", marks=pytest.mark.sweep("the same with the other program"))]
+)
 async def test_a_primary_of_foreign_servers_is_lost_and_no_acknowledged_key(store: str) -> None:
     report = await run_demo(DemoOptions(store=store, kill="head"), json_wanted=True)
     assert isinstance(report, ShardsReport)

@@ -42,6 +42,11 @@ def pid_of(address: str, password: str) -> int:
         return int(client.info("server")["process_id"])
 
 
+@pytest.mark.parametrize(
+    "engine",
+    ["valkey", pytest.param("redis", marks=pytest.mark.sweep("the same with the other program"))],
+    indirect=True,
+)
 async def test_servers_live_and_die_with_their_agent(engine: str, tmp_path: Path) -> None:  # noqa: F811
     # Longer than 5 s: nine processes, of which one is killed with its host, found out, and started again.
     async with open_local_cluster(ClusterPlan(tmp_path, nodes=3, store=engine)) as cluster:

@@ -107,7 +107,9 @@ async def run(
 
 @pytest.mark.demo
 @pytest.mark.socket
-@pytest.mark.parametrize("how", ["emptied", "copied"])
+@pytest.mark.parametrize(
+    "how", ["emptied", pytest.param("copied", marks=pytest.mark.sweep("real agents once more"))]
+)
 async def test_a_stale_host_and_one_without_its_disk_wait_for_the_one_that_has_everything(
     tmp_path: Path, how: str
 ) -> None:

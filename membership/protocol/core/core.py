@@ -179,7 +179,7 @@ class Core(MemberCoreBase):
         """Replace the seeds of a joiner."""
         others = tuple(dict.fromkeys(seed for seed in seeds if seed != self._context.me.address))
         self._election.set_seeds(others)
-        if self._election.remembered is None:  # else members are asked by greetings (see founder_election)
+        if self._election.remembered is None:  # else the election asks the members
             self._joiner.set_seeds(others)
 
     # Inputs.

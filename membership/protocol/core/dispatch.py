@@ -107,7 +107,7 @@ class Dispatcher:
                 self._context.count("messages before the first view")
 
     def _on_cold_start(self, message: messages.ColdStart, now: float) -> None:
-        self._election.on_greeting(message, now)
+        self._election.on_cold_start(message, now)
         self._refounding.share(message, now)
         if self._election.remembered is None:
             self._joiner.prefer(self._election.followed)

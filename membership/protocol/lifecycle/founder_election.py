@@ -1,11 +1,11 @@
 """The election of a founder, when none was chosen: for a cold start, and to found a cluster anew after a power cut.
 
-At a cold start (`expect=N` and seeds, and no cluster answers) each process greets its seeds, and promises itself to the
+At a cold start (`expect=N` and seeds, and no cluster answers) each process asks its seeds, and promises itself to the
 lowest address it hears of among those that others name as seeds. A process founds the cluster when more than half of
 its seeds have promised themselves to it and it has met N processes, itself included. The others then join it, all in
 one view change.
 
-After a power cut, processes that remember a last view greet its members. A process promises itself to nobody that
+After a power cut, processes that remember a last view ask its members. A process promises itself to nobody that
 remembers less, and to the lowest address among those that remember most. It refounds the cluster, and goes on from the
 view it remembers, when all of this holds:
 
@@ -50,14 +50,14 @@ JOINING_TOO = "this process is joining too"
 
 _PEERS_KEPT = 4096
 _GREETED_AT_ONCE = 64
-"""Of a large view's members so many are greeted at a time, in turn and the lowest first, for all choose among those."""
+"""Of a large view's members so many are asked at a time, in turn and the lowest first, for all choose among those."""
 _NOTHING = -1
 """The epoch that a process remembers which was in no view before."""
 Memory: TypeAlias = tuple[int, int]
 """The epoch of the view that a process remembers for certain, and of the one it remembers, if only by a copy."""
 _NOBODY = b""
 _PATIENCE = 3
-"""Longest retransmission intervals in which whoever names this process as a seed will have greeted it."""
+"""Longest retransmission intervals in which whoever names this process as a seed will have asked it."""
 
 
 class _Peer(NamedTuple):
@@ -126,7 +126,7 @@ class FounderElection:
         self.deadline = NEVER
 
     def set_seeds(self, seeds: tuple[Address, ...]) -> None:
-        """Whom to greet, this process not among them."""
+        """Whom to ask, this process not among them."""
         self._seeds = seeds
 
     def start(self, now: float) -> None:
@@ -198,7 +198,7 @@ class FounderElection:
         return max(self._gone_on_from, key=lambda view: view.epoch, default=None)
 
     def stop(self) -> None:
-        """This process founds the cluster: it greets nobody any more."""
+        """This process founds the cluster: it asks nobody any more."""
         self.deadline = NEVER
 
     def acceptors(self) -> list[Member]:
@@ -222,10 +222,10 @@ class FounderElection:
             peer = self._peers[address]
             self._peers[address] = peer._replace(accepted=peer.accepted | {self.proposed.id})
 
-    def greet_followed(self) -> None:
+    def ask_followed(self) -> None:
         """Tell the founder how this process stands."""
         if self._followed is not None:
-            self._context.send(self._followed.address, self._greeting(True))
+            self._context.send(self._followed.address, self._cold_start(True))
 
     def on_cluster(self, epoch: int, now: float) -> None:
         """Somebody is in a view of this epoch: for as long as joining it may take nobody else is needed to found one.
@@ -233,7 +233,7 @@ class FounderElection:
         For ever would be too long. Who founds may die before anybody else is in the view, and needs the promises of
         this process again. And if this process remembers a view, the other one may be left alone in that very view:
         only a later one shows that the cluster went on without this process; and who is in it, but without a majority,
-        gives it up when it is greeted. So one view silences a process that remembers another one only once.
+        gives it up when it is asked. So one view silences a process that remembers another one only once.
         """
         silenced_before = self.remembered is not None and epoch <= self._silenced_by
         if epoch > self._remembers and not silenced_before:
@@ -246,7 +246,7 @@ class FounderElection:
             return
         self._forget_silent(now)
         if now >= self._silent_until:
-            self._context.send_all(self._greeted(), self._greeting(True))
+            self._context.send_all(self._asked(), self._cold_start(True))
         self.deadline = now + self._pause * (0.75 + 0.5 * self._context.rng.random())
         self._pause = min(1.5 * self._pause, self._context.settings.rpc_cap)
 
@@ -263,14 +263,14 @@ class FounderElection:
             del self._peers[self._followed.address]
             self._followed = None
 
-    def _greeted(self) -> dict[Address, None]:
+    def _asked(self) -> dict[Address, None]:
         remembered = self._remembered_addresses
         first = self._round * _GREETED_AT_ONCE
         self._round = 0 if first + _GREETED_AT_ONCE >= len(remembered) else self._round + 1
         followed = () if self.followed is None else (self.followed,)
         return dict.fromkeys((*self._seeds, *followed, *remembered[first : first + _GREETED_AT_ONCE]))
 
-    def _greeting(self, asking: bool) -> ColdStart:
+    def _cold_start(self, asking: bool) -> ColdStart:
         followed = _NOBODY if self._followed is None else self._followed.incarnation
         return ColdStart(
             self._context.me,
@@ -335,10 +335,10 @@ class FounderElection:
             pass  # what counts now is who writes it down
         elif message.follows or _rank(other, _memory_of(message)) < _rank(me, self._memory):
             return True
-        self._context.send(other.address, self._greeting(False))
+        self._context.send(other.address, self._cold_start(False))
         return False
 
-    def on_greeting(self, message: ColdStart, now: float) -> None:
+    def on_cold_start(self, message: ColdStart, now: float) -> None:
         """Another process is starting too."""
         if self.deadline == NEVER and message.remembers > self._remembers:
             self.deadline = (
@@ -362,7 +362,7 @@ class FounderElection:
         before = self._followed
         self._choose(now)
         if message.asking or self._followed != before:
-            self._context.send(address, self._greeting(False))
+            self._context.send(address, self._cold_start(False))
         self._tell()
 
     def _keep(self, message: ColdStart) -> None:
@@ -388,7 +388,7 @@ class FounderElection:
             if peer.candidate and not peer.follows and peer.memory >= mine
         ]
         lowest = min(candidates, key=lambda peer: _rank(peer.member, peer.memory), default=None)
-        # A process that nobody has named yet may still be named by one that has not greeted it again.
+        # A process that nobody has named yet may still be named by one that has not asked it again.
         eligible = self._candidate or now < self._patient_until
         if lowest is None:
             return

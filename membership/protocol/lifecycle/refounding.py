@@ -57,7 +57,7 @@ class Refounding:
     # The founder.
 
     def begin(self, now: float) -> None:
-        """This process founds the cluster. If it remembers a view, it goes on greeting while it is alone."""
+        """This process founds the cluster. If it remembers a view, it goes on asking while it is alone."""
         if self._election.remembered is None:
             self._election.stop()
         elif not self._election.recovery and not self._election.suffices(()):
@@ -147,7 +147,7 @@ class Refounding:
         if self._joiner.cluster_id not in (None, view.cluster_id):
             self._context.drop("a configuration of another cluster")
         elif any(known.id == view.id for known in election.accepted):
-            election.greet_followed()
+            election.ask_followed()
         elif election.follows(message.sender):
             if self._context.me in view and not election.is_bound:
                 self._context.removal_history.learn(message.faulty, now)
@@ -196,4 +196,4 @@ class Refounding:
         if self._context.me in view:
             election.bind(founder_of(view))
             self._awaited = view
-        election.greet_followed()
+        election.ask_followed()
