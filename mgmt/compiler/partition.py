@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from mgmt.compiler.assignments.normalization.aggregates import with_common_gate
 from mgmt.compiler.assignments.normalization.hoisting import hoisted
-from mgmt.compiler.assignments.normalization.unnesting import unnested, unnested_objective
+from mgmt.compiler.assignments.normalization.unnesting import unnested, unnested_aggregate
 from mgmt.compiler.assignments.normalization.views import Views, joins_of
 from mgmt.compiler.assignments.pairwise import Pairing, pairing_of
 from mgmt.compiler.assignments.recognition.flags import flagged_only
@@ -166,7 +166,7 @@ def _formulation(
     try:
         flat = with_common_gate(views.flatten(hoisted(step.bound, views.queries)))
         is_check = step.bound.demand is not None and not step.bound.demand.is_objective
-        flats = unnested(flat, views, catalog) if is_check else [unnested_objective(flat, views, catalog)]
+        flats = unnested(flat, views, catalog) if is_check else [unnested_aggregate(flat, views, catalog)]
         columns = frozenset(name[1:] for one in flats for name in variables_of(one)) or columns
         shapes = [
             pairing_of(step.bound, one, catalog, engine) or shape_of(step.bound, one, catalog, engine)

@@ -70,7 +70,7 @@ def check_large(seed: int) -> None:
     assert set(proven) <= {min(values)} if values else True, f"seed {seed}: {made.policies}"
 
 
-UNANSWERED = {17, 47, 56, 122, 178}
+UNANSWERED = {17, 47, 178}
 """One of their spellings goes cell by cell, and the first plan breaks what was left out of it."""
 LATE = pytest.mark.xfail(raises=SolveTimeout, strict=False, reason="no plan within two seconds")
 

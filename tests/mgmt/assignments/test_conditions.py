@@ -161,6 +161,12 @@ CHECKS = (
     | OWN_GROUPS
     | GROUPS
     | {
+        "few hosts, by EXISTS": """SELECT 1 AS one FROM host
+        WHERE EXISTS (SELECT 1 FROM task WHERE task.variable__host = host.name) CHECK count(*) <= 2""",
+        "few hosts, by IN": """SELECT 1 AS one FROM host
+        CHECK count(*) FILTER (WHERE name IN (SELECT variable__host FROM task)) <= 2""",
+        "some hosts of a size with a kind of tasks": """SELECT 1 AS one FROM host WHERE size > 1
+        AND EXISTS (SELECT 1 FROM task WHERE task.variable__host = host.name AND task.kind = 1) CHECK count(*) >= 2""",
         "follows": f"""SELECT team.name, place.name FROM team JOIN task ON task.team = team.name {PLACES}
         {STANDING} place.name = standing.name GROUP BY team.name, place.name, standing.tasks, task.team
         CHECK count(*) FILTER (WHERE task.kind = 0) = 0

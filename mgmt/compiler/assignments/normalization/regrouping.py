@@ -253,5 +253,7 @@ def _is_count(part: Aggregate) -> bool:
 
 
 def _is_number(part: Expression, number: int) -> bool:
+    if isinstance(part, Constant):
+        return part.number == number
     tree = part.tree.unalias().unnest() if isinstance(part, DatabasePart) else None
     return isinstance(tree, exp.Literal) and not tree.is_string and tree.this == str(number)

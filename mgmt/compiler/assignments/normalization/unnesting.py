@@ -4,6 +4,8 @@
         as much as a join of a with b: what must hold for all rows that are found may be said of each
     CHECK (SELECT sum(cpu) FROM pod WHERE pod.host = host.name) <= host.cpu
         as much as GROUP BY host.name, if each host is a group
+    FROM host WHERE EXISTS (SELECT 1 FROM pod WHERE pod.host = host.name) CHECK count(*) <= 5
+        as much as CHECK count(DISTINCT pod.host) <= 5
     CHECK host IN (SELECT host FROM allowed WHERE allowed.app = pod.app)
         a lookup by row and value, where nothing inside is decided by the solver
 
@@ -21,6 +23,7 @@ from sqlglot import exp
 from mgmt.compiler.assignments.normalization.aggregates import gated
 from mgmt.compiler.assignments.normalization.block import QueryBlock, aliases_of, realiased, replaced
 from mgmt.compiler.assignments.normalization.expressions import Constant, Unknown
+from mgmt.compiler.assignments.normalization.regrouping import regrouped
 from mgmt.compiler.assignments.normalization.select import Item, Statement, may_be_null
 from mgmt.compiler.assignments.normalization.self_correlation import (
     OwnGroups,
@@ -74,19 +77,30 @@ def unnested(flat: QueryBlock, views: Views, catalog: Catalog) -> list[QueryBloc
     parts = [*flat.predicates, *([flat.demand] if flat.demand is not None else [])]
     if flat.demand is None or not any(_subqueries(part) for part in parts):
         return [flat]
-    if flat.keys is not None:
+    if flat.keys:
         return [looked_up(flat, views)]
+    if flat.keys is not None:
+        found = unnested_aggregate(flat, views, catalog)
+        return [_over_all(found) if found.nested else found]
     demands = flat.demand.operands if isinstance(flat.demand, Conjunction) else (flat.demand,)
     return [_Unnesting(flat, views, catalog).query(demand) for demand in demands]
 
 
-def unnested_objective(flat: QueryBlock, views: Views, catalog: Catalog) -> QueryBlock:
-    """The same of an objective over rows, or over all of them."""
+def unnested_aggregate(flat: QueryBlock, views: Views, catalog: Catalog) -> QueryBlock:
+    """The same of an objective over rows, or of what is asked of all of them together."""
     found = looked_up(flat, views)
     parts = [*found.predicates, *([found.demand] if found.demand is not None else [])]
     if found.keys or found.demand is None or not any(_subqueries(part) for part in parts):
         return found
-    return _Unnesting(found, views, catalog).objective()
+    return _Unnesting(found, views, catalog).aggregate()
+
+
+def _over_all(found: QueryBlock) -> QueryBlock:
+    """A check of all groups together as one of rows: how many there are in which something is found."""
+    around = replace(
+        found, items=(), predicates=(), keys=(), group_gates=(), nested=False, outputs={}, groups=None
+    )
+    return regrouped(around, replace(found, nested=False, outputs={}, demand=None))
 
 
 def looked_up(flat: QueryBlock, views: Views) -> QueryBlock:
@@ -133,8 +147,8 @@ class _Unnesting:
         (around,) = self._scalars_replaced([check])
         return self._around(predicates, (), around)
 
-    def objective(self) -> QueryBlock:
-        """An objective with what subqueries find as conditions of groups, and what they select as their aggregates."""
+    def aggregate(self) -> QueryBlock:
+        """The query with what subqueries find as conditions of groups, and what they select as their aggregates."""
         flat = self.flat
         assert flat.demand is not None
         gates: list[Expression] = []
@@ -142,7 +156,7 @@ class _Unnesting:
         for predicate in flat.predicates:
             part = _counted(_looked_up(predicate, self.views))
             (gates if _subqueries(part) else predicates).append(part)
-        demand = _looked_up(flat.demand, self.views)
+        demand = _counted_in_filters(_looked_up(flat.demand, self.views))
         *gates, demand = self._scalars_replaced([*gates, demand])
         if not self.groups and (gates or not _is_sum(flat)):
             raise NotAnAssignment("a scalar subquery that is not summed up")
@@ -308,6 +322,13 @@ def _counted(part: Expression, around: Sequence[Item] | None = None) -> Expressi
     query = replace(part.query, keys=(), outputs=(count,))
     number = replace(part, type=kind, kind=SubqueryKind.VALUE, query=query, single=True)
     return Comparison(SqlType.BOOLEAN, position, number, Constant(kind, position, 1), ">=")
+
+
+def _counted_in_filters(part: Expression) -> Expression:
+    """The same in the conditions of aggregates."""
+    if isinstance(part, Aggregate) and part.condition is not None:
+        return replace(part, condition=_counted(part.condition))
+    return part.with_children(_counted_in_filters) if _subqueries(part) else part
 
 
 def _never_null(part: Subquery, around: Sequence[Item]) -> bool:
