@@ -263,6 +263,17 @@ def test_a_condition_is_recognised_and_means_what_the_constraint_model_says(name
     assert differs, "the rule never makes a difference"
 
 
+@pytest.mark.parametrize("says", ["CHECK FALSE", "MINIMIZE count(*) TIER 1"])
+def test_having_around_a_subquery_is_not_lost(says: str) -> None:
+    used = "SELECT 1 AS one FROM host WHERE EXISTS (SELECT 1 FROM task WHERE task.variable__host = host.name)"
+    for seed in (2, 3):
+        rows = state(seed)
+        solution = compared(
+            rows, f"CREATE CONSTRAINT rule AS {used} HAVING count(*) > 2 {says}; {PLACED}", f"seed {seed}"
+        )
+        assert solution is not None
+
+
 @pytest.mark.parametrize(
     "name", ["racks of groups", "as many racks as tasks", "not in racks of others", "spread"]
 )

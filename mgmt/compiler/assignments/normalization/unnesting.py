@@ -176,6 +176,8 @@ class _Unnesting:
             )
         if self.joins or any(not isinstance(part, DatabasePart) for part in predicates):
             raise NotAnAssignment("rows of choices with a subquery over choices")
+        if flat.group_gates:
+            raise NotAnAssignment("HAVING around a subquery over choices")
         counting = Statement()
         for predicate in predicates:
             assert isinstance(predicate, DatabasePart)
