@@ -1,18 +1,19 @@
 """Fast-forward: weeks of a quiet cluster in seconds, with the chance losses of every probe in them.
 
 A way to run a cluster that leaps over the time in which all members only probe each other. The rounds of probes
-within a leap are drawn at random on every edge (`membership.protocol.monitoring.simulation_fast_forward`), and it
-ends before the first round that could make any member accuse another; from there on every packet is simulated
-again. It has no model of its own: whether the cluster is quiet is asked of the cores, the loss of a link is the
-network's, and the state of an edge changes by the same code as ever. Why nothing is lost by it: while no link
-changes, no host comes or goes and nothing is reported, all that differs between one second and the next are the
-outcomes of probes, which are independent. So putting n rounds in before the one under way, on every edge, and
-turning the clock on by n probe intervals leaves the cluster as n intervals would have. A leap ends where the past
-of an edge says so, never its future, so what follows is as random as ever. What is repeated besides (digests to
-random members, the counting of neighbours) has no memory that outlives a few seconds. In a leap every edge is
-probed in every round, as if nobody rested (`membership.protocol.monitoring.monitor`): there are more chances of an
-accusation than there would be, never fewer. A cluster is left alone for as long as anything younger could matter
-(`_STILL`).
+within a leap are drawn at random on every edge (`membership.protocol.monitoring.simulation_fast_forward`), and it ends
+before the first round that could make any member accuse another; from there on every packet is simulated again. It has
+no model of its own: whether the cluster is quiet is asked of the cores, the loss of a link is the network's, and the
+state of an edge changes by the same code as ever.
+
+Why nothing is lost by it: while no link changes, no host comes or goes and nothing is reported, all that differs
+between one second and the next are the outcomes of probes, which are independent. So putting n rounds in before
+the one under way, on every edge, and turning the clock on by n probe intervals leaves the cluster as n intervals
+would have. A leap ends where the past of an edge says so, never its future, so what follows is as random as ever.
+What is repeated besides (digests to random members, the counting of neighbours) has no memory that outlives a few
+seconds. In a leap every edge is probed in every round, as if nobody rested (`membership.protocol.monitoring.monitor`):
+there are more chances of an accusation than there would be, never fewer. A cluster is left alone for as long as
+anything younger could matter (`_STILL`).
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ CREATE VIEW load AS SELECT host.name AS name, count(*) AS copies,
     count(*) FILTER (WHERE copy.variable__leads) AS leaders
 FROM copy JOIN host ON copy.variable__host = host.name GROUP BY host.name;
 """
-MARKS = """
+FLAGS = """
 CREATE CONSTRAINT one AS SELECT segment FROM copy GROUP BY segment
 CHECK count(*) FILTER (WHERE variable__leads) = 1;
 CREATE CONSTRAINT even_leaders AS SELECT name FROM load MINIMIZE sum(leaders * leaders) TIER 3;
@@ -86,7 +86,7 @@ def test_columns_and_cells_find_the_same(chunk: int) -> None:
     feasible = 0
     for seed in range(10 * chunk, 10 * chunk + 10):
         database = cluster(seed)
-        policies = LOADS + PLACES + MARKS
+        policies = LOADS + PLACES + FLAGS
         expected = worths(Model.build(database, policies, backend=CpSatBackend()))
         assert worths(Model.build(database, policies)) == expected, f"seed {seed}"
         feasible += expected is not None
@@ -102,7 +102,7 @@ def test_places_have_tiers_after_those_of_flags() -> None:
     in_columns = 0
     for seed in range(4):
         database = cluster(seed)
-        policies = LOADS + PLACES + MARKS + later
+        policies = LOADS + PLACES + FLAGS + later
         fast, slow = Model.build(database, policies), Model.build(database, policies, backend=CpSatBackend())
         expected = worths(slow)
         assert worths(fast) == expected, f"seed {seed}"
@@ -120,7 +120,7 @@ def flagged(policies: str) -> str:
 
 
 def test_demands_on_flagged_rows_are_recognised() -> None:
-    assert flagged(MARKS) == ""
+    assert flagged(FLAGS) == ""
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_demands_on_flagged_rows_are_recognised() -> None:
     ],
 )
 def test_where_rows_without_a_flag_matter_it_is_said(demand: str) -> None:
-    assert flagged(MARKS + demand) == "the places of rows that are not flagged matter"
+    assert flagged(FLAGS + demand) == "the places of rows that are not flagged matter"
