@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from mgmt.compiler.assignments.normalization.aggregates import with_common_gate
+from mgmt.compiler.assignments.normalization.block import QueryBlock
 from mgmt.compiler.assignments.normalization.hoisting import hoisted
+from mgmt.compiler.assignments.normalization.objective_terms import terms_of
 from mgmt.compiler.assignments.normalization.unnesting import unnested, unnested_aggregate
 from mgmt.compiler.assignments.normalization.views import Views, joins_of
 from mgmt.compiler.assignments.pairwise import Pairing, pairing_of
@@ -164,17 +166,30 @@ def _formulation(
     if not columns:
         return Formulation(step, columns, (), "no variable in it")
     try:
-        flat = with_common_gate(views.flatten(hoisted(step.bound, views.queries)))
-        is_check = step.bound.demand is not None and not step.bound.demand.is_objective
-        flats = unnested(flat, views, catalog) if is_check else [unnested_aggregate(flat, views, catalog)]
-        columns = frozenset(name[1:] for one in flats for name in variables_of(one)) or columns
+        flats = _normalized(step.bound, views, catalog)
+        columns = frozenset(name[1:] for _, one in flats for name in variables_of(one)) or columns
         shapes = [
-            pairing_of(step.bound, one, catalog, engine) or shape_of(step.bound, one, catalog, engine)
-            for one in flats
+            pairing_of(bound, one, catalog, engine) or shape_of(bound, one, catalog, engine)
+            for bound, one in flats
         ]
     except NotAnAssignment as reason:
         return Formulation(step, columns, (), str(reason), tuple(_candidates(step.bound, views)))
     return Formulation(step, columns, tuple(shapes), "")
+
+
+def _normalized(bound: BoundQuery, views: Views, catalog: Catalog) -> list[tuple[BoundQuery, QueryBlock]]:
+    """A demand as one or several on query blocks, each beside the query that it is of."""
+    try:
+        flat = with_common_gate(views.flatten(hoisted(bound, views.queries)))
+        if bound.demand is not None and bound.demand.is_objective:
+            return [(bound, unnested_aggregate(flat, views, catalog))]
+        return [(bound, one) for one in unnested(flat, views, catalog)]
+    except NotAnAssignment as reason:
+        try:
+            terms = terms_of(bound, views.queries)
+        except NotAnAssignment:
+            raise reason from None
+    return [found for term in terms for found in _normalized(term, views, catalog)]
 
 
 def _flagged_choice(part: Part, views: Views, catalog: Catalog, engine: EngineTypes) -> FlaggedChoice | None:

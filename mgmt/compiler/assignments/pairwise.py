@@ -9,7 +9,8 @@ check and its conditions by evaluating both for every pair, as if the two were t
 so the spelling does not matter.  Pairs that must differ are covered by cliques, each a load of which a value takes
 one; pairs that must agree are joined to components.  An objective over pairs is a cost of the loads of cliques.
 
-What it is not: a check that needs both values themselves (``x.speed < y.speed``) goes cell by cell.
+A check that needs the attributes themselves (``x.price <= y.price + 2``) is evaluated for every pair of kinds of
+values: of rows that are paired, none has a kind where another one has a kind that may not stand beside it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from mgmt.compiler.assignments.columns.candidates import Choosers, Places, places_in
-from mgmt.compiler.assignments.columns.fetch import Columns
+from mgmt.compiler.assignments.columns.candidates import (
+    Choosers,
+    Places,
+    classes,
+    each_once,
+    places_in,
+)
+from mgmt.compiler.assignments.columns.fetch import Columns, Table
 from mgmt.compiler.assignments.columns.vectors import Leaves, Mask, Vector, evaluate
 from mgmt.compiler.assignments.normalization.block import QueryBlock, aliases_of, realiased_tree
 from mgmt.compiler.assignments.normalization.expressions import Constant, RowColumn
@@ -55,6 +62,7 @@ from mgmt.optimization.assignment import (
     Amounts,
     Colocation,
     Condition,
+    Either,
     Limit,
     Load,
     LoadCost,
@@ -67,8 +75,17 @@ from mgmt.state.schema import SqlType, quote
 _MOST_PAIRS = 200_000
 """More are not put together to cliques one by one."""
 _MOST_PRICES = 16
+_MOST_PLACES = 400_000
+"""Of all groups of an objective at one price, by values: each is in arrays."""
+_MOST_VALUE_KINDS = 64
+"""Each is a condition of its own."""
+_MOST_PAIR_KINDS = 16
+_MOST_SETS = 200
+"""Of rows that are paired with the same others."""
 _MOST_LEADERS = 16
 """Of one row."""
+Rows = tuple[NDArray[np.int32], int]
+"""(rows,) the group of each row or NONE, and how many groups there are."""
 _KNOWN = (Arithmetic, Case, Coalesce, Comparison, Conjunction, Disjunction, Extreme, Negation, NullTest)
 _VALUE = "value"
 """The alias of what a choice leads to, the same for both choices."""
@@ -88,6 +105,14 @@ class Missing(Expression):
     row: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute(Expression):
+    """What the choice of the first (0) or the second (1) row leads to: a column of the values' statement."""
+
+    row: int
+    slot: int
+
+
 @dataclass(frozen=True, slots=True)
 class Pairing:
     """One demand on pairs of rows.  ``pairs`` returns the numbers of both, and then the row slots."""
@@ -101,6 +126,8 @@ class Pairing:
     """What is demanded of each pair, or what it is worth to an objective."""
     joined: tuple[bool, bool]
     """Whether the first and the second choice lead to something: a row without a value is then in no pair."""
+    of_kinds: bool = False
+    """Whether the check speaks of the attributes themselves, which are the slots of ``values`` then."""
 
     @property
     def name(self) -> str:
@@ -138,7 +165,15 @@ def pairing_of(bound: BoundQuery, flat: QueryBlock, catalog: Catalog, engine: En
     ((_, column),) = columns
     order = [item.alias for item in flat.items]
     sources = sorted((source for source, _ in cells), key=order.index)
-    return _Recogniser(bound, flat, catalog, engine, sources, column).pairing()
+    try:
+        return _Recogniser(bound, flat, catalog, engine, sources, column).pairing()
+    except NotAnAssignment as reason:
+        if bound.demand.is_objective:
+            raise
+        try:
+            return _Recogniser(bound, flat, catalog, engine, sources, column, of_kinds=True).pairing()
+        except NotAnAssignment:
+            raise reason from None
 
 
 def _of_each_pair(flat: QueryBlock, is_objective: bool) -> QueryBlock:
@@ -170,7 +205,12 @@ class _Recogniser:
         engine: EngineTypes,
         sources: Sequence[str],
         column: str,
+        *,
+        of_kinds: bool = False,
     ) -> None:
+        self._of_kinds = of_kinds
+        self._slots: dict[str, exp.Expr] = {}
+        """By text the attributes that the check speaks of."""
         self._bound, self._flat, self._catalog, self._engine = bound, flat, catalog, engine
         self._sources, self._column = sources, column
         self._pairs = Statement()
@@ -210,6 +250,7 @@ class _Recogniser:
             tuple(conditions),
             each,
             (0 in linked, 1 in linked),
+            self._of_kinds,
         )
 
     def _find_links(self) -> None:
@@ -244,10 +285,10 @@ class _Recogniser:
             for condition in conditions[side]:
                 statement.require(condition)
             statement.slot(_renamed(link, alias))
-            if attribute is not None:
-                statement.slot(attribute)
+            for one in self._slots.values() if self._of_kinds else [] if attribute is None else [attribute]:
+                statement.slot(one)
             found.add(statement.select(None, [Item(_VALUE, relation, None)]))
-        if len(found) > 1 or (attribute is not None and len(self._linked) < 2):
+        if len(found) > 1 or ((attribute is not None or self._slots) and len(self._linked) < 2):
             raise NotAnAssignment("two choices that lead to different sources")
         return next(iter(found))
 
@@ -255,7 +296,7 @@ class _Recogniser:
 
     def _lower(self, expression: Expression) -> Expression:
         """The same over row slots, and over how the two choices stand to each other."""
-        if isinstance(expression, Comparison):
+        if isinstance(expression, Comparison) and not self._of_kinds:
             same = self._comparison(expression)
             if same is not None:
                 return same
@@ -272,11 +313,20 @@ class _Recogniser:
             if not aliases_of(tree) & set(self._linked):
                 return RowColumn(expression.type, expression.position, self._pairs.slot(tree))
             if isinstance(tree.unnest(), exp.Column):
-                raise NotAnAssignment("what one choice leads to beside another choice")
+                return self._attribute_itself(expression, tree.unnest())
             return self._lower(seen_inside(expression, self._flat, self._catalog, self._engine))
         if not isinstance(expression, (Constant, *_KNOWN)):
             raise NotAnAssignment(f"{type(expression).__name__} over two choices")
         return expression.with_children(self._lower)
+
+    def _attribute_itself(self, part: DatabasePart, tree: exp.Expr) -> Attribute:
+        if not self._of_kinds:
+            raise NotAnAssignment("what one choice leads to beside another choice")
+        (alias,) = aliases_of(tree)
+        renamed = _renamed(tree, alias)
+        self._slots.setdefault(to_sql(renamed), renamed)
+        slot = list(self._slots).index(to_sql(renamed))
+        return Attribute(part.type, part.position, self._linked[alias][0], slot)
 
     def _is_choice(self, expression: Expression) -> bool:
         return (
@@ -351,6 +401,8 @@ def paired(
         return Paired()
     if table.rows > _MOST_PAIRS:
         raise NotAnAssignment(f"{table.rows} pairs of rows")
+    if pairing.of_kinds:
+        return _beside(pairing, table, choosers, columns, snapshot)
     bucket, buckets, complete = _buckets(pairing, choosers, columns, snapshot)
     first, second = (choosers.places_of_rows(column.values) for column in table.columns[:2])
     cases = _Cases(pairing, choosers.nullable, table.columns[2:], table.rows, columns)
@@ -379,6 +431,126 @@ def paired(
     return Paired(tuple(found.limits), tuple(found.conditions), found.impossible)
 
 
+def _beside(
+    pairing: Pairing, table: Table, choosers: Choosers, columns: Columns, snapshot: Snapshot
+) -> Paired:
+    """Which kinds of values may not stand beside each other, as conditions on how many rows have them."""
+    assert pairing.values is not None
+    if not all(pairing.joined):
+        raise NotAnAssignment("a choice beside what another leads to")
+    values = columns.table(snapshot, *pairing.values)
+    places = places_in(choosers.codes, values.columns[0])
+    known = np.flatnonzero(places >= 0)
+    if not each_once(places[known]):
+        raise NotAnAssignment("a choice that leads to several rows")
+    kinds = classes([column.take(known) for column in values.columns[1:]], len(known))
+    if kinds.count > _MOST_VALUE_KINDS:
+        raise NotAnAssignment(f"{kinds.count} kinds of values beside each other")
+    kind = np.full(choosers.values, NONE, np.int32)
+    kind[places[known]] = kinds.of
+    of_kinds = [column.take(known).take(kinds.examples) for column in values.columns[1:]]
+    pairs = classes(table.columns[2:], table.rows)
+    if pairs.count > _MOST_PAIR_KINDS:
+        raise NotAnAssignment(f"{pairs.count} kinds of pairs")
+    first, second = (choosers.places_of_rows(column.values) for column in table.columns[:2])
+    finder = _Beside(pairing.name, choosers, kind)
+    for number, example in enumerate(pairs.examples.tolist()):
+        slots = [column.take(np.array([example])) for column in table.columns[2:]]
+        refused = _refused(pairing, slots, of_kinds, kinds.count, columns)
+        some = pairs.of == number
+        if refused.any():
+            finder.require(first[some], second[some], refused)
+    return Paired(tuple(finder.limits), tuple(finder.conditions))
+
+
+def _refused(
+    pairing: Pairing, slots: Sequence[Vector], kinds: Sequence[Vector], count: int, columns: Columns
+) -> Mask:
+    """(kinds, kinds): whether a pair of rows breaks the check where the first has the one and the second the other."""
+
+    def leaf(expression: Expression) -> Vector:
+        if isinstance(expression, RowColumn):
+            return slots[expression.slot].reshaped(1, 1)
+        if isinstance(expression, Attribute):
+            shape = (-1, 1) if expression.row == 0 else (1, -1)
+            return kinds[expression.slot].reshaped(*shape)
+        if isinstance(expression, Missing):
+            return Vector(np.zeros((1, 1), np.int64))
+        if isinstance(expression, Constant):
+            return Vector(np.array([[expression.number]], np.int64))
+        raise NotAnAssignment(f"{type(expression).__name__} over two choices")
+
+    def no_members(expression: object) -> Sequence[object]:
+        raise NotAnAssignment("IN over two choices")
+
+    leaves = Leaves(leaf, no_members, columns.interner)
+    broken = evaluate(pairing.each, leaves).false
+    for condition in pairing.conditions:
+        broken = broken & evaluate(condition, leaves).true
+    return np.asarray(np.broadcast_to(broken, (count, count)))
+
+
+class _Beside:
+    """Makes conditions of which kinds of values may not stand beside each other."""
+
+    def __init__(self, name: str, choosers: Choosers, kind: NDArray[np.int32]) -> None:
+        self._name, self._rows, self._kind = name, choosers.rows, kind
+        self.limits: list[Limit] = []
+        self.conditions: list[Condition] = []
+
+    def require(self, first: Places, second: Places, refused: Mask) -> None:
+        """No pair of these rows has two kinds that are ``refused``, (kinds, kinds)."""
+        if bool((first == second).any()):
+            raise NotAnAssignment("a row beside itself")
+        if bool(np.isin(second * self._rows + first, first * self._rows + second).all()):
+            refused = refused | refused.T  # each pair is there in both orders
+        if not np.array_equal(refused, refused.T):
+            for one, other in _bicliques(first, second, self._rows):
+                self._refuse(one, other, refused, np.zeros(len(refused), np.bool_))
+            return
+        alone: Mask = refused.diagonal().copy()
+        if not refused[np.ix_(alone, alone)].all():
+            raise NotAnAssignment("kinds of values of which some may not be there twice")
+        for clique in _cliques(first, second, self._rows, ()):
+            self._refuse(clique, clique, refused, alone)
+            if alone.any():
+                limit = self._at_most(clique, alone, 1)
+                self.limits.append(limit)
+
+    def _refuse(self, one: Rows, other: Rows, refused: Mask, alone: Mask) -> None:
+        """Where rows have a kind, no others have one that may not stand beside it."""
+        for beside in np.unique(refused[refused.any(axis=1)], axis=0):
+            having = (refused | ~beside).all(axis=1) & ~alone
+            if having.any():
+                sides = (self._at_most(one, having, 0), self._at_most(other, beside, 0))
+                self.conditions.append(Either(self._name, sides))
+
+    def _at_most(self, rows: Rows, kinds: Mask, number: int) -> Limit:
+        group, groups = rows
+        bucket = np.where(np.append(kinds, False)[self._kind], 0, NONE).astype(np.int32)
+        load = Load(group, groups, bucket, 1, (group != NONE).astype(np.int64))
+        return Limit(self._name, load, np.zeros((1, 1), np.int64), np.full((1, 1), number, np.int64))
+
+
+def _bicliques(first: Places, second: Places, rows: int) -> Iterator[tuple[Rows, Rows]]:
+    """Sets of rows on both sides that cover all pairs: for each, (rows,) 0 or NONE of the first and of the second."""
+    beside: dict[int, set[int]] = {}
+    for one, other in zip(first.tolist(), second.tolist(), strict=True):
+        beside.setdefault(one, set()).add(other)
+    same: dict[frozenset[int], list[int]] = {}
+    for row, others_of_row in beside.items():
+        same.setdefault(frozenset(others_of_row), []).append(row)
+    if len(same) > _MOST_SETS:
+        raise NotAnAssignment(f"{len(same)} sets of rows beside others")
+    for others, ones in same.items():
+        sides = []
+        for members in (ones, list(others)):
+            group = np.full(rows, NONE, np.int32)
+            group[members] = 0
+            sides.append((group, 1))
+        yield sides[0], sides[1]
+
+
 def _priced(pairing: Pairing, cases: _Cases, first: Places, second: Places, finder: _Finder) -> Paired:
     """What pairs cost that are in one bucket beyond what they cost apart."""
     demand = pairing.bound.demand
@@ -390,9 +562,10 @@ def _priced(pairing: Pairing, cases: _Cases, first: Places, second: Places, find
         raise NotAnAssignment("an objective over pairs that looks at whether there are values")
     if any(pairing.joined) and finder.optional and bool(apart.any()):
         raise NotAnAssignment("an objective over pairs that are not there where a row leads to nothing")
-    more = cases.worth(_SAME) - apart
-    if bool((more[first == second] != 0).any()):
-        raise NotAnAssignment("an objective over pairs of a row with itself")
+    same = cases.worth(_SAME)
+    if not finder.optional:  # a row with itself
+        apart = np.where(first == second, same, apart)
+    more = same - apart
     sign = -1 if demand.maximize else 1
     costs = finder.costs(first, second, sign * more, demand.tail.weight)
     return Paired(costs=tuple(costs), constant=sign * demand.tail.weight * int(apart.sum()))
@@ -522,8 +695,15 @@ class _Finder:
     def costs(
         self, first: Places, second: Places, more: NDArray[np.int64], weight: int
     ) -> Iterator[LoadCost]:
-        """What pairs cost that have the same attribute: by what each costs, in cliques that share no pair."""
+        """What pairs cost that have the same attribute: by what each costs, in cliques that share no pair.
+
+        A row costs what its pair with itself does, in any bucket.
+        """
         rows = self._choosers.rows
+        own = np.zeros(rows, np.int64)
+        itself = first == second
+        np.add.at(own, first[itself], more[itself])
+        first, second, more = first[~itself], second[~itself], more[~itself]
         low, high = np.minimum(first, second).astype(np.int64), np.maximum(first, second)
         pairs, of = np.unique(low * rows + high, return_inverse=True)
         total = np.zeros(len(pairs), np.int64)
@@ -533,8 +713,34 @@ class _Finder:
             raise NotAnAssignment(f"pairs with {len(prices)} different costs")
         for price in prices.tolist():
             one, other = pairs[total == price] // rows, pairs[total == price] % rows
-            for group, groups in _cliques(one, other, rows, (), apart=True):
-                yield LoadCost(self._name, weight, (self._load(group, groups),), _OfPairs(price), False)
+            for times, group, groups in self._counted(one, other):
+                load = self._load(group, groups)
+                yield LoadCost(self._name, weight, (load,), _OfPairs(times * price), False)
+        for sign in (1, -1):
+            amount = np.maximum(sign * own, 0)
+            if amount.any():
+                group = np.where(amount > 0, 0, NONE).astype(np.int32)
+                load = Load(group, 1, self._bucket, self._buckets, amount)
+                yield LoadCost(self._name, weight, (load,), _Times(sign), False)
+
+    def _counted(self, one: Places, other: Places) -> Iterator[tuple[int, NDArray[np.int32], int]]:
+        """Groups of rows whose pairs, so many times each, are all these pairs and no others.
+
+        Cliques, or where these are too many what rows that are paired with the same others come to: the pairs between
+        two such sets are those of both together, less those inside each.
+        """
+        rows = self._choosers.rows
+        cliques = list(_cliques(one, other, rows, (), apart=True))
+        if sum(groups for _, groups in cliques) * self._buckets <= _MOST_PLACES:
+            yield from ((1, group, groups) for group, groups in cliques)
+            return
+        sets, times = _twins(one, other)
+        if len(sets) * self._buckets > _MOST_PLACES:
+            raise NotAnAssignment(f"{len(one)} pairs among {self._buckets} values")
+        for members, number in zip(sets, times, strict=True):
+            group = np.full(rows, NONE, np.int32)
+            group[list(members)] = 0
+            yield number, group, 1
 
     def require_colocation(self, follower: Places, leader: Places) -> None:
         """Each is where the other is, or has no value."""
@@ -625,6 +831,15 @@ class _OfPairs(Uniform):
         return self.price * (number * (number - 1) // 2)
 
 
+@dataclass(frozen=True, slots=True)
+class _Times(Uniform):
+    factor: int
+
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        (amount,) = loads
+        return self.factor * amount
+
+
 def _cliques(
     first: Places, second: Places, rows: int, known: Sequence[NDArray[np.int32]], *, apart: bool = False
 ) -> Iterator[tuple[NDArray[np.int32], int]]:
@@ -650,6 +865,33 @@ def _cliques(
         layer[members] = int(layer.max()) + 1
     for layer in layers:
         yield layer, int(layer.max()) + 1
+
+
+def _twins(first: Places, second: Places) -> tuple[list[frozenset[int]], list[int]]:
+    """Sets of rows, and how often to count the pairs in each, so that in the end these pairs are counted once."""
+    near: dict[int, set[int]] = {}
+    for one, other in zip(first.tolist(), second.tolist(), strict=True):
+        near.setdefault(one, set()).add(other)
+        near.setdefault(other, set()).add(one)
+    of: dict[int, frozenset[int]] = {}
+    for closed in (True, False):  # twins that are paired with each other first
+        same: dict[frozenset[int], list[int]] = {}
+        for row in near.keys() - of.keys():
+            same.setdefault(frozenset(near[row] | {row} if closed else near[row]), []).append(row)
+        of |= {
+            row: frozenset(twins) for twins in same.values() if len(twins) > 1 or not closed for row in twins
+        }
+    counted: dict[frozenset[int], int] = {}
+    for twins in sorted(set(of.values()), key=min):
+        row = min(twins)
+        beside = {of[other] for other in near[row]} - {twins}
+        inside = any(other in near[row] for other in twins)
+        counted[twins] = counted.get(twins, 0) + inside - len(beside)
+        for others in sorted(beside, key=min):
+            if min(twins) < min(others):
+                counted[twins | others] = counted.get(twins | others, 0) + 1
+    kept = {members: times for members, times in counted.items() if times and len(members) > 1}
+    return list(kept), list(kept.values())
 
 
 def _cover(

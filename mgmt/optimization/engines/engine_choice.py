@@ -69,6 +69,8 @@ _FEW_CELLS = 300
 _MOST_CELLS = 400_000
 _MOST_WRITTEN = 2_000_000
 """Cells that are written down at all."""
+_MOST_TABLED = 60_000
+"""Places of loads at which a cost is neither linear nor convex: each is a table for a solver."""
 _MOST_PACKED = 5_000
 """Rows that are packed one by one."""
 _PACKING_SHARE = 0.1
@@ -243,6 +245,13 @@ def _among(
         if best.choice is None:
             raise UnsuitableError(notes[-1])
         return best.placement("closed-form bounds")
+    places = _tabled_places(search.cells)
+    if places > _MOST_TABLED:
+        notes.append(f"{places} places of costs that are not linear are more than any solver here takes")
+        search.exchange(1.0, sums=True)
+        if best.choice is None:
+            search.repair(deadline)
+        return best.placement("closed-form bounds")
     if not search.relax():
         proof = "none: the linear relaxation has no solution"
         return Placement(None, (), (), proof, tuple(notes), search.size)
@@ -258,6 +267,19 @@ def _among(
         nearby(search.cells, best, deadline=deadline, seed=seed, workers=workers), "large neighbourhoods"
     )
     return best.placement("the linear relaxation", search.size)
+
+
+def _tabled_places(cells: Cells) -> int:
+    """For how many places of loads solvers would be given a cost that is neither linear nor convex."""
+    number = 0
+    for cost in (cost for tier in cells.classes.assignment.tiers for cost in tier.costs if cost.weight):
+        if not isinstance(cost, LoadCost) or cost.peak:
+            continue
+        with suppress(UnsuitableError):
+            shape = widest_shape(cells.classes, cost)
+            if isinstance(shape, Tabled) and not (cost.weight > 0 and shape.convex()):
+                number += shape.values.shape[1]
+    return number
 
 
 def _nothing_to_choose(assignment: Assignment) -> Placement:

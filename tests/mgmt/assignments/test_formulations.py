@@ -33,7 +33,7 @@ def test_it_has_a_shape(text: str) -> None:
     [
         (
             "FROM task a JOIN task b ON a.id < b.id JOIN host h ON a.variable__host = h.name "
-            "JOIN host g ON b.variable__host = g.name CHECK h.size < g.size",
+            "JOIN host g ON b.variable__host = g.name MINIMIZE sum(h.size * g.size)",
             "what one choice leads to beside another choice",
         ),
         ("FROM loads JOIN rack_loads ON loads.rack = rack_loads.rack CHECK used < 3", "two grouped views"),

@@ -125,7 +125,8 @@ class Builder:
     def _add_costs(self, name: str, tier: int, costs: Sequence[Cost], constant: int) -> None:
         self._tiers.setdefault(tier, []).extend(costs)
         self._constants[tier] = self._constants.get(tier, 0) + constant
-        self._objectives[name] = (tuple(costs), constant)
+        before, known = self._objectives.get(name, ((), 0))
+        self._objectives[name] = ((*before, *costs), known + constant)
 
     def add_nothing(self, step: SplitQuery) -> None:
         """Take in a demand that has no rows today."""

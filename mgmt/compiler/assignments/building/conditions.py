@@ -24,7 +24,7 @@ from mgmt.compiler.assignments.building.contributions import (
     loads_of,
 )
 from mgmt.compiler.assignments.columns.candidates import Candidates, Classes, Places
-from mgmt.compiler.assignments.columns.vectors import LARGEST, Integers, Mask
+from mgmt.compiler.assignments.columns.vectors import LARGEST, Integers, Mask, Vector, evaluate
 from mgmt.compiler.assignments.normalization.expressions import Chosen, RowColumn, ValueColumn
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.language.bound_queries.expressions import (
@@ -33,11 +33,16 @@ from mgmt.language.bound_queries.expressions import (
     AggregateFunction,
     Comparison,
     Expression,
+    signature,
 )
 from mgmt.optimization.assignment import NONE, UNLIMITED, Either, Indices, Limit, Load, MoveLimit, Occupancy
+from mgmt.state.schema import SqlType
 
 _MOST_KINDS = 100
 """Each is a condition, too."""
+_MOST_BANDS = 40
+"""Amounts of which each is compared with each."""
+_EXTREMES = {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM}
 _MOST_GROUPS = 2_000
 """Each is a condition of its own."""
 
@@ -243,6 +248,67 @@ def _occupancies(
             weight, counts = amount.separated(rows)
             load = _load(data, weight, rows, buckets_of(data, values.of, counts), values.count)
             yield Occupancy(name, load, lower[group : group + 1], upper[group : group + 1])
+
+
+def bands_of(data: Candidates, groups: Groups, check: Comparison, live: Mask) -> list[Either] | None:
+    """A comparison of the greatest with the least of what rows have; None when the check is something else.
+
+    Where a group fails because of its greatest and its least, no row has what the one has where another has the other.
+    """
+    aggregates = [node for node in check.walk() if isinstance(node, Aggregate)]
+    if {node.function for node in aggregates} != _EXTREMES or check.null_safe or data.shape.strict:
+        return None
+    if len({(_said(node.operand), _said(node.condition)) for node in aggregates}) > 1:
+        raise NotAnAssignment("the greatest of some rows compared with the least of others")
+    counting = replace(aggregates[0], type=SqlType.INTEGER, function=AggregateFunction.COUNT)
+    counted = contribution_of(data, counting)
+    assert counting.operand is not None
+    amount, present = counted.grid.evaluate(counting.operand), counted.amount > 0
+    kinds = np.unique(amount.values[present])
+    if amount.codes or len(kinds) > _MOST_BANDS:
+        raise NotAnAssignment(f"the greatest compared with the least of {len(kinds)} amounts")
+    refused = _refused_bands(data, groups, check, kinds) & np.broadcast_to(live, groups.shape)
+    wider = (refused[1:, :] & ~refused[:-1, :]).any() or (refused[:, :-1] & ~refused[:, 1:]).any()
+    if bool(wider) or bool(refused[np.arange(len(kinds)), np.arange(len(kinds))].any()):
+        raise NotAnAssignment("a comparison of the greatest with the least that is no band")
+
+    def none(some: Mask, where: Mask) -> Limit:
+        """That no row has one of these amounts, in the groups ``where`` that is demanded."""
+        of_kinds = replace(counted, amount=(some & present).astype(np.int64))
+        weight, counts = of_kinds.separated()
+        (part,) = loads_of(data, groups, weight, counts, split=False)
+        nothing = np.zeros(groups.shape, np.int64)
+        return Limit(data.shape.name, part.load, nothing, np.where(where, nothing, UNLIMITED))
+
+    found = []
+    for low, high in zip(*np.nonzero(refused.any(axis=(2, 3))), strict=True):
+        # Only what no narrower band says.
+        own = refused[low, high].copy()
+        own &= ~refused[low + 1, high] if low + 1 < len(kinds) else True
+        own &= ~refused[low, high - 1] if high else True
+        if own.any():
+            sides = (none(amount.values <= kinds[low], own), none(amount.values >= kinds[high], own))
+            found.append(Either(data.shape.name, sides))
+    return found
+
+
+def _refused_bands(data: Candidates, groups: Groups, check: Comparison, kinds: Integers) -> Mask:
+    """(kinds, kinds, groups, buckets): whether a group fails of which the least and the greatest are these."""
+    found = np.zeros((len(kinds), len(kinds), *groups.shape), np.bool_)
+    for low, least in enumerate(kinds.tolist()):
+        for high, greatest in enumerate(kinds.tolist()[low:], low):
+
+            def amount(node: Aggregate, least: int = least, greatest: int = greatest) -> Vector:
+                one = least if node.function is AggregateFunction.MINIMUM else greatest
+                return Vector(np.full((1, 1), one, np.int64))
+
+            leaves = data.leaves(groups.rows.examples, groups.values.examples, amount)
+            found[low, high] = evaluate(check, leaves).false
+    return found
+
+
+def _said(part: Expression | None) -> object:
+    return None if part is None else signature(part)
 
 
 def move_limit_of(data: Candidates, groups: Groups, check: Comparison, live: Mask) -> list[MoveLimit] | None:

@@ -78,6 +78,12 @@ def groups_of(data: Candidates) -> Groups:
     return groups
 
 
+def one_group(data: Candidates) -> Groups:
+    """All rows and values as one group."""
+    rows, values = data.row_classes(()), data.value_classes(())
+    return Groups(rows, values, np.ones((1, 1), np.bool_))
+
+
 def _any_within(held: Mask, kinds: Classes, groups: Classes) -> Mask:
     """(groups, n): whether what is said of kinds of rows (kinds, n) holds of any row of each group."""
     pairs = classes_of([groups.of, kinds.of], len(kinds.of)).examples
@@ -243,7 +249,7 @@ def linear_form(data: Candidates, expression: Expression) -> LinearForm | None:
         return LinearForm((), ((1, expression),))
     if isinstance(expression, Aggregate):
         return LinearForm(((1, expression),), ())
-    if isinstance(expression, Coalesce) and _is_never_null(expression.operands[0]):
+    if isinstance(expression, Coalesce) and _is_number_anyhow(data, expression):
         return linear_form(data, expression.operands[0])
     if not isinstance(expression, Arithmetic):
         return None
@@ -262,11 +268,18 @@ def linear_form(data: Candidates, expression: Expression) -> LinearForm | None:
     return None
 
 
-def _is_never_null(expression: Expression) -> bool:
-    return isinstance(expression, Aggregate) and expression.function in {
-        AggregateFunction.COUNT,
-        AggregateFunction.SUM,
-    }
+def _is_number_anyhow(data: Candidates, part: Coalesce) -> bool:
+    """Whether the first operand is never NULL, or a least or greatest that is taken for 0 where it is NULL, too.
+
+    That is so in an objective; a check of one has no linear form.
+    """
+    first, *others = part.operands
+    if not isinstance(first, Aggregate):
+        return False
+    if first.function in {AggregateFunction.COUNT, AggregateFunction.SUM}:
+        return True
+    extremes = {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM}
+    return first.function in extremes and len(others) == 1 and _number(data, others[0]) == 0
 
 
 def _number(data: Candidates, expression: Expression) -> int | None:

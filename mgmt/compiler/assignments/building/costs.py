@@ -6,7 +6,7 @@ summed over the groups or their peak.  Maximised objectives are turned round: ev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,9 +24,10 @@ from mgmt.compiler.assignments.building.contributions import (
     groups_of,
     linear_form,
     loads_of,
+    one_group,
 )
 from mgmt.compiler.assignments.columns.candidates import Candidates, at_places, classes
-from mgmt.compiler.assignments.columns.vectors import LARGEST, MOST_CELLS, Integers, Vector, evaluate
+from mgmt.compiler.assignments.columns.vectors import LARGEST, MOST_CELLS, Integers, Mask, Vector, evaluate
 from mgmt.compiler.assignments.normalization.expressions import Chosen, Constant, ValueColumn
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.language.bound_queries.expressions import (
@@ -39,6 +40,12 @@ from mgmt.language.bound_queries.expressions import (
 )
 from mgmt.optimization.assignment import NONE, Amounts, Cost, CostFunction, Indices, Load, LoadCost, RowCost
 from mgmt.optimization.bucket_functions import Greatest, Uniform, of_buckets
+
+_EXTREMES = {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM}
+_MOST_KINDS = 16
+"""Each is a load of its own."""
+_MOST_STEPS = 64
+"""Each is a cost of its own."""
 
 
 class Coster:
@@ -207,6 +214,8 @@ class Coster:
             for number, aggregate in form.aggregates:
                 if aggregate.function is AggregateFunction.COUNT_DISTINCT:
                     self._pay_distinct(factor * number, aggregate, groups)
+                elif aggregate.function in _EXTREMES:
+                    self._pay_extreme(factor * number, aggregate, groups)
                 else:
                     self._pay_rows(factor * number, aggregate)
             return
@@ -269,14 +278,71 @@ class Coster:
         cost = _Used(factor * self._sign)
         self.costs.append(LoadCost(data.shape.name, self._weight, (part.load,), cost, False))
 
+    def _pay_extreme(self, factor: int, aggregate: Aggregate, groups: Groups | None) -> None:
+        """``factor`` times the greatest or least of what the rows of each group have, 0 where it has none.
+
+        ``groups`` None: of all rows together.
+        """
+        data, sign = self._data, factor * self._sign
+        counted = contribution_of(data, replace(aggregate, function=AggregateFunction.COUNT))
+        assert aggregate.operand is not None
+        operand = counted.grid.evaluate(aggregate.operand)
+        if operand.codes:
+            raise NotAnAssignment("the greatest of texts, as an objective")
+        is_least = aggregate.function is AggregateFunction.MINIMUM
+        amount, sign = (-operand.values, -sign) if is_least else (operand.values, sign)
+        if not counted.amount.any():
+            return
+        if float(np.abs(amount).max()) * self._weight * abs(factor) > LARGEST:
+            raise NotAnAssignment("costs beyond 62 bits")
+        extremes = _Extremes(data, counted, amount)
+        base = extremes.least if extremes.some_row_counts else min(extremes.least, 0)
+        alone = groups is None or groups.shape == (1, 1)
+        if alone and sign > 0 and (extremes.some_row_counts or base == 0):
+            self._always(factor * (-base if is_least else base))
+            loads, cost = extremes.peak(base)
+            self.costs.append(LoadCost(data.shape.name, self._weight * sign, loads, cost, True))
+            return
+        for step, some in extremes.steps(groups or one_group(data)):
+            cost = _Used(sign * step)
+            self.costs.append(LoadCost(data.shape.name, self._weight, some, cost, False))
+
     def _peak(self, factor: int, each: Expression, *, negated: bool) -> None:
         """``factor`` times the greatest over the groups of a value, or of its negation."""
+        of_all = AggregateFunction.MINIMUM if negated else AggregateFunction.MAXIMUM
+        if isinstance(each, Aggregate) and each.function is of_all:
+            groups = groups_of(self._data)
+            if self._data.shape.group_gates or self._data.shape.strict or not groups.exists.all():
+                raise NotAnAssignment("the greatest over some groups")
+            self._pay_extreme(-factor if negated else factor, each, None)
+            return
         if factor * self._sign <= 0:
             raise NotAnAssignment("a greatest load that is maximised")
         groups = groups_of(self._data)
         if not groups.exists.all() or self._data.shape.group_gates or self._data.shape.strict:
             raise NotAnAssignment("the greatest over some groups")
-        self._add_load_cost(-1 if negated else 1, each, groups, peak=True, times=factor * self._sign)
+        sign, times = (-1 if negated else 1), factor * self._sign
+        if (
+            isinstance(each, Extreme)
+            and each.greatest != negated
+            and self._peak_of_each(sign, each, groups, times)
+        ):
+            return
+        self._add_load_cost(sign, each, groups, peak=True, times=times)
+
+    def _peak_of_each(self, sign: int, each: Extreme, groups: Groups, times: int) -> bool:
+        """Take in the greatest of a greatest as the greatest of several peaks; False where one is a constant."""
+        apart = Coster(self._data)
+        try:
+            for part in each.operands:
+                apart._add_load_cost(sign, part, groups, peak=True, times=times)
+            peaks = [cost for cost in apart.costs if isinstance(cost, LoadCost)]
+            if len(peaks) < len(each.operands):
+                return False
+            self.costs.append(_greatest(peaks))
+        except NotAnAssignment:
+            return False
+        return True
 
     def _add_load_cost(
         self, sign: int, each: Expression, groups: Groups, *, peak: bool, times: int = 1
@@ -345,12 +411,96 @@ def _each(outer: Aggregate) -> Expression:
 
 @dataclass(frozen=True, slots=True)
 class _Used(Uniform):
-    """``price`` for each load that is more than nothing."""
+    """``price`` where one of the loads is more than nothing."""
 
     price: int
 
     def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        return self.price * (loads[0] > 0).astype(np.int64)
+        return self.price * np.logical_or.reduce([load > 0 for load in loads]).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Dear:
+    """The price of a bucket where its load is more than nothing."""
+
+    prices: Integers
+    """(buckets,); never negative."""
+
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        return np.asarray(np.where(loads[0] > 0, self.prices, 0), np.int64)
+
+    def of_buckets(self, buckets: Indices, number: int) -> _Dear:
+        """See :class:`mgmt.optimization.bucket_functions.Bucketwise`."""
+        del number
+        return _Dear(self.prices[buckets])
+
+    def sorts(self, number: int) -> Indices:
+        """See :class:`mgmt.optimization.bucket_functions.Bucketwise`."""
+        del number
+        return np.unique(self.prices, return_inverse=True)[1].astype(np.int32)
+
+
+class _Extremes:
+    """The greatest of what rows have, ``amount`` by kinds of rows and of values, where they are counted."""
+
+    def __init__(self, data: Candidates, counted: Contribution, amount: Integers) -> None:
+        self._data, self._grid, self._present, self._amount = data, counted.grid, counted.amount > 0, amount
+        self._steps = np.unique(amount[self._present])
+        self.least = int(self._steps[0])
+        always = counted.constant()
+        self.some_row_counts = always is not None and bool((always > 0).any())
+        """Whatever is chosen."""
+        told = np.where(self._present, amount, self.least)
+        _, first, self._of = np.unique(
+            np.concatenate((self._present, told), axis=1), axis=0, return_index=True, return_inverse=True
+        )
+        self._kinds = [kind for kind in first.tolist() if self._present[kind].any()]
+        if len(self._kinds) > _MOST_KINDS:
+            raise NotAnAssignment(f"the greatest of what {len(self._kinds)} kinds of rows have")
+
+    def _load(self, kind: int, of: Integers, count: int, counts: Mask, groups: Groups) -> Load:
+        """Of the rows of a kind, and of the values that count, in the buckets ``of`` kinds of values."""
+        data = self._data
+        weight = (self._of.reshape(-1) == self._of.reshape(-1)[kind])[self._grid.rows.of].astype(np.int64)
+        values = self._grid.values.of
+        buckets = replace(groups.values, of=of[values], examples=np.zeros(count, np.intp))
+        (part,) = loads_of(data, replace(groups, values=buckets), weight, counts[values], split=False)
+        return part.load
+
+    def peak(self, base: int) -> tuple[tuple[Load, ...], CostFunction]:
+        """The greatest above a base of all rows together, as the greatest over kinds of rows and of values."""
+        width = self._present.shape[1]
+        one = one_group(self._data)
+        loads = tuple(
+            self._load(kind, np.arange(width), width, self._present[kind], one) for kind in self._kinds
+        )
+        prices = np.where(self._present, self._amount - base, 0)[self._kinds]
+        functions = tuple((_Dear(price), at, 1) for at, price in enumerate(prices))
+        return loads, functions[0][0] if len(functions) == 1 else Greatest(functions)
+
+    def steps(self, groups: Groups) -> Iterator[tuple[int, tuple[Load, ...]]]:
+        """How much more the greatest is, of each group, where there is a row that has at least so much."""
+        if groups.values.count != 1:
+            raise NotAnAssignment("the greatest of what rows have within groups of values")
+        if len(self._steps) > _MOST_STEPS:
+            raise NotAnAssignment(f"the greatest of {len(self._steps)} different amounts")
+        before = 0
+        for step in self._steps.tolist():
+            reached = self._present & (self._amount >= step)
+            of = np.zeros(reached.shape[1], np.intp)
+            loads = [
+                self._load(kind, of, 1, reached[kind], groups) for kind in self._kinds if reached[kind].any()
+            ]
+            if step != before:
+                for some in _of_own_groups(loads):
+                    yield step - before, some
+            before = step
+
+
+def _of_own_groups(loads: Sequence[Load]) -> list[tuple[Load, ...]]:
+    """Loads none of which is of a group that another is of, each by itself; else all together."""
+    groups = np.concatenate([np.unique(load.group[load.group >= 0]) for load in loads])
+    return [tuple(loads)] if len(np.unique(groups)) < len(groups) else [(load,) for load in loads]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

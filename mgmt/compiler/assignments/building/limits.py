@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mgmt.compiler.assignments.building.conditions import (
     alternatives_of,
+    bands_of,
     combined,
     move_limit_of,
     occupancy_of,
@@ -183,8 +184,11 @@ class Limiter:
 
     def _condition(self, check: Comparison, live: Mask) -> Iterable[Condition | Limit] | None:
         """The conditions that a comparison is; None when it is a limit, or nothing of the kind."""
-        moves = move_limit_of(self._data, self._groups, check, live)
-        return occupancy_of(self._data, self._groups, check, live) if moves is None else moves
+        for condition_of in (move_limit_of, bands_of, occupancy_of):
+            found = condition_of(self._data, self._groups, check, live)
+            if found is not None:
+                return found
+        return None
 
     def _compare(self, check: Comparison, live: Mask) -> None:
         if check.null_safe or check.operator == "<>":

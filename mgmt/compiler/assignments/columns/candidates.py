@@ -27,11 +27,20 @@ from mgmt.compiler.assignments.normalization.expressions import (
 )
 from mgmt.compiler.assignments.recognition.shape import Shape
 from mgmt.compiler.assignments.refusal import NotAnAssignment
-from mgmt.language.bound_queries.expressions import Aggregate, Comparison, Expression, MembershipQuery
+from mgmt.language.bound_queries.expressions import (
+    Aggregate,
+    AggregateFunction,
+    Comparison,
+    Expression,
+    MembershipQuery,
+)
 from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.state.database import Snapshot
+from mgmt.state.schema import SqlType
 
 Places = NDArray[np.intp]
+_NUMBERS = (AggregateFunction.COUNT, AggregateFunction.COUNT_DISTINCT, AggregateFunction.SUM)
+"""Over no rows they are 0."""
 _MOST_SLICES = 256
 """Each is looked at by itself."""
 
@@ -229,12 +238,12 @@ class Candidates:
     def slices(self) -> list[Candidates]:
         """The candidates cut by what equal columns join rows with values: rows of one slice have no value of another.
 
-        So a demand for a resource meets the capacity for that one alone.  NotAnAssignment when nothing cuts it, or when
-        a group of the demand would be cut.
+        So a demand for a resource meets the capacity for that one alone.  Where nothing joins them, a slice is a group
+        of values, which may share values with others.  NotAnAssignment when a group of the demand would be cut.
         """
         equal = [pair for gate in self.shape.pair_gates for pair in _joined_slots(gate)]
         if not equal:
-            raise NotAnAssignment("nothing cuts the demand")
+            return self._groups_of_values()
         for row, value in equal:
             if row not in self.shape.row_keys and value not in self.shape.value_keys:
                 raise NotAnAssignment("groups over what joins rows with values")
@@ -247,6 +256,13 @@ class Candidates:
             self._of(number, np.flatnonzero(rows == code), np.flatnonzero(values == code))
             for number, code in enumerate(common)
         ]
+
+    def _groups_of_values(self) -> list[Candidates]:
+        groups = self.value_classes(self.shape.value_keys)
+        if not 1 < groups.count <= _MOST_SLICES:
+            raise NotAnAssignment("nothing cuts the demand")
+        every = np.arange(self.rows)
+        return [self._of(group, every, np.flatnonzero(groups.of == group)) for group in range(groups.count)]
 
     @property
     def is_slice(self) -> bool:
@@ -276,13 +292,38 @@ class Candidates:
         return self.rows == 0 or self.values == 0
 
     def require_groups(self, number: int) -> None:
-        """NotAnAssignment when there have to be more groups than have candidates: those that have none are not here."""
+        """NotAnAssignment when there have to be more groups than have candidates: those that have none are not here.
+
+        A check that they pass whatever they are demands nothing of them.
+        """
         shape = self.shape
-        if shape.groups is None:
+        if shape.groups is None or self._nothing_passes():
             return
         counted = self._columns.table(self._snapshot, *shape.groups)
         if int(counted.columns[0].values[0]) != number:
             raise NotAnAssignment("a subquery that some rows around it have no candidates for")
+
+    def _nothing_passes(self) -> bool:
+        """Whether a group without candidates passes the check, and nothing of the group is needed to tell."""
+        shape = self.shape
+        assert shape.bound.demand is not None
+        if shape.bound.demand.is_objective or shape.group_gates:
+            return False
+
+        def empty(part: Expression) -> Expression:
+            if not isinstance(part, Aggregate):
+                return part.with_children(empty)
+            if part.function not in _NUMBERS:
+                raise NotAnAssignment(f"{part.function} of nothing")
+            return Constant(SqlType.INTEGER, part.position, 0)
+
+        try:
+            check = empty(shape.demand)
+            of_groups = any(isinstance(node, (RowColumn, ValueColumn, LookupColumn)) for node in check.walk())
+            none = np.zeros(0, np.intp)
+            return not of_groups and not bool(evaluate(check, self.leaves(none, none)).false.any())
+        except NotAnAssignment:
+            return False
 
     def row_column(self, slot: int) -> Vector:
         return self._row_slots[slot]

@@ -29,6 +29,7 @@ from mgmt.language.bound_queries.expressions import (
     AggregateFunction,
     Case,
     Cell,
+    Coalesce,
     Comparison,
     Conjunction,
     DatabasePart,
@@ -211,10 +212,14 @@ def _of_comparison(check: Comparison) -> Expression:
     ):
         if isinstance(one, Extreme) and not has_aggregate(other) and operator not in {"=", "<>"}:
             return _of_each(one, operator, other)
+        if isinstance(one, Coalesce) and _is_extreme_or_constant(one) and not has_aggregate(other):
+            extreme, default = one.operands
+            assert isinstance(extreme, Aggregate)
+            return _of_extreme(extreme, operator, other, default)
         if not isinstance(one, Aggregate):
             continue
         if one.function in _EXTREMES and not has_aggregate(other):
-            return _of_extreme(one, operator, other)
+            return _of_extreme(one, operator, other, None)
         if isinstance(other, Aggregate):
             together = _of_two(one, operator, other)
             if together is not None:
@@ -252,31 +257,53 @@ def _constants_of(part: Expression) -> Iterator[Expression]:
         yield part
 
 
-def _of_extreme(extreme: Aggregate, operator: str, bound: Expression) -> Expression:
-    """``max(x) <= bound`` and its like."""
+def _is_extreme_or_constant(part: Coalesce) -> bool:
+    """Whether it is a least or greatest, with a constant in its place over no rows."""
+    extreme, *others = part.operands
+    return (
+        isinstance(extreme, Aggregate)
+        and extreme.function in _EXTREMES
+        and len(others) == 1
+        and not has_aggregate(others[0])
+    )
+
+
+def _of_extreme(
+    extreme: Aggregate, operator: str, bound: Expression, default: Expression | None
+) -> Expression:
+    """``max(x) <= bound`` and its like; over no rows the check passes, or says what it says of the default."""
     operand, position = extreme.operand, extreme.position
     assert operand is not None
     is_maximum = extreme.function is AggregateFunction.MAXIMUM
+    nothing: Expression = _compared(_count_of(extreme), "<", 1)
+    if default is not None:
+        of_default = Comparison(SqlType.BOOLEAN, position, default, bound, operator)
+        nothing = Conjunction(SqlType.BOOLEAN, position, (nothing, of_default))
 
     def where(comparison: str) -> Expression:
         return _count(extreme, Comparison(SqlType.BOOLEAN, position, operand, bound, comparison))
 
     def for_all(comparison: str) -> Expression:
-        return _compared(where(_OPPOSITE[comparison]), "<", 1)
+        all_ = _compared(where(_OPPOSITE[comparison]), "<", 1)
+        if default is None:
+            return all_
+        some = _compared(_count_of(extreme), ">=", 1)
+        parts = (all_, Disjunction(SqlType.BOOLEAN, position, (some, of_default)))
+        return Conjunction(SqlType.BOOLEAN, position, parts)
 
     def for_some(comparison: str) -> Expression:
         unknown = Comparison(SqlType.BOOLEAN, position, bound, bound, "<>")  # UNKNOWN passes
-        return Disjunction(
-            SqlType.BOOLEAN,
-            position,
-            (_compared(where(comparison), ">=", 1), _compared(_count_of(extreme), "<", 1), unknown),
-        )
+        parts = (_compared(where(comparison), ">=", 1), nothing, unknown)
+        return Disjunction(SqlType.BOOLEAN, position, parts)
 
     if operator == "=":
-        parts = (_of_extreme(extreme, "<=", bound), _of_extreme(extreme, ">=", bound))
+        parts = (
+            _of_extreme(extreme, "<=", bound, default),
+            _of_extreme(extreme, ">=", bound, default),
+        )
         return Conjunction(SqlType.BOOLEAN, position, parts)
     if operator == "<>":
-        parts = (_of_extreme(extreme, "<", bound), _of_extreme(extreme, ">", bound))
+        parts = (_of_extreme(extreme, "<", bound, default), _of_extreme(extreme, ">", bound, default))
         return Disjunction(SqlType.BOOLEAN, position, parts)
     bounds_all = (operator in {"<", "<="}) == is_maximum
     return for_all(operator) if bounds_all else for_some(operator)

@@ -8,30 +8,44 @@ SELECT * FROM load CHECK cpu <= 10 + (SELECT min(other.cpu) FROM load AS other W
     compares each group with the least of its family (a window function), and so does
 SELECT * FROM load JOIN least ON least.rack = load.rack CHECK load.cpu <= 10 + least.cpu
     where ``least`` is SELECT rack, min(cpu) AS cpu FROM load GROUP BY rack
+SELECT * FROM load AS a, load AS b CHECK a.cpu - b.cpu <= 10
+    compares each group with the least of all, and MINIMIZE max(abs(a.cpu - b.cpu)) is max(cpu) - min(cpu)
+SELECT app, max(pods) AS most FROM spread GROUP BY app, of which the MINIMIZE max(most)
+    is MINIMIZE max(pods) of the spread
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from mgmt.compiler.assignments.normalization.block import realiased, replaced
 from mgmt.compiler.assignments.normalization.expressions import WindowMinimum
 from mgmt.compiler.assignments.normalization.views import substituted
+from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.language.bound_queries.expressions import (
+    TURNED,
     Aggregate,
     AggregateFunction,
+    Arithmetic,
+    Cell,
+    Comparison,
     DatabasePart,
     Expression,
+    Extreme,
     Negation,
     SubqueryKind,
+    has_aggregate,
     signature,
 )
 from mgmt.language.bound_queries.queries import BoundQuery, Subquery
 from mgmt.language.names.scopes import Source
 from mgmt.state.schema import SqlType
+
+_OF_THEMSELVES = {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM, AggregateFunction.SUM}
+"""Of groups of groups they are what they are of all."""
 
 
 def hoisted(query: BoundQuery, views: Mapping[str, BoundQuery]) -> BoundQuery:
@@ -41,7 +55,9 @@ def hoisted(query: BoundQuery, views: Mapping[str, BoundQuery]) -> BoundQuery:
     if not query.sources:
         return _without_source(query, views)
     if len(query.sources) == 2:
-        return _joined_minima(query, views) or query
+        return _joined_minima(query, views) or _compared_groups(query, views) or query
+    if query.keys == () and query.demand.is_objective:
+        return _of_inner_groups(query, views)
     groups = views.get(query.sources[0].relation.name.lower())
     if len(query.sources) > 1 or query.keys is not None or query.predicates or not (groups and groups.keys):
         return query
@@ -147,6 +163,158 @@ def _joined_minima(query: BoundQuery, views: Mapping[str, BoundQuery]) -> BoundQ
                 ),
             )
     return None
+
+
+def _compared_groups(query: BoundQuery, views: Mapping[str, BoundQuery]) -> BoundQuery | None:
+    """What compares each group of a view with each other one as what compares it with the least; None: it is not that."""
+    one, other = query.sources
+    view = views.get(one.relation.name.lower())
+    if view is None or not view.keys or query.having is not None:
+        return None
+    if _meaning(one.relation.name, views) != _meaning(other.relation.name, views):
+        return None
+    pairs = _Pairs.of(query, view)
+    demand = query.demand
+    if pairs is None or demand is None:
+        return None
+    table = exp.Table(this=exp.to_identifier(one.relation.name), alias=exp.to_identifier(one.alias))
+    alone = replace(query, sources=(one,), skeleton=exp.Select(from_=exp.From(this=table)), predicates=())
+    expression = demand.expression
+    if demand.is_objective:
+        greatest = isinstance(expression, Aggregate) and expression.function is AggregateFunction.MAXIMUM
+        if query.keys != () or not isinstance(expression, Aggregate) or not greatest:
+            return None
+        difference = None if expression.operand is None else pairs.difference(expression.operand)
+        if difference is None or pairs.equal or expression.condition is not None:
+            return None
+        highest = replace(expression, operand=difference)
+        lowest = replace(highest, function=AggregateFunction.MINIMUM)
+        return _demanding(alone, Arithmetic(highest.type, highest.position, highest, lowest, "-"))
+    if query.keys is not None or not isinstance(expression, Comparison):
+        return None
+    for left, right, operator in (
+        (expression.left, expression.right, expression.operator),
+        (expression.right, expression.left, TURNED[expression.operator]),
+    ):
+        bounded = pairs.bounded(left, right) if operator in {"<", "<="} else None
+        if bounded is None:
+            continue
+        load, most = bounded
+        least = WindowMinimum(
+            load.type,
+            load.position,
+            Arithmetic(load.type, load.position, load, most, "+"),
+            tuple(filter(None, (_column(one, name, load) for name in pairs.equal))),
+        )
+        return _demanding(alone, replace(expression, left=load, right=least, operator=operator))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Pairs of groups of one view: all, or all of different groups, of those that are equal in some columns."""
+
+    one: str
+    other: str
+    equal: tuple[str, ...]
+    different: bool
+    ordered: bool
+    """Each pair is there in one order alone."""
+
+    @classmethod
+    def of(cls, query: BoundQuery, view: BoundQuery) -> _Pairs | None:
+        """None where the pairs are others."""
+        one, other = (source.alias.lower() for source in query.sources)
+        keys = {_plain_column(key.tree) for key in view.keys or ()}
+        own = {output.name.lower() for output in view.outputs if _plain_column(output.tree) in keys}
+        equal: list[tuple[str, type[exp.Expr]]] = []
+        told: list[tuple[str, type[exp.Expr]]] = []
+        for predicate in query.predicates:
+            tree = predicate.tree.unalias().unnest()
+            if not isinstance(tree, (exp.EQ, exp.NEQ, exp.LT, exp.GT)):
+                return None
+            names = dict(filter(None, (_plain_column(tree.this), _plain_column(tree.expression))))
+            if set(names) != {one, other} or names[one] != names[other] or names[one] not in own:
+                return None
+            (equal if isinstance(tree, exp.EQ) else told).append((names[one], type(tree)))
+        if len(own) < len(keys) or len(told) > 1 or (told and len(equal) + 1 < len(keys)):
+            return None
+        ordered = bool(told) and told[0][1] is not exp.NEQ
+        return cls(one, other, tuple(name for name, _ in equal), bool(told), ordered)
+
+    def difference(self, part: Expression) -> Expression | None:
+        """What of one group is less what of the other is the part, or its absolute value; None: it is no difference."""
+        symmetric = isinstance(part, Extreme) and part.greatest and _is_absolute(part)
+        inside = part.children[0] if symmetric else part
+        if (self.ordered and not symmetric) or not isinstance(inside, Arithmetic) or inside.operator != "-":
+            return None
+        return self._same(inside.left, inside.right)
+
+    def _same(self, left: Expression, right: Expression) -> Expression | None:
+        """What both are of their groups, as of the first."""
+        sources = [_sources_of(part) for part in (left, right)]
+        if sources == [{self.other}, {self.one}]:
+            left, right = right, left
+        elif sources != [{self.one}, {self.other}]:
+            return None
+        return left if signature(left) == signature(realiased(right, {self.other: self.one})) else None
+
+    def bounded(self, left: Expression, right: Expression) -> tuple[Expression, Expression] | None:
+        """What of each group is at most how much above that of others, where ``left <= right``; None: it is not so."""
+        difference, most = self.difference(left), right
+        if difference is None and isinstance(right, Arithmetic) and right.operator == "+":
+            difference, most = (None if self.ordered else self._same(left, right.left)), right.right
+        if difference is None or _sources_of(most) or has_aggregate(most):
+            return None
+        tree = most.tree.unalias().unnest() if isinstance(most, DatabasePart) else None
+        known = isinstance(tree, exp.Literal) and tree.is_int and int(tree.this) > 0
+        return (difference, most) if known or not self.different else None
+
+
+def _is_absolute(part: Extreme) -> bool:
+    """Whether it is the greatest of something and its negation."""
+    inside, negated = part.operands if len(part.operands) == 2 else (part, part)
+    return isinstance(negated, Arithmetic) and negated.operator == "-" and negated.right is inside
+
+
+def _sources_of(part: Expression) -> set[str]:
+    found: set[str] = set()
+    for node in part.walk():
+        if isinstance(node, Cell):
+            found.add(node.source.lower())
+        elif isinstance(node, DatabasePart):
+            found |= {column.table.lower() for column in node.tree.find_all(exp.Column)}
+    return found
+
+
+def _of_inner_groups(query: BoundQuery, views: Mapping[str, BoundQuery]) -> BoundQuery:
+    """The greatest of the greatest, the least of the least, or a sum of sums of groups, as that of what they are of."""
+    assert query.demand is not None
+    view = views.get(query.sources[0].relation.name.lower())
+    if view is None or not view.keys or query.predicates or query.having or view.having or view.strict_groups:
+        return query
+    if not any(views.get(source.relation.name.lower()) for source in view.sources):
+        return query
+    alias = query.sources[0].alias.lower()
+    columns = {alias: {output.name.lower(): output.expression for output in view.outputs}}
+    refused = False
+
+    def inner(part: Expression) -> Expression:
+        nonlocal refused
+        if not isinstance(part, Aggregate):
+            return part.with_children(inner)
+        found = None if part.operand is None else substituted(part.operand, columns)
+        same = isinstance(found, Aggregate) and found.function is part.function and found.condition is None
+        refused |= not same or part.condition is not None or part.function not in _OF_THEMSELVES
+        return part if found is None else found
+
+    try:
+        demand = inner(query.demand.expression)
+    except NotAnAssignment:
+        return query
+    return (
+        query if refused else _demanding(replace(view, keys=(), name=query.name, demand=query.demand), demand)
+    )
 
 
 def _columns_of_minima(view: BoundQuery, groups: Source) -> dict[str, Expression] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -26,13 +26,18 @@ from mgmt.optimization.engines.model.cells import Cells
 
 Term: TypeAlias = tuple[list[int], list[int]]
 """Variables and their factors."""
+LinearRow: TypeAlias = tuple[Sequence[int], Sequence[int], int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """``rows`` are (variables, factors, lower, upper), None for no bound; ``values`` gives the new variables."""
+    """``rows`` are (variables, factors, lower, upper), None for no bound; ``values`` gives the new variables.
 
-    rows: list[tuple[Sequence[int], Sequence[int], int | None, int | None]] = field(default_factory=list)
+    ``implied`` are rows that say no more, of whole numbers.
+    """
+
+    rows: list[LinearRow] = field(default_factory=list)
+    implied: list[LinearRow] = field(default_factory=list)
     values: list[Callable[[Amounts], Sequence[int]]] = field(default_factory=list)
 
 
@@ -177,6 +182,7 @@ def _occupancy(
         of_group.setdefault(place // load.buckets, []).append(variable)
         found.rows.append(([*own, variable], [*factors, -_most(cells, (own, factors))], None, 0))
         found.rows.append(([*own, variable], [*factors, -least[place // load.buckets]], 0, None))
+        found.implied.extend(_of_each_class(cells, own, variable))
     for group in range(load.groups):
         variables = of_group.get(group, [])
         lower, upper = int(condition.lower[group]), int(condition.upper[group])
@@ -186,6 +192,25 @@ def _occupancy(
         lambda counts: [int(cells.load(load, counts).reshape(-1)[place] > 0) for place in used]
     )
     return found
+
+
+def _of_each_class(cells: Cells, own: Sequence[int], variable: int) -> Iterator[LinearRow]:
+    """That the rows of each class alone, and those that stay, are in a place only where the variable is 1.
+
+    In fractions that says more than that all of them are: a class that is there as a whole needs all of the variable.
+    """
+    for some in by_class(cells, own):
+        most = min(int(cells.classes.count[cells.class_[some[0]]]), int(cells.most[some].sum()))
+        yield [*some.tolist(), variable], [*([1] * len(some)), -most], None, 0
+        for cell in some[cells.stays[some] & (cells.most[some] < most)].tolist():
+            yield [cell, variable], [1, -int(cells.most[cell])], None, 0
+
+
+def by_class(cells: Cells, own: Sequence[int]) -> list[Indices]:
+    """Some of the cells, those of each class together."""
+    order = np.array(own, np.int32)[np.argsort(cells.class_[own], kind="stable")]
+    starts = np.flatnonzero(np.diff(cells.class_[order], prepend=NONE))
+    return list(np.split(order, starts[1:]))
 
 
 def _move_limit(condition: MoveLimit, cells: Cells) -> Encoded:

@@ -18,9 +18,12 @@ import numpy as np
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Limit, Load, LoadCost
 from mgmt.optimization.bucket_functions import parts_of
-from mgmt.optimization.engines.integer_programming.condition_rows import encode, rows_together
+from mgmt.optimization.engines.integer_programming.condition_rows import by_class, encode, rows_together
 from mgmt.optimization.engines.model.cells import Cells
 from mgmt.optimization.engines.model.cost_functions import Affine, Reach, Tabled, shape_of
+
+_MOST_KINDS = 5_000
+"""Of rows of a class at a place of a load, each with linear rows of its own."""
 
 
 @dataclass(slots=True)
@@ -91,6 +94,7 @@ class CountModel:
         for condition in cells.classes.assignment.conditions:
             encoded = encode(condition, cells, self._variable, together)
             self.rows += [Row(*row) for row in encoded.rows]
+            self.rows += [Row(*row, implied=True) for row in encoded.implied]
             self._defined += encoded.values
 
     @property
@@ -248,6 +252,8 @@ class CountModel:
                     self.rows.append(
                         Row([variables[0], target], [slope, -scale], None, -offset, implied=not above)
                     )
+        if shape.growing() and not above:
+            self._above_each_class(cost.loads[0], shape, targets)
         if places:
 
             def define(counts: Amounts) -> Sequence[int]:
@@ -257,6 +263,29 @@ class CountModel:
 
             self._defined.append(define)
         return targets
+
+    def _above_each_class(self, load: Load, shape: Tabled, targets: dict[int, int]) -> None:
+        """A growing table is at least what it is of the rows of each class alone."""
+        cells, (reach,) = self.cells, shape.reaches
+        rows = cells.rows(load)
+        kinds = [
+            (place, some) for place, own, _ in rows.by_place(rows.factor) for some in by_class(cells, own)
+        ]
+        if len(kinds) > _MOST_KINDS:
+            return
+        weight = cells.classes.weight(load)
+        for place, some in kinds:
+            class_ = int(cells.class_[some[0]])
+            most = min(int(cells.classes.count[class_]), int(cells.most[some].sum()))
+            steps = np.minimum(
+                np.arange(most + 1) * (int(weight[class_]) // reach.step), len(shape.values) - 1
+            )
+            for slope, offset, scale in _tangents(shape.values[steps, place]):
+                if slope:
+                    factors = [*([slope] * len(some)), -scale]
+                    self.rows.append(
+                        Row([*some.tolist(), targets[place]], factors, None, -offset, implied=True)
+                    )
 
     def _loads(self, load: Load, reach: Reach) -> dict[int, int]:
         """Per place that cells add to, a variable for the load there, in steps."""

@@ -35,6 +35,7 @@ from mgmt.optimization.assignment import (
     Mask,
     MoveLimit,
     RowCost,
+    Skew,
     Tier,
 )
 from mgmt.optimization.engines.delta_evaluation.states import CostState, LimitState, LoadState, Numbers, Reals
@@ -278,11 +279,30 @@ def repaired(classes: EquivalenceClasses, *, deadline: float, seed: int) -> Indi
     start = np.where(stays, assignment.current, np.where(assignment.required, drawn, NONE)).astype(np.int32)
     if not any(assignment.broken(start)):
         return start
-    plain = replace(classes, assignment=replace(assignment, tiers=(Tier(0, ()),)))
-    for choice in exchanged(plain, start, 0, (), deadline=deadline, seed=seed):
+    level = tuple(cost for one in assignment.conditions if isinstance(one, Skew) for cost in _leveling(one))
+    plain = replace(classes, assignment=replace(assignment, tiers=(Tier(0, level),)), known={})
+    floors = [-int(UNLIMITED)] * len(level)
+    for choice in exchanged(plain, start, 0, floors, deadline=deadline, seed=seed):
         if not any(assignment.broken(choice)):
             return choice
     return None
+
+
+def _leveling(skew: Skew) -> tuple[LoadCost, LoadCost]:
+    """Peaks that are the lower the nearer a condition on how uneven a load is comes to being kept."""
+
+    def height(loads: tuple[Amounts, ...]) -> Amounts:
+        (load,) = loads
+        asked = (skew.above > -UNLIMITED) & (load > skew.excused)
+        return np.where(asked, load + skew.above, np.minimum(load, 0))
+
+    def depth(loads: tuple[Amounts, ...]) -> Amounts:
+        (load,) = loads
+        return np.where(skew.base < UNLIMITED, -(load + skew.base), -UNLIMITED // 4)
+
+    return LoadCost(skew.name, 1, (skew.load,), height, True), LoadCost(
+        skew.name, 1, (skew.load,), depth, True
+    )
 
 
 class Search:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,7 @@ _MOST_SETS = 100
 """Of places that rows must be in, for a peak to be bounded by what these weigh."""
 _MOST_HEIGHTS = 300
 """Of a peak, that another one over the same load is bounded for."""
+_ROUNDOFF = 1e-9
 _DEAR = np.int64(2**61)
 _NOTHING = -(2**62)
 
@@ -147,6 +149,8 @@ def _floor(cells: Cells, number: int) -> int | None:
             alone_costs += cost.weight * _alone(cells, cost, shape)
         else:
             least = int((cost.weight * shape.values).min(axis=0).sum())
+            if shape.single:
+                least = max(least, _by_share(cells, cost, shape))
             opening.append((cost, shape, max(least, opening_bound(cells, cost, shape))))
     total += _peaks_floor(cells, peaks, opening)
     separately = cheapest(cells, row_costs) + sum(
@@ -263,6 +267,25 @@ def _level(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
     return floor
 
 
+def _by_share(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
+    """What a sum of costs comes to at least when each step of a load costs its share where that is cheapest.
+
+    So of what is the cheaper the more there is in one place, which no more than all that there is can be.
+    """
+    load, (reach,) = cost.loads[0], shape.reaches
+    values = cost.weight * shape.values
+    if len(values) < 2:
+        return int(values.sum())
+    steps = np.arange(1, len(values))[:, None]
+    shares = np.where(steps <= reach.most.reshape(-1), (values[1:] - values[0]) / steps, np.inf).min(axis=0)
+    cheapest = shares.reshape(load.groups, load.buckets).min(axis=1, initial=np.inf)
+    place, _ = cells.places(load)
+    offered, needed = (_bringing(cells, load, place, must=must) // reach.step for must in (False, True))
+    number = np.where(cheapest < 0, offered, needed)
+    paid = float(np.where(number > 0, np.where(np.isfinite(cheapest), cheapest, 0) * number, 0).sum())
+    return int(values[0].sum()) + ceil(paid - _ROUNDOFF * (1 + abs(paid)))
+
+
 def _bringing(cells: Cells, load: Load, place: Amounts, *, must: bool) -> Amounts:
     """(groups,) the weight of all rows that can (or that must) add to some place of a load."""
     classes = cells.classes
@@ -348,7 +371,7 @@ def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
     (load,) = cost.loads
     place, weight = cells.places(load)
     captives = []
-    for some, needed in [] if shape.falling() else _captive(cells, place, weight):
+    for some, needed in [] if shape.falling() else _captive(cells, place, weight, load):
         open_places = np.unique(place[some & (place != NONE)])
         captives.append((open_places, needed, int(weight[some].max(initial=0))))
     classes = cells.classes
@@ -404,12 +427,13 @@ def _height_needed(
     return low
 
 
-def _captive(cells: Cells, place: Amounts, weight: Amounts) -> list[tuple[np.ndarray, int]]:
-    """Cells of rows that must be in a set of places, with what these weigh together; for several such sets."""
+def _captive(cells: Cells, place: Amounts, weight: Amounts, load: Load) -> list[tuple[np.ndarray, int]]:
+    """Cells of rows of a group that must be in a set of places, with what these weigh together; several such sets."""
     classes = cells.classes
     open_to = np.zeros(classes.number, np.bool_)  # classes that need not add to the load at all
     open_to[cells.class_[(place == NONE) & (cells.most > 0)]] = True
-    bound = ~open_to
+    group = classes.group(load)
+    bound = ~open_to & (group != NONE)
     if not bool(bound.any()):
         return []
     weights = np.zeros(classes.number, np.int64)
@@ -417,11 +441,12 @@ def _captive(cells: Cells, place: Amounts, weight: Amounts) -> list[tuple[np.nda
     domains = classes.assignment.row_class[classes.representative]
     found = []
     allowed = classes.assignment.allowed
-    for one in _widest_first(allowed, domains[bound]):
-        # All classes that are allowed nothing but what this class is.
-        inside = ~(allowed & ~allowed[one]).any(axis=1)
-        captive = bound & inside[domains]
-        found.append((captive[cells.class_], int((weights * classes.count)[captive].sum())))
+    for own in np.unique(group[bound])[:_MOST_SETS].tolist():
+        rest = bound & (group == own)
+        for one in _widest_first(allowed, domains[rest])[: max(1, _MOST_SETS // load.groups)]:
+            # All classes that are allowed nothing but what this class is.
+            captive = rest & ~(allowed & ~allowed[one]).any(axis=1)[domains]
+            found.append((captive[cells.class_], int((weights * classes.count)[captive].sum())))
     return found
 
 
