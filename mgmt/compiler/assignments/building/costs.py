@@ -416,7 +416,8 @@ class _Used(Uniform):
     price: int
 
     def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        return self.price * np.logical_or.reduce([load > 0 for load in loads]).astype(np.int64)
+        used: Mask = np.logical_or.reduce([load > 0 for load in loads])
+        return self.price * used.astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

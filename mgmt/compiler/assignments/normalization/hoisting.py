@@ -166,7 +166,7 @@ def _joined_minima(query: BoundQuery, views: Mapping[str, BoundQuery]) -> BoundQ
 
 
 def _compared_groups(query: BoundQuery, views: Mapping[str, BoundQuery]) -> BoundQuery | None:
-    """What compares each group of a view with each other one as what compares it with the least; None: it is not that."""
+    """What compares each group of a view with each other one as what compares it with the least; None: it is none."""
     one, other = query.sources
     view = views.get(one.relation.name.lower())
     if view is None or not view.keys or query.having is not None:
