@@ -16,8 +16,9 @@ from sqlglot import exp
 
 from mgmt.compiler.assignments.normalization.aggregates import with_common_gate
 from mgmt.compiler.assignments.normalization.block import QueryBlock
-from mgmt.compiler.assignments.normalization.hoisting import hoisted
+from mgmt.compiler.assignments.normalization.hoisting import hoisted, without_constants_around
 from mgmt.compiler.assignments.normalization.objective_terms import terms_of
+from mgmt.compiler.assignments.normalization.select import Select
 from mgmt.compiler.assignments.normalization.unnesting import unnested, unnested_aggregate
 from mgmt.compiler.assignments.normalization.views import Views, joins_of
 from mgmt.compiler.assignments.pairwise import Pairing, pairing_of
@@ -166,15 +167,26 @@ def _formulation(
     if not columns:
         return Formulation(step, columns, (), "no variable in it")
     try:
-        flats = _normalized(step.bound, views, catalog)
+        alone, around = without_constants_around(step.bound)
+        flats = _normalized(alone, views, catalog)
         columns = frozenset(name[1:] for _, one in flats for name in variables_of(one)) or columns
         shapes = [
             pairing_of(bound, one, catalog, engine) or shape_of(bound, one, catalog, engine)
             for bound, one in flats
         ]
+        if around is not None:
+            shapes = [_times(shape, around) for shape in shapes]
     except NotAnAssignment as reason:
         return Formulation(step, columns, (), str(reason), tuple(_candidates(step.bound, views)))
     return Formulation(step, columns, tuple(shapes), "")
+
+
+def _times(shape: Shape | Pairing, around: Select) -> Shape:
+    """A demand of each row of constants."""
+    if isinstance(shape, Pairing) or shape.groups is not None:
+        raise NotAnAssignment("rows of constants around a subquery over pairs or groups")
+    otherwise = None if shape.otherwise is None else _times(shape.otherwise, around)
+    return replace(shape, around=around, otherwise=otherwise)
 
 
 def _normalized(bound: BoundQuery, views: Views, catalog: Catalog) -> list[tuple[BoundQuery, QueryBlock]]:

@@ -563,8 +563,8 @@ def _priced(pairing: Pairing, cases: _Cases, first: Places, second: Places, find
     if any(pairing.joined) and finder.optional and bool(apart.any()):
         raise NotAnAssignment("an objective over pairs that are not there where a row leads to nothing")
     same = cases.worth(_SAME)
-    if not finder.optional:  # a row with itself
-        apart = np.where(first == second, same, apart)
+    if not finder.optional and not (first != second).any():  # each row with itself alone
+        apart = same
     more = same - apart
     sign = -1 if demand.maximize else 1
     costs = finder.costs(first, second, sign * more, demand.tail.weight)
@@ -708,6 +708,12 @@ class _Finder:
         pairs, of = np.unique(low * rows + high, return_inverse=True)
         total = np.zeros(len(pairs), np.int64)
         np.add.at(total, of.reshape(-1), more)
+        size = _square_of(own, pairs // rows, pairs % rows, total)
+        if size is not None:
+            group = np.where(size > 0, 0, NONE).astype(np.int32)
+            load = Load(group, 1, self._bucket, self._buckets, size)
+            yield LoadCost(self._name, weight, (load,), _Square(1 if own.max() > 0 else -1), False)
+            return
         prices = np.unique(total[total != 0])
         if len(prices) > _MOST_PRICES:
             raise NotAnAssignment(f"pairs with {len(prices)} different costs")
@@ -829,6 +835,24 @@ class _OfPairs(Uniform):
     def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
         (number,) = loads
         return self.price * (number * (number - 1) // 2)
+
+
+def _square_of(own: Amounts, first: Places, second: Places, cost: Amounts) -> Amounts | None:
+    """(rows,) sizes of which the square of what is in a bucket is what all pairs there cost, or less that; or None."""
+    size = np.sqrt(np.abs(own).astype(np.float64)).round().astype(np.int64)
+    number = int(np.count_nonzero(size))
+    sign = 1 if bool((own >= 0).all()) else -1
+    whole = bool((sign * size * size == own).all()) and len(cost) == number * (number - 1) // 2
+    return size if number and whole and bool((cost == 2 * sign * size[first] * size[second]).all()) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Square(Uniform):
+    factor: int
+
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        (amount,) = loads
+        return self.factor * amount * amount
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,10 @@ class Built:
     """What each constraint of single rows forbids; ``assignment`` has them joined."""
     shapes: dict[str, Shape] = field(default_factory=dict)
     """Per demand the shape that was taken in, where it was one."""
+
+
+def _times(cost: Cost, number: int) -> Cost:
+    return cost if number == 1 else replace(cost, weight=number * cost.weight)
 
 
 class Builder:
@@ -92,13 +96,15 @@ class Builder:
         demand = shape.bound.demand
         assert demand is not None
         data = Candidates(shape, self.choosers, self._columns, self._snapshot)
+        around = self._around(shape)
         if demand.is_objective:
             if data.empty:
                 data.require_groups(0)
             costs, constant = ((), 0) if data.empty else joined(whole_or_sliced(data, costs_of))
+            costs, constant = [_times(cost, around) for cost in costs], around * constant
             self._add_costs(shape.name, demand.tail.tier, costs, constant)
             return
-        if data.empty:
+        if data.empty or not around:
             data.require_groups(0)
             return
         if shape.grouped:
@@ -111,6 +117,12 @@ class Builder:
             ban = ban_of(data)
             if ban is not None:
                 self._bans.append((shape.name, ban))
+
+    def _around(self, shape: Shape) -> int:
+        """How many rows demand what a shape does."""
+        if shape.around is None:
+            return 1
+        return int(self._columns.table(self._snapshot, *shape.around).columns[0].values[0])
 
     def _add_pairs(self, pairing: Pairing, limits: Sequence[Limit]) -> None:
         """Take in a demand on pairs; ``limits``: of other demands, which may keep rows apart, too."""

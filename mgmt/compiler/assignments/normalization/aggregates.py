@@ -2,8 +2,9 @@
 
     count(*) FILTER (WHERE task.host = host.name)           FROM task CROSS JOIN host GROUP BY host.rack
     sum(CASE WHEN task.host = host.name THEN 1 ELSE 0 END)  FROM task CROSS JOIN host GROUP BY host.rack
+    sum(task.host = host.name)                              FROM task CROSS JOIN host GROUP BY host.rack
 
-are ``count(*)`` of ``task JOIN host ON task.host = host.name``: groups are those of all candidates either way.
+are all ``count(*)`` of ``task JOIN host ON task.host = host.name``: groups are those of all candidates either way.
 
     max(host.size) <= 8       is   count(*) FILTER (WHERE host.size > 8) = 0
     any(host.zone = 'z1')     is   count(*) FILTER (WHERE host.zone = 'z1') >= 1
@@ -27,6 +28,7 @@ from mgmt.language.bound_queries.expressions import (
     TURNED,
     Aggregate,
     AggregateFunction,
+    Arithmetic,
     Case,
     Cell,
     Coalesce,
@@ -39,6 +41,7 @@ from mgmt.language.bound_queries.expressions import (
     Negation,
     NullTest,
     has_aggregate,
+    has_variable,
     signature,
 )
 from mgmt.language.pushdown.sql_text import to_sql
@@ -92,6 +95,18 @@ def _is_of_rows(node: Expression) -> bool:
 def _filtered(aggregate: Aggregate) -> Aggregate:
     """The same with FILTER in place of a CASE that leaves out the other rows."""
     case = aggregate.operand
+    if aggregate.function is AggregateFunction.SUM and case is not None:
+        factors = list(_factors(case))
+        truths = [truth for factor in factors if (truth := _truth_of(factor)) is not None]
+        if truths:
+            numbers = [factor for factor in factors if _truth_of(factor) is None]
+            condition = _all([*_conjuncts(aggregate.condition), *truths])
+            if not numbers:
+                return replace(aggregate, function=AggregateFunction.COUNT, operand=None, condition=condition)
+            number = numbers[0]
+            for other in numbers[1:]:
+                number = Arithmetic(aggregate.type, aggregate.position, number, other, "*")
+            return replace(aggregate, operand=number, condition=condition)
     if not isinstance(case, Case) or len(case.conditions) != 1 or aggregate.function not in _SKIPS_NULL:
         return aggregate
     zero = "0" if aggregate.function is AggregateFunction.SUM else "NULL"
@@ -99,6 +114,21 @@ def _filtered(aggregate: Aggregate) -> Aggregate:
         return aggregate
     condition = _all([*_conjuncts(aggregate.condition), *_conjuncts(case.conditions[0])])
     return replace(aggregate, operand=case.values[0], condition=condition)
+
+
+def _factors(part: Expression) -> Iterator[Expression]:
+    if isinstance(part, Arithmetic) and part.operator == "*":
+        yield from _factors(part.left)
+        yield from _factors(part.right)
+    else:
+        yield part
+
+
+def _truth_of(part: Expression) -> Expression | None:
+    """The condition that a factor of 0 or 1 is; None for any other number."""
+    if isinstance(part, Arithmetic) and part.operator == "+" and _literal(part.left) == "0":
+        part = part.right  # CAST(condition AS INTEGER)
+    return part if part.type is SqlType.BOOLEAN and has_variable(part) else None
 
 
 def _literal(part: Expression) -> str:

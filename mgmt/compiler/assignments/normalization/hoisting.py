@@ -2,6 +2,8 @@
 
 SELECT (SELECT max(cpu) FROM load) - (SELECT min(cpu) FROM load) AS range MINIMIZE range
     is SELECT max(cpu) - min(cpu) FROM load MINIMIZE ...
+SELECT * FROM app WHERE name = 'a' MINIMIZE (SELECT max(cpu) FROM load)
+    is as much, times the number of rows
 SELECT 1 CHECK NOT EXISTS (SELECT 1 FROM load WHERE cpu > capacity)
     is SELECT 1 FROM load WHERE cpu > capacity CHECK FALSE
 SELECT * FROM load CHECK cpu <= 10 + (SELECT min(other.cpu) FROM load AS other WHERE other.rack = load.rack)
@@ -21,9 +23,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from mgmt.compiler.assignments.normalization.block import realiased, replaced
+from mgmt.compiler.assignments.normalization.block import outer_columns, realiased, replaced
 from mgmt.compiler.assignments.normalization.expressions import WindowMinimum
-from mgmt.compiler.assignments.normalization.views import substituted
+from mgmt.compiler.assignments.normalization.select import Item, Select, Statement
+from mgmt.compiler.assignments.normalization.views import joins_of, substituted
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.language.bound_queries.expressions import (
     TURNED,
@@ -62,6 +65,36 @@ def hoisted(query: BoundQuery, views: Mapping[str, BoundQuery]) -> BoundQuery:
     if len(query.sources) > 1 or query.keys is not None or query.predicates or not (groups and groups.keys):
         return query
     return _demanding(query, _with_minima(query.demand.expression, query, views))
+
+
+def without_constants_around(query: BoundQuery) -> tuple[BoundQuery, Select | None]:
+    """A query over constants whose demand speaks of none of them as one without a FROM, and how many rows it has.
+
+    The same query, and None, where it is something else.
+    """
+    demand = query.demand
+    if demand is None or query.keys is not None or not query.sources:
+        return query, None
+    parts = list(demand.expression.walk())
+    if any(source.relation.symbolic for source in query.sources) or any(
+        one.by_solver for one in query.predicates
+    ):
+        return query, None
+    if not any(isinstance(part, Subquery) for part in parts) or any(map(_is_of_around, parts)):
+        return query, None
+    if any(on is not None for _, on in joins_of(query)):
+        return query, None
+    counting = Statement()
+    for predicate in query.predicates:
+        counting.require(predicate.tree)
+    items = [Item(source.alias.lower(), source.relation, None) for source in query.sources]
+    return replace(query, sources=(), predicates=()), counting.select("count(*)", items)
+
+
+def _is_of_around(part: Expression) -> bool:
+    if isinstance(part, Subquery):
+        return bool(part.names or part.parameters or part.outer_cells)
+    return isinstance(part, Cell) or (isinstance(part, DatabasePart) and bool(outer_columns(part.tree)))
 
 
 def _without_source(query: BoundQuery, views: Mapping[str, BoundQuery]) -> BoundQuery:

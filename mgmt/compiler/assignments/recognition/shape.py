@@ -101,6 +101,8 @@ class Shape:
     """What columns, as the statements have them, are called in the demand's own rows."""
     groups: Select | None = None
     """How many groups there have to be; None: as many as have candidates."""
+    around: Select | None = None
+    """How many rows there are, of constants, each of which demands this; None: one."""
     otherwise: Shape | None = None
     """Another shape of the same demand, for data that this one is not for."""
 
