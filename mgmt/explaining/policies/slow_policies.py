@@ -22,7 +22,10 @@ _FASTER = (
         "have few rows with a number each: one for a kind of thing instead of one for each thing",
     ),
     (r"outer join|LEFT join", "join by equal columns, or say it with EXISTS or NOT EXISTS"),
-    (r"choice|pairs", "compare one attribute of both by = or <>, in a constraint of its own"),
+    (
+        r"choice|pairs",
+        "compare attributes of both in a CHECK, or one of them by = or <> in an objective of its own",
+    ),
     (
         r"grouped view|groups of groups|over groups",
         "group once, and compare each group with constants that a view computes",
