@@ -373,10 +373,10 @@ GROUP BY a.app CHECK any(x.zone <> y.zone);
 """,
             "exists_pair": """
 CREATE CONSTRAINT two_zones AS
-SELECT * FROM app
+SELECT * FROM app AS whole
 CHECK EXISTS (SELECT 1 FROM pod AS a JOIN node AS x ON a.variable__node = x.name
               JOIN pod AS b ON b.app = a.app JOIN node AS y ON b.variable__node = y.name
-              WHERE a.app = app.name AND x.zone <> y.zone);
+              WHERE a.app = whole.name AND x.zone <> y.zone);
 """,
             "subquery": """
 CREATE CONSTRAINT two_zones AS
