@@ -135,6 +135,29 @@ class Occupancy:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Budget:
+    """A constraint: between what and what loads of a group come to together, each bucket at its price."""
+
+    name: str
+    loads: tuple[Load, ...]
+    """All of the same groups."""
+    prices: tuple[Amounts, ...]
+    """(buckets,) per load."""
+    lower: Amounts
+    """(groups,)"""
+    upper: Amounts
+    """(groups,)"""
+
+    def mapped(self, change: LoadChange) -> Budget:
+        return replace(self, loads=tuple(map(change, self.loads)))
+
+    def holds(self, choice: Indices, current: Indices) -> bool:
+        del current
+        paid = sum(load.of(choice) @ price for load, price in zip(self.loads, self.prices, strict=True))
+        return bool(((paid >= self.lower) & (paid <= self.upper)).all())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class MoveLimit:
     """A constraint: how many rows of each group, of those that have a value today, do not keep it."""
 
@@ -211,7 +234,7 @@ class Colocation:
         return bool((choice[follows] == choice[self.leader[follows]]).all())
 
 
-Condition: TypeAlias = Either | Occupancy | MoveLimit | Skew | Colocation
+Condition: TypeAlias = Either | Occupancy | Budget | MoveLimit | Skew | Colocation
 """Constraints that are no limits on single loads.  Not every engine takes them."""
 
 

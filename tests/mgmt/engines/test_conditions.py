@@ -12,6 +12,7 @@ from mgmt.optimization.assignment import (
     NONE,
     UNLIMITED,
     Assignment,
+    Budget,
     Colocation,
     Condition,
     Either,
@@ -42,7 +43,7 @@ class ConditionMaker(Maker):
 
     def condition(self, name: str) -> Condition:
         random = self.random
-        class_ = random.randrange(5)
+        class_ = random.randrange(6)
         if class_ == 0:
             groups = random.randint(1, 2)
             group = indices([random.randint(-1, groups - 1) for _ in range(self.rows)])
@@ -53,6 +54,8 @@ class ConditionMaker(Maker):
         load = self.load()
         if class_ == 3:
             return self.skew(name, load)
+        if class_ == 5:
+            return self.budget(name, load)
         if class_ == 1:
             upper = np.array([random.randint(0, load.buckets) for _ in range(load.groups)], np.int64)
             return Occupancy(name, load, np.minimum(upper, random.choice((0, 0, 1))), upper)
@@ -64,6 +67,18 @@ class ConditionMaker(Maker):
             np.array([random.choice((0, 1)) for _ in range(self.rows)], np.int64),
         )
         return Either(name, (self.limit("one", [load]), self.limit("other", [other])))
+
+    def budget(self, name: str, load: Load) -> Budget:
+        """Of one load, or of that and another one of the same groups."""
+        random = self.random
+        some = indices([random.randrange(load.buckets) for _ in load.bucket])
+        loads = (load, replace(load, bucket=some))[: random.randint(1, 2)]
+        prices = tuple(
+            np.array([random.randint(-1, 3) for _ in range(load.buckets)], np.int64) for _ in loads
+        )
+        lower = np.array([random.choice((-int(UNLIMITED), -2, 0, 2)) for _ in range(load.groups)], np.int64)
+        upper = np.array([random.choice((int(UNLIMITED), 2, 4, 6)) for _ in range(load.groups)], np.int64)
+        return Budget(name, loads, prices, lower, upper)
 
     def skew(self, name: str, load: Load) -> Skew:
         """Of the rows of the first group, or of all that are in any."""
@@ -145,6 +160,16 @@ def breaks(assignment: Assignment, before: Indices, after: Indices) -> bool:
         elif isinstance(condition, Occupancy):
             used = [(condition.load.of(choice) > 0).sum(axis=1) for choice in (before, after)]
             if bool(((used[1] > condition.upper) & (used[1] > used[0])).any()):
+                return True
+        elif isinstance(condition, Budget):
+            paid = [
+                sum(
+                    load.of(choice) @ price
+                    for load, price in zip(condition.loads, condition.prices, strict=True)
+                )
+                for choice in (before, after)
+            ]
+            if bool(((paid[1] > condition.upper) & (paid[1] > paid[0])).any()):
                 return True
         elif isinstance(condition, Colocation):
             if not condition.holds(after, after):

@@ -35,7 +35,17 @@ from mgmt.language.bound_queries.expressions import (
     Expression,
     signature,
 )
-from mgmt.optimization.assignment import NONE, UNLIMITED, Either, Indices, Limit, Load, MoveLimit, Occupancy
+from mgmt.optimization.assignment import (
+    NONE,
+    UNLIMITED,
+    Budget,
+    Either,
+    Indices,
+    Limit,
+    Load,
+    MoveLimit,
+    Occupancy,
+)
 from mgmt.state.schema import SqlType
 
 _MOST_KINDS = 100
@@ -43,6 +53,8 @@ _MOST_KINDS = 100
 _MOST_BANDS = 40
 """Amounts of which each is compared with each."""
 _EXTREMES = {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM}
+_MOST_PAYING = 16
+"""Kinds of rows that pay differently: each is a load of its own."""
 _MOST_GROUPS = 2_000
 """Each is a condition of its own."""
 
@@ -153,6 +165,36 @@ def _ones(data: Candidates, groups: Groups, amount: Contribution, wanted: Mask) 
             load = _load(data, np.ones(int((kinds == kind).sum()), np.int64), rows[kinds == kind], bucket, 1)
             limits.append(Limit(data.shape.name, load, one, one * UNLIMITED))
         yield Either(data.shape.name, tuple(limits))
+
+
+def budget_of(data: Candidates, groups: Groups, form: LinearForm, operator: str, live: Mask) -> Budget:
+    """A bound on a sum of what takes the row and the value to tell.  NotAnAssignment when it is none."""
+    if groups.values.count != 1 or data.shape.strict or len(form.aggregates) != 1:
+        raise NotAnAssignment("an amount that depends on the row and on the value at once")
+    ((factor, aggregate),) = form.aggregates
+    amount = contribution_of(data, aggregate)
+    kinds, of = np.unique(amount.amount, axis=0, return_inverse=True)
+    of_rows = of.reshape(-1)[amount.grid.rows.of]
+    if len(kinds) > _MOST_PAYING or float(np.abs(kinds).max(initial=0)) * abs(factor) * data.rows > LARGEST:
+        raise NotAnAssignment(f"{len(kinds)} kinds of rows that add differently")
+    loads, prices = [], []
+    for number, kind in enumerate(kinds):
+        paying = np.unique(kind)
+        if not paying.any():
+            continue
+        bucket = np.searchsorted(paying, kind)[amount.grid.values.of]
+        values = Classes(bucket, np.zeros(len(paying), np.intp))
+        weight = (of_rows == number).astype(np.int64)
+        counts = (kind != 0)[amount.grid.values.of]
+        (part,) = loads_of(data, replace(groups, values=values), weight, counts, split=False)
+        loads.append(part.load)
+        prices.append(factor * paying)
+    rest = constants_at(data, groups, LinearForm((), form.rest))
+    wanted = live if rest.null is None else live & ~rest.null
+    lower, upper = range_of(operator, np.broadcast_to(-rest.values, groups.shape)[:, 0])
+    asked = np.broadcast_to(wanted, groups.shape)[:, 0]
+    lower, upper = np.where(asked, lower, -UNLIMITED), np.where(asked, upper, UNLIMITED)
+    return Budget(data.shape.name, tuple(loads), tuple(prices), lower, upper)
 
 
 def occupancy_of(

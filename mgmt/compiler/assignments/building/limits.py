@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mgmt.compiler.assignments.building.conditions import (
     alternatives_of,
     bands_of,
+    budget_of,
     combined,
     move_limit_of,
     occupancy_of,
@@ -221,7 +222,8 @@ class Limiter:
         except NotAnAssignment:
             ones = one_of(self._data, self._groups, form, check.operator, live)
             if ones is None:
-                raise
+                self.conditions.append(budget_of(self._data, self._groups, form, check.operator, live))
+                return
             self.conditions.extend(ones)
         else:
             self._add(found)

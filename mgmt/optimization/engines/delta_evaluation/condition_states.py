@@ -4,6 +4,8 @@ An alternative is kept at every place that the row adds to; where it does not ho
 many buckets a group has rows in is kept from above, and the last one that may be opened is one with room for all.
 What may be so far above the least of a family only is kept where a row comes to.
 
+What groups pay is kept from above.
+
 What it is not: lower bounds on buckets in use, and limits on moves, are not looked at; a finished choice is checked.
 """
 
@@ -19,6 +21,7 @@ from mgmt.optimization.assignment import (
     NONE,
     UNLIMITED,
     Amounts,
+    Budget,
     Colocation,
     Condition,
     Either,
@@ -49,6 +52,8 @@ def state_of(condition: Condition, values: int, state: Callable[[Load], LoadStat
         return EitherState(loads, lower, upper)
     if isinstance(condition, Occupancy):
         return OccupancyState((state(condition.load),), condition.upper)
+    if isinstance(condition, Budget):
+        return BudgetState(tuple(map(state, condition.loads)), condition.prices, condition.upper)
     if isinstance(condition, Skew):
         return SkewState((state(condition.load),), condition)
     return _colocation(condition, values, state) if isinstance(condition, Colocation) else None
@@ -117,6 +122,30 @@ class OccupancyState:
     def _left(self, group: int) -> int:
         (load,) = self.loads
         return int(self.upper[group]) - int(np.count_nonzero(load.by_group[group]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BudgetState:
+    """What each group may pay at most."""
+
+    loads: tuple[LoadState, ...]
+    prices: tuple[Amounts, ...]
+    upper: Amounts
+
+    def room(self, class_: int) -> Mask | None:
+        """(V,) where a row of the class costs no more than is left, or nothing; None: everywhere."""
+        more: dict[int, Amounts] = {}
+        for load, price in zip(self.loads, self.prices, strict=True):
+            group = int(load.group[class_])
+            if group != NONE:
+                own = np.append(price, 0)[load.bucket[:-1]] * load.weight[class_]
+                more[group] = more[group] + own if group in more else own
+        keeps = [(paid <= self._left(group)) | (paid <= 0) for group, paid in more.items()]
+        return np.logical_and.reduce(keeps) if keeps else None
+
+    def _left(self, group: int) -> int:
+        paid = (load.by_group[group] @ price for load, price in zip(self.loads, self.prices, strict=True))
+        return int(self.upper[group]) - int(sum(paid))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ from mgmt.optimization.assignment import (
     NONE,
     UNLIMITED,
     Amounts,
+    Budget,
     Colocation,
     Condition,
     Either,
@@ -55,6 +56,8 @@ def encode(
         return _either(condition, cells, new_variable)
     if isinstance(condition, Occupancy):
         return _occupancy(condition, cells, new_variable, together)
+    if isinstance(condition, Budget):
+        return _budget(condition, cells)
     if isinstance(condition, Skew):
         return _skew(condition, cells, new_variable)
     if isinstance(condition, Colocation):
@@ -225,6 +228,23 @@ def _move_limit(condition: MoveLimit, cells: Cells) -> Encoded:
         if own > most:
             variables = staying[group[staying] == number].tolist()
             found.rows.append((variables, [1] * len(variables), own - most, None))
+    return found
+
+
+def _budget(condition: Budget, cells: Cells) -> Encoded:
+    """What each group pays."""
+    found = Encoded()
+    paid: list[dict[int, int]] = [{} for _ in condition.lower]
+    for load, price in zip(condition.loads, condition.prices, strict=True):
+        for place, (own, factors) in _terms(cells, load).items():
+            group, bucket = divmod(place, load.buckets)
+            for cell, factor in zip(own, factors, strict=True):
+                paid[group][cell] = paid[group].get(cell, 0) + int(price[bucket]) * factor
+    bounds = zip(paid, condition.lower.tolist(), condition.upper.tolist(), strict=True)
+    for of_cells, lower, upper in bounds:
+        low, high = (None if lower <= -UNLIMITED else lower), (None if upper >= UNLIMITED else upper)
+        if low is not None or high is not None:
+            found.rows.append((list(of_cells), list(of_cells.values()), low, high))
     return found
 
 
