@@ -40,7 +40,7 @@ from mgmt.optimization.engines.construction import first_fit, greedy, rounded
 from mgmt.optimization.engines.flow.leading_tiers import solve_leading_tiers
 from mgmt.optimization.engines.incumbent import Incumbent
 from mgmt.optimization.engines.integer_programming import cp_sat, highs
-from mgmt.optimization.engines.integer_programming.count_model import CountModel
+from mgmt.optimization.engines.integer_programming.count_model import CountModel, Sum
 from mgmt.optimization.engines.integer_programming.linear_relaxation import Relaxation, Relaxed
 from mgmt.optimization.engines.local_search.ejection import ejections
 from mgmt.optimization.engines.local_search.exchanges import exchanged, peaks_of, repaired
@@ -512,6 +512,13 @@ class _Search:
         model = CountModel(cells)
         relaxation = Relaxation(model)
         kept = 1 / 2 if len(cells) <= _MOST_FOR_CP_SAT else 1 - _ROUNDING_SHARE
+        if best.choice is None and not self.classes.assignment.tiers:
+            relaxed = relaxation.minimize(Sum(0, [], []), None, self.until(kept))
+            counts = None if relaxed is None else relaxed.counts
+            if counts is not None:
+                best.offer(rounded(cells, counts), "rounding")
+            elif relaxed is not None:
+                return False
         for number in range(len(self.classes.assignment.tiers)):
             objective = model.objective(number)
             if self.deadline - time.monotonic() < _LEAST_SECONDS:
