@@ -74,9 +74,9 @@ from mgmt.state.schema import SqlType, quote
 
 _MOST_PAIRS = 200_000
 """More are not put together to cliques one by one."""
-_MOST_PRICES = 16
-_MOST_PLACES = 400_000
-"""Of all groups of an objective at one price, by values: each is in arrays."""
+_MOST_PRICES = 256
+_MOST_PLACES = 1_000_000
+"""Of all groups of an objective, by values: each is in arrays."""
 _MOST_VALUE_KINDS = 64
 """Each is a condition of its own."""
 _MOST_PAIR_KINDS = 16
@@ -717,9 +717,13 @@ class _Finder:
         prices = np.unique(total[total != 0])
         if len(prices) > _MOST_PRICES:
             raise NotAnAssignment(f"pairs with {len(prices)} different costs")
+        places = 0
         for price in prices.tolist():
             one, other = pairs[total == price] // rows, pairs[total == price] % rows
             for times, group, groups in self._counted(one, other):
+                places += groups * self._buckets
+                if places > _MOST_PLACES:
+                    raise NotAnAssignment(f"pairs of {len(prices)} prices among {self._buckets} values")
                 load = self._load(group, groups)
                 yield LoadCost(self._name, weight, (load,), _OfPairs(times * price), False)
         for sign in (1, -1):
