@@ -193,9 +193,9 @@ class Coster:
             if outer.function in {AggregateFunction.SUM, AggregateFunction.COUNT}:
                 self._sum_over_groups(factor, inner)
             elif outer.function is AggregateFunction.MAXIMUM:
-                self._peak(factor, inner, negated=False)
+                self._peak(factor, inner, negated=False, alone=self._stands_alone(form, outer))
             elif outer.function is AggregateFunction.MINIMUM:
-                self._peak(-factor, inner, negated=True)
+                self._peak(-factor, inner, negated=True, alone=self._stands_alone(form, outer))
             else:
                 raise NotAnAssignment(f"{outer.function} over groups")
 
@@ -215,7 +215,8 @@ class Coster:
                 if aggregate.function is AggregateFunction.COUNT_DISTINCT:
                     self._pay_distinct(factor * number, aggregate, groups)
                 elif aggregate.function in _EXTREMES:
-                    self._pay_extreme(factor * number, aggregate, groups)
+                    alone = self._stands_alone(form, aggregate)
+                    self._pay_extreme(factor * number, aggregate, groups, alone=alone)
                 else:
                     self._pay_rows(factor * number, aggregate)
             return
@@ -278,10 +279,17 @@ class Coster:
         cost = _Used(factor * self._sign)
         self.costs.append(LoadCost(data.shape.name, self._weight, (part.load,), cost, False))
 
-    def _pay_extreme(self, factor: int, aggregate: Aggregate, groups: Groups | None) -> None:
+    def _stands_alone(self, form: LinearForm, aggregate: Aggregate) -> bool:
+        """Whether nothing is lost with an aggregate that is NULL: it is taken for 0, or there is nothing beside it."""
+        coalesced = (node for node in self._data.shape.demand.walk() if isinstance(node, Coalesce))
+        return len(form.aggregates) + len(form.rest) == 1 or any(
+            node.operands[0] is aggregate for node in coalesced
+        )
+
+    def _pay_extreme(self, factor: int, aggregate: Aggregate, groups: Groups | None, *, alone: bool) -> None:
         """``factor`` times the greatest or least of what the rows of each group have, 0 where it has none.
 
-        ``groups`` None: of all rows together.
+        ``groups`` None: of all rows together.  Not ``alone``: no group may be without one.
         """
         data, sign = self._data, factor * self._sign
         counted = contribution_of(data, replace(aggregate, function=AggregateFunction.COUNT))
@@ -291,14 +299,16 @@ class Coster:
             raise NotAnAssignment("the greatest of texts, as an objective")
         is_least = aggregate.function is AggregateFunction.MINIMUM
         amount, sign = (-operand.values, -sign) if is_least else (operand.values, sign)
+        if not alone and not _has_some(data, counted, groups or one_group(data)):
+            raise NotAnAssignment("an objective that may be NULL")
         if not counted.amount.any():
             return
         if float(np.abs(amount).max()) * self._weight * abs(factor) > LARGEST:
             raise NotAnAssignment("costs beyond 62 bits")
         extremes = _Extremes(data, counted, amount)
         base = extremes.least if extremes.some_row_counts else min(extremes.least, 0)
-        alone = groups is None or groups.shape == (1, 1)
-        if alone and sign > 0 and (extremes.some_row_counts or base == 0):
+        together = groups is None or groups.shape == (1, 1)
+        if together and sign > 0 and (extremes.some_row_counts or base == 0):
             self._always(factor * (-base if is_least else base))
             loads, cost = extremes.peak(base)
             self.costs.append(LoadCost(data.shape.name, self._weight * sign, loads, cost, True))
@@ -307,14 +317,14 @@ class Coster:
             cost = _Used(sign * step)
             self.costs.append(LoadCost(data.shape.name, self._weight, some, cost, False))
 
-    def _peak(self, factor: int, each: Expression, *, negated: bool) -> None:
+    def _peak(self, factor: int, each: Expression, *, negated: bool, alone: bool) -> None:
         """``factor`` times the greatest over the groups of a value, or of its negation."""
         of_all = AggregateFunction.MINIMUM if negated else AggregateFunction.MAXIMUM
         if isinstance(each, Aggregate) and each.function is of_all:
             groups = groups_of(self._data)
             if self._data.shape.group_gates or self._data.shape.strict or not groups.exists.all():
                 raise NotAnAssignment("the greatest over some groups")
-            self._pay_extreme(-factor if negated else factor, each, None)
+            self._pay_extreme(-factor if negated else factor, each, None, alone=alone)
             return
         if factor * self._sign <= 0:
             raise NotAnAssignment("a greatest load that is maximised")
@@ -439,6 +449,12 @@ class _Dear:
         """See :class:`mgmt.optimization.bucket_functions.Bucketwise`."""
         del number
         return np.unique(self.prices, return_inverse=True)[1].astype(np.int32)
+
+
+def _has_some(data: Candidates, counted: Contribution, groups: Groups) -> bool:
+    """Whether in each group there is a row that counts, whatever is chosen."""
+    always = counted.constant(groups)
+    return always is not None and bool((group_totals(data, groups, always) > 0).all())
 
 
 class _Extremes:

@@ -78,5 +78,17 @@ def _is_number(part: Expression, views: Mapping[str, BoundQuery]) -> bool:
         return False
     ((output,),) = (part.query.outputs,)
     aggregates = [node for node in output.expression.walk() if isinstance(node, Aggregate)]
-    of_groups = any(views.get(source.relation.name.lower()) for source in part.query.sources)
-    return of_groups or all(one.function in _SUMS for one in aggregates)
+    if all(one.function in _SUMS for one in aggregates):
+        return True
+    plain = part.query.having is None and not part.query.predicates and len(part.query.sources) == 1
+    view = views.get(part.query.sources[0].relation.name.lower())
+    return plain and view is not None and _has_numbers(view)
+
+
+def _has_numbers(view: BoundQuery) -> bool:
+    """Whether a view is of groups that are all there, and what it selects of them is never NULL for want of rows."""
+    aggregates = [
+        node for output in view.outputs for node in output.expression.walk() if isinstance(node, Aggregate)
+    ]
+    whole = bool(view.keys) and view.having is None and not view.strict_groups
+    return whole and all(one.function in _SUMS for one in aggregates)
