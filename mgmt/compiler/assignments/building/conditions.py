@@ -1,4 +1,6 @@
-"""CHECKs that are no limits on single loads: alternatives, how many values a group uses, how many rows move.
+"""CHECKs that are no limits on single loads.
+
+Alternatives, how many values a group uses, how far the greatest is above the least, what a group pays, how many move.
 
 What a row adds may depend on its group here (pods of one group count per host, those of another per zone), so each
 group of rows is looked at by itself.

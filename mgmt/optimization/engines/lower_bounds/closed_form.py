@@ -2,7 +2,8 @@
 
 What rows pay is bounded by the cheapest cells they fit into, each class for itself.  A convex cost of loads is at least
 what each row costs alone, and what the total costs when it is split into steps that go where they cost least.  A cost
-of using places at all is at least that of enough places for all rows (see ``bin_packing``).  A peak is bounded by the
+of using places at all is at least that of enough places for all rows (see ``bin_packing``), and any cost at least what
+each step costs where its share is least.  A peak is bounded by the
 place that is highest already, by the row that is highest wherever it goes, and by the total: below a height there must
 be room for all rows that can be nowhere else, in whole steps of the weights' common divisor; and where some load means
 less height than none, enough of it to bring all places down.  The highest and the lowest of one load are bounded
