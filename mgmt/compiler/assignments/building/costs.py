@@ -2,7 +2,8 @@
 
 What is linear in the aggregates is paid row by row; any other function of the loads of a group is a cost of loads,
 summed over the groups or their peak.  The greatest of what choices cost is a peak over kinds of values, or of each of
-several groups a sum of steps, each of which is paid where a row reaches it.  Maximised objectives are turned round: everything here is minimised.
+several groups a sum of steps, each of which is paid where a row reaches it.  Maximised objectives are turned round:
+everything here is minimised.
 """
 
 from __future__ import annotations
