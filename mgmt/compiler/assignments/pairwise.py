@@ -515,8 +515,7 @@ class _Beside:
         for clique in _cliques(first, second, self._rows, ()):
             self._refuse(clique, clique, refused, alone)
             if alone.any():
-                limit = self._at_most(clique, alone, 1)
-                self.limits.append(limit)
+                self.limits.append(self._at_most(clique, alone, 1))
 
     def _refuse(self, one: Rows, other: Rows, refused: Mask, alone: Mask) -> None:
         """Where rows have a kind, no others have one that may not stand beside it."""
@@ -563,10 +562,7 @@ def _priced(pairing: Pairing, cases: _Cases, first: Places, second: Places, find
         raise NotAnAssignment("an objective over pairs that looks at whether there are values")
     if any(pairing.joined) and finder.optional and bool(apart.any()):
         raise NotAnAssignment("an objective over pairs that are not there where a row leads to nothing")
-    same = cases.worth(_SAME)
-    if not finder.optional and not (first != second).any():  # each row with itself alone
-        apart = same
-    more = same - apart
+    more = cases.worth(_SAME) - apart
     sign = -1 if demand.maximize else 1
     costs = finder.costs(first, second, sign * more, demand.tail.weight)
     return Paired(costs=tuple(costs), constant=sign * demand.tail.weight * int(apart.sum()))
@@ -745,10 +741,7 @@ class _Finder:
         if sum(groups for _, groups in cliques) * self._buckets <= _MOST_PLACES:
             yield from ((1, group, groups) for group, groups in cliques)
             return
-        sets, times = _twins(one, other)
-        if len(sets) * self._buckets > _MOST_PLACES:
-            raise NotAnAssignment(f"{len(one)} pairs among {self._buckets} values")
-        for members, number in zip(sets, times, strict=True):
+        for members, number in zip(*_twins(one, other), strict=True):
             group = np.full(rows, NONE, np.int32)
             group[list(members)] = 0
             yield number, group, 1

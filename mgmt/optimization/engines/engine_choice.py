@@ -248,9 +248,9 @@ def _among(
     places = _tabled_places(search.cells)
     if places > _MOST_TABLED:
         notes.append(f"{places} places of costs that are not linear are more than any solver here takes")
-        search.exchange(1.0, sums=True)
         if best.choice is None:
-            search.repair(deadline)
+            search.repair(search.until(0.5))
+        search.exchange(1.0, sums=True)
         return best.placement("closed-form bounds")
     if not search.relax():
         proof = "none: the linear relaxation has no solution"

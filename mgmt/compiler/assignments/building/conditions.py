@@ -30,6 +30,7 @@ from mgmt.compiler.assignments.columns.vectors import LARGEST, Integers, Mask, V
 from mgmt.compiler.assignments.normalization.expressions import Chosen, RowColumn, ValueColumn
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.language.bound_queries.expressions import (
+    EXTREMES,
     TURNED,
     Aggregate,
     AggregateFunction,
@@ -54,7 +55,6 @@ _MOST_KINDS = 100
 """Each is a condition, too."""
 _MOST_BANDS = 40
 """Amounts of which each is compared with each."""
-_EXTREMES = {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM}
 _MOST_PAYING = 16
 """Kinds of rows that pay differently: each is a load of its own."""
 _MOST_GROUPS = 2_000
@@ -300,7 +300,7 @@ def bands_of(data: Candidates, groups: Groups, check: Comparison, live: Mask) ->
     Where a group fails because of its greatest and its least, no row has what the one has where another has the other.
     """
     aggregates = [node for node in check.walk() if isinstance(node, Aggregate)]
-    if {node.function for node in aggregates} != _EXTREMES or check.null_safe or data.shape.strict:
+    if {node.function for node in aggregates} != EXTREMES or check.null_safe or data.shape.strict:
         return None
     if len({(_said(node.operand), _said(node.condition)) for node in aggregates}) > 1:
         raise NotAnAssignment("the greatest of some rows compared with the least of others")

@@ -25,6 +25,7 @@ from mgmt.compiler.assignments.columns.vectors import LARGEST, Integers, Mask, V
 from mgmt.compiler.assignments.normalization.expressions import Chosen, RowColumn, ScalarColumn, ValueColumn
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.language.bound_queries.expressions import (
+    EXTREMES,
     Aggregate,
     AggregateFunction,
     Arithmetic,
@@ -278,8 +279,7 @@ def _is_number_anyhow(data: Candidates, part: Coalesce) -> bool:
         return False
     if first.function in {AggregateFunction.COUNT, AggregateFunction.SUM}:
         return True
-    extremes = {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM}
-    return first.function in extremes and len(others) == 1 and _number(data, others[0]) == 0
+    return first.function in EXTREMES and len(others) == 1 and _number(data, others[0]) == 0
 
 
 def _number(data: Candidates, expression: Expression) -> int | None:

@@ -33,6 +33,7 @@ from mgmt.compiler.assignments.columns.vectors import LARGEST, MOST_CELLS, Integ
 from mgmt.compiler.assignments.normalization.expressions import Chosen, Constant, ValueColumn
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.language.bound_queries.expressions import (
+    EXTREMES,
     Aggregate,
     AggregateFunction,
     Case,
@@ -43,7 +44,6 @@ from mgmt.language.bound_queries.expressions import (
 from mgmt.optimization.assignment import NONE, Amounts, Cost, CostFunction, Indices, Load, LoadCost, RowCost
 from mgmt.optimization.bucket_functions import Greatest, Uniform, of_buckets
 
-_EXTREMES = {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM}
 _MOST_KINDS = 16
 """Each is a load of its own."""
 _MOST_STEPS = 64
@@ -216,7 +216,7 @@ class Coster:
             for number, aggregate in form.aggregates:
                 if aggregate.function is AggregateFunction.COUNT_DISTINCT:
                     self._pay_distinct(factor * number, aggregate, groups)
-                elif aggregate.function in _EXTREMES:
+                elif aggregate.function in EXTREMES:
                     alone = self._stands_alone(form, aggregate)
                     self._pay_extreme(factor * number, aggregate, groups, alone=alone)
                 else:

@@ -25,6 +25,7 @@ from mgmt.compiler.assignments.normalization.block import QueryBlock
 from mgmt.compiler.assignments.normalization.expressions import Constant
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.language.bound_queries.expressions import (
+    EXTREMES,
     TURNED,
     Aggregate,
     AggregateFunction,
@@ -162,7 +163,6 @@ def _said(part: Expression) -> str:
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _MOST_CLAUSES = 16
 _SUMS = {AggregateFunction.SUM, AggregateFunction.COUNT}
-_EXTREMES = {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM}
 
 
 def counted(check: Expression) -> Expression:
@@ -248,7 +248,7 @@ def _of_comparison(check: Comparison) -> Expression:
             return _of_extreme(extreme, operator, other, default)
         if not isinstance(one, Aggregate):
             continue
-        if one.function in _EXTREMES and not has_aggregate(other):
+        if one.function in EXTREMES and not has_aggregate(other):
             return _of_extreme(one, operator, other, None)
         if isinstance(other, Aggregate):
             together = _of_two(one, operator, other)
@@ -278,7 +278,7 @@ def _of_each(extreme: Extreme, operator: str, bound: Expression) -> Expression:
 def _constants_of(part: Expression) -> Iterator[Expression]:
     """What in an operand may be NULL: all but sums and counts.  NotAnAssignment for a least."""
     if isinstance(part, Aggregate):
-        if part.function in _EXTREMES:
+        if part.function in EXTREMES:
             raise NotAnAssignment("the least or greatest of what may be of no rows")
     elif part.children:
         for child in part.children:
@@ -292,7 +292,7 @@ def _is_extreme_or_constant(part: Coalesce) -> bool:
     extreme, *others = part.operands
     return (
         isinstance(extreme, Aggregate)
-        and extreme.function in _EXTREMES
+        and extreme.function in EXTREMES
         and len(others) == 1
         and not has_aggregate(others[0])
     )

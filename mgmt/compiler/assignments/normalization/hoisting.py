@@ -25,6 +25,7 @@ from sqlglot import exp
 
 from mgmt.compiler.assignments.normalization.block import outer_columns, realiased, replaced
 from mgmt.compiler.assignments.normalization.expressions import WindowMinimum
+from mgmt.compiler.assignments.normalization.objective_terms import whole_number
 from mgmt.compiler.assignments.normalization.select import Item, Select, Statement
 from mgmt.compiler.assignments.normalization.views import joins_of, substituted
 from mgmt.compiler.assignments.refusal import NotAnAssignment
@@ -59,7 +60,7 @@ def hoisted(query: BoundQuery, views: Mapping[str, BoundQuery]) -> BoundQuery:
         return _without_source(query, views)
     if len(query.sources) == 2:
         return _joined_minima(query, views) or _compared_groups(query, views) or query
-    if query.keys == () and query.demand.is_objective:
+    if len(query.sources) == 1 and query.keys == () and query.demand.is_objective:
         return _of_inner_groups(query, views)
     groups = views.get(query.sources[0].relation.name.lower())
     if len(query.sources) > 1 or query.keys is not None or query.predicates or not (groups and groups.keys):
@@ -299,9 +300,7 @@ class _Pairs:
             difference, most = (None if self.ordered else self._same(left, right.left)), right.right
         if difference is None or _sources_of(most) or has_aggregate(most):
             return None
-        tree = most.tree.unalias().unnest() if isinstance(most, DatabasePart) else None
-        known = isinstance(tree, exp.Literal) and tree.is_int and int(tree.this) > 0
-        return (difference, most) if known or not self.different else None
+        return (difference, most) if not self.different or (whole_number(most) or 0) > 0 else None
 
 
 def _is_absolute(part: Extreme) -> bool:

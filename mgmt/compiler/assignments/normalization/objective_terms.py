@@ -52,14 +52,15 @@ def _terms(factor: int, part: Expression) -> Iterator[tuple[int, Expression]]:
         return
     if isinstance(part, Arithmetic) and part.operator == "*":
         for one, other in ((part.left, part.right), (part.right, part.left)):
-            number = _whole_number(one)
+            number = whole_number(one)
             if number is not None:
                 yield from _terms(factor * number, other)
                 return
     yield factor, part
 
 
-def _whole_number(part: Expression) -> int | None:
+def whole_number(part: Expression) -> int | None:
+    """The number that a policy has there; None where it has something else."""
     tree = part.tree.unalias().unnest() if isinstance(part, DatabasePart) else None
     return int(tree.this) if isinstance(tree, exp.Literal) and tree.is_int else None
 
@@ -72,7 +73,7 @@ def _scaled(demand: Demand, factor: int, part: Expression) -> Demand:
 
 def _is_number(part: Expression, views: Mapping[str, BoundQuery]) -> bool:
     """Whether a term is a number whatever is chosen, so that it makes no other term NULL."""
-    if isinstance(part, Coalesce) and _whole_number(part.operands[-1]) == 0:
+    if isinstance(part, Coalesce) and whole_number(part.operands[-1]) == 0:
         return True
     if not isinstance(part, Subquery) or part.kind is not SubqueryKind.VALUE or part.query.keys != ():
         return False
