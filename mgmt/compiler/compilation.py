@@ -152,6 +152,13 @@ class Compilation:
         known = self._known.copy(same_views=same_views)
         return Compilation(self.texts, self.settings, self.catalog, results, self.engine, known)
 
+    @cached_property
+    def without_objectives(self) -> Compilation:
+        """The hard constraints alone; kept, for questions of what would help ask it of many states."""
+        return self.revised(
+            lambda query: None if query.demand is not None and query.demand.is_objective else query
+        )
+
     def extended(self, text: SourceText, schema: Schema) -> Compilation:
         """With a further text, which may use the views of these."""
         catalog = self.catalog.copy()

@@ -160,13 +160,14 @@ class Model:
         compilation = self._compilation.extended(text, self._database.schema)
         return Model(self._database, compilation, self._chosen_backend)
 
+    def without_objectives(self) -> Model:
+        """The hard constraints alone, over the same state."""
+        return Model(self._database, self._compilation.without_objectives, self._chosen_backend)
+
     def satisfiable(self, budget: float = 2.0, seed: int = 0) -> bool | None:
         """Whether anything satisfies the hard constraints; None when ``budget`` seconds were too few to tell."""
-        rules = self.revised(
-            lambda query: None if query.demand is not None and query.demand.is_objective else query
-        )
         try:
-            rules.solve(budget, seed, clashes=False)
+            self.without_objectives().solve(budget, seed, clashes=False)
         except InfeasibleError:
             return False
         except SolveTimeout:
@@ -459,7 +460,7 @@ class Model:
 
         def relax() -> tuple[Relaxation, ...]:
             model = self.revised(database=self._database.clone(state, moment))
-            return find_relaxations(model, clash, budget=2 * budget, seed=seed)
+            return find_relaxations(model, clash, budget=3 * budget, seed=seed)
 
         return relax
 

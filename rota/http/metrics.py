@@ -23,9 +23,9 @@ GAUGES = {
     "view_members": "The members of the latest view.",
     "layout_epoch": "The epoch of the layout.",
     "open_moves": "Moves that the plan has still to do.",
-    "rack_violations": "Segments with more copies in a rack than the rules allow.",
-    "under_replicated": "Segments with fewer copies than the rules want.",
-    "questions": "Repairs that operators have to see to.",
+    "rack_violations": "At the controller: segments with more copies in a rack than the rules allow.",
+    "under_replicated": "At the controller: segments with fewer copies than the rules want.",
+    "questions": "At the controller: repairs that operators have to see to.",
     "controller": "Whether this agent is the controller.",
     "infeasible": "At the controller: whether the rules cannot all hold, so that nothing is placed.",
     "full_disks": "At the controller: hosts that get no copies because their disks are full.",
@@ -35,10 +35,16 @@ GAUGES = {
     "certificate_expiry_timestamp_seconds": "When the certificate of this HTTP interface expires, in Unix seconds.",
 }
 OF_SHARDS = {
-    "slots": ("shard_slots", "Slots that the shard holds."),
-    "bytes": ("shard_bytes", "Bytes of memory that the shard's data take."),
-    "load": ("shard_operations_per_second", "Operations that its primary does in a second, lately."),
-    "in_sync": ("shard_copies_in_sync", "Copies of the shard that have everything, its primary included."),
+    "slots": ("shard_slots", "At the controller: slots that the shard holds."),
+    "bytes": ("shard_bytes", "At the controller: bytes of memory that the shard's data take."),
+    "load": (
+        "shard_operations_per_second",
+        "At the controller: operations that its primary does in a second, lately.",
+    ),
+    "in_sync": (
+        "shard_copies_in_sync",
+        "At the controller: complete copies of the shard, its primary included.",
+    ),
 }
 
 
@@ -62,15 +68,19 @@ def exposition(
     shards: Sequence[Mapping[str, Any]] = ()
     if control := status.get("control"):
         counters |= {f"control.{name}": count for name, count in control["statistics"].items()}
-        gauges |= {name: control[name] for name in ("rack_violations", "under_replicated")}
-        gauges["questions"] = len(control["asks"])
-        if leads := control["controller"] == status["name"]:
+        leads = control["controller"] == status["name"]
+        gauges["controller"] = leads
+        if (
+            leads
+        ):  # another agent looks at the engine now and then, and would go on to tell of what is long repaired
             gauges |= {
+                "rack_violations": control["rack_violations"],
+                "under_replicated": control["under_replicated"],
+                "questions": len(control["asks"]),
                 "infeasible": control["solve_status"] == "infeasible",
                 "full_disks": len(control["full"]),
             }
-        gauges["controller"] = leads
-        shards = control["shards"]
+            shards = control["shards"]
     if engine := status.get("engine"):
         counters["engine.restarts"] = engine["restarts"]
         gauges |= {"engine_servers": len(engine["servers"]), "engine_servers_running": engine["running"]}

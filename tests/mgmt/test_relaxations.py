@@ -9,11 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mgmt.compiler.infeasibility.relaxations import relaxed
+from mgmt.compiler.infeasibility import relaxations
+from mgmt.compiler.infeasibility.relaxations import _Finder, relaxed
 from mgmt.compiler.infeasibility.waivers import condition_without
 from mgmt.compiler.model import Model
-from mgmt.errors import InfeasibleError
+from mgmt.errors import InfeasibleError, Relaxation
 from mgmt.language.bound_queries.queries import BoundQuery
+from mgmt.optimization.infeasibility.elastic import Placement
 from mgmt.solution import Value
 from tests.budget import budgeted
 from tests.mgmt.support import UNHURRIED, database
@@ -67,6 +69,27 @@ def test_what_is_added_is_no_more_than_needed() -> None:
     error = infeasible(model)
     assert "add 3 rows of host like h0, each in a new rack" in texts(error)
     assert_each_helps(model, error)
+
+
+def test_one_row_of_each_kind_is_tried_before_many_of_any_and_nothing_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Time may be short, and one row of the right kind is what helps most often."""
+    tried: list[str] = []
+
+    class Told(_Finder):
+        def _tried_out(self, relaxation: Relaxation, placement: Placement | None) -> bool:
+            tried.append(relaxation.text)
+            return super()._tried_out(relaxation, placement)
+
+    monkeypatch.setattr(relaxations, "_Finder", Told)
+    model = Model.build(state_of(3), POLICY)
+    assert_each_helps(model, infeasible(model))
+    assert len(tried) == len(set(tried))
+    added = [text for text in tried if text.startswith("add")]
+    numbers = [int(text.split()[1]) if "rows of" in text else 1 for text in added]
+    assert numbers == sorted(numbers)
+    assert {1, 8, 80} == set(numbers)
 
 
 ROOMS = """

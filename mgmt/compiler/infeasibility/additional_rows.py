@@ -18,6 +18,7 @@ from mgmt.state.schema import SqlType, Table, quote
 
 _MOST_ADDED = 8  # or half more than the least that it takes; if that is not enough,
 _MANY_MORE = 10  # times as many are tried
+_ATTEMPTS = 3
 _MOST_AT_ALL = 1_000  # more rows are no advice
 _MOST_TEMPLATES = 3
 
@@ -45,15 +46,27 @@ class Additions:
         self._helps = helps
 
     def of(self, queries: Sequence[BoundQuery]) -> Iterator[Relaxation]:
-        """For each table that variables choose from: the fewest further rows like one it has that help."""
+        """For each table that variables choose from: the fewest further rows like one it has that help.
+
+        One row of each kind is tried before many of any: that is what helps most often, and time may be short.
+        """
         for table in self._targets(queries):
-            for fresh in self._fresh_columns(table, queries):
-                for template in self._templates(table, queries):
-                    least = self._least_added(table, template, queries)
-                    found = self._fewest(table, template, fresh, least)
+            templates = [
+                (each, self._least_added(table, each, queries)) for each in self._templates(table, queries)
+            ]
+            kinds = {
+                fresh: [
+                    _Copies(self._database, table, template, fresh, least, self._helps)
+                    for template, least in templates
+                ]
+                for fresh in self._fresh_columns(table, queries)
+            }
+            for attempt in range(_ATTEMPTS):
+                for fresh, candidates in tuple(kinds.items()):
+                    found = next(filter(None, (copies.fewest(attempt) for copies in candidates)), None)
                     if found is not None:
+                        del kinds[fresh]
                         yield found
-                        break
 
     def _targets(self, queries: Sequence[BoundQuery]) -> list[Table]:
         schema = self._database.schema
@@ -146,52 +159,56 @@ class Additions:
                 least = max(least, -(-missing // brings) if isinstance(brings, int) and brings > 0 else 1)
         return least
 
-    def _fewest(
-        self, table: Table, template: tuple[Value, ...], fresh: tuple[str, ...], least: int
-    ) -> Relaxation | None:
-        """So few rows more, between the least and some more than that, that the next fewer was not seen to help."""
-        copier = RowCopier(self._database)
-        rows: list[list[NewRow]] = []
+
+class _Copies:
+    """Ever more rows like one of a table, with values of their own in the ``fresh`` columns."""
+
+    def __init__(
+        self,
+        database: Database,
+        table: Table,
+        template: tuple[Value, ...],
+        fresh: tuple[str, ...],
+        least: int,
+        helps: Callable[[Relaxation], bool],
+    ) -> None:
+        self._copier = RowCopier(database)
+        self._table = table
+        self._template = template
+        self._fresh = fresh
+        self._helps = helps
+        self._rows: list[list[NewRow]] = []
         some = max(_MOST_ADDED, least + least // 2)
-        tries = [number for number in (least, some, _MANY_MORE * some) if least <= number <= _MOST_AT_ALL]
+        self._numbers = (least, some, _MANY_MORE * some)
+        self._too_few = least - 1
 
-        def helpful(number: int) -> Relaxation | None:
-            while len(rows) < number:
-                rows.append(copier.copy(table.name, template, fresh=fresh))
-            candidate = self._added(table, template, fresh, rows[:number])
-            return candidate if self._helps(candidate) else None
-
+    def fewest(self, attempt: int) -> Relaxation | None:
+        """So few rows, up to an attempt's number, that the next fewer was not seen to help."""
+        low, high = self._too_few, self._numbers[attempt]
+        if not low < high <= _MOST_AT_ALL:
+            return None
+        self._too_few = high
         try:
-            found, low, high = None, least - 1, least - 1
-            for number in tries:
-                low, high = high, number
-                found = helpful(number)
-                if found is not None:
-                    break
+            found = self._helpful(high)
             while found is not None and high - low > 1:
                 middle = (low + high) // 2
-                fewer = helpful(middle)
+                fewer = self._helpful(middle)
                 found, low, high = (found, middle, high) if fewer is None else (fewer, low, middle)
         except DataError:
             return None
         return found
 
-    def _added(
-        self,
-        table: Table,
-        template: tuple[Value, ...],
-        fresh: tuple[str, ...],
-        copies: Sequence[Sequence[NewRow]],
-    ) -> Relaxation:
+    def _helpful(self, number: int) -> Relaxation | None:
+        while len(self._rows) < number:
+            self._rows.append(self._copier.copy(self._table.name, self._template, fresh=self._fresh))
+        candidate = self._added(self._rows[:number])
+        return candidate if self._helps(candidate) else None
+
+    def _added(self, copies: Sequence[Sequence[NewRow]]) -> Relaxation:
         rows = by_table(chain.from_iterable(copies))
         statements = tuple(insertion(name, new) for name, new in rows.items())
-        like = "/".join(map(str, template))
-        where = (
-            f", each in a new {fresh[0]}"
-            if len(copies) > 1 and fresh
-            else f" in a new {fresh[0]}"
-            if fresh
-            else ""
-        )
-        what = f"a {table.name}" if len(copies) == 1 else f"{len(copies)} rows of {table.name}"
+        like = "/".join(map(str, self._template))
+        new = f"a new {self._fresh[0]}" if self._fresh else ""
+        where = "" if not new else f", each in {new}" if len(copies) > 1 else f" in {new}"
+        what = f"a {self._table.name}" if len(copies) == 1 else f"{len(copies)} rows of {self._table.name}"
         return Relaxation(f"add {what} like {like}{where}", statements)

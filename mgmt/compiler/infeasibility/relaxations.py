@@ -45,6 +45,8 @@ class Solvable(Protocol):
         self, revise: Callable[[BoundQuery], BoundQuery | None] = ..., database: Database | None = None
     ) -> Solvable: ...
 
+    def without_objectives(self) -> Solvable: ...
+
     def satisfiable(self, budget: float = ..., seed: int = ...) -> bool | None: ...
 
     def solve(self, budget: float = ..., seed: int = ...) -> object: ...
@@ -102,6 +104,7 @@ class _Finder:
         self.core = [name for name in clash.core if name in self._queries] or ["" for _ in clash.core[:1]]
         self.all = [name for name in clash.names if name in self._queries]
         self._limits = Limits(model.database.schema, model.queries)
+        self._tried: dict[str, bool] = {}
 
     def sorted_out(
         self, candidates: Iterable[_Candidate]
@@ -131,7 +134,7 @@ class _Finder:
     def _left(self, first: Relaxation) -> Sequence[Relaxation]:
         """What helps besides."""
         try:
-            relaxed(self._model, first).revised(_without_objective).solve(self._seconds, self._seed)
+            relaxed(self._model, first).without_objectives().solve(self._seconds, self._seed)
         except InfeasibleError as error:
             return error.relaxations
         except PolicyError:
@@ -139,7 +142,15 @@ class _Finder:
         return ()
 
     def helps(self, relaxation: Relaxation, placement: Placement | None = None) -> bool:
-        """Whether it does when applied; with values at hand the database needs only to look at these."""
+        """Whether it does when applied; with values at hand the database needs only to look at these.
+
+        Kept by its text: the constraints of a core are often helped, and not helped, by the same rows.
+        """
+        if relaxation.text not in self._tried:
+            self._tried[relaxation.text] = self._seconds > 0 and self._tried_out(relaxation, placement)
+        return self._tried[relaxation.text]
+
+    def _tried_out(self, relaxation: Relaxation, placement: Placement | None) -> bool:
         try:
             model = relaxed(self._model, relaxation)
             if placement is not None and model.accepts(placement):
@@ -195,7 +206,7 @@ class _Finder:
             self._model.database,
             self._clash,
             self._limits,
-            lambda candidate: self._seconds > 0 and self.helps(candidate),
+            self.helps,
         )
         for found in rows.of(queries):
             yield found, None
@@ -221,10 +232,6 @@ class _Finder:
             more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
             words.append(f"drop {name} for {shown}{more}" if condition else f"drop {name}")
         yield _told(Relaxation(_joined(words), (), tuple(waivers)), slack), slack.placement
-
-
-def _without_objective(query: BoundQuery) -> BoundQuery | None:
-    return None if query.demand is not None and query.demand.is_objective else query
 
 
 def _joined_with(first: Relaxation, then: Relaxation) -> Relaxation:
