@@ -21,7 +21,7 @@ from mgmt.compiler.assignments.normalization.objective_terms import terms_of
 from mgmt.compiler.assignments.normalization.select import Select
 from mgmt.compiler.assignments.normalization.unnesting import unnested, unnested_aggregate
 from mgmt.compiler.assignments.normalization.views import Views, joins_of
-from mgmt.compiler.assignments.pairwise import Pairing, pairing_of
+from mgmt.compiler.assignments.pairwise.pairing import Pairing, pairing_of
 from mgmt.compiler.assignments.recognition.flags import flagged_only
 from mgmt.compiler.assignments.recognition.shape import Shape, candidates_sql, shape_of, variables_of
 from mgmt.compiler.assignments.refusal import NotAnAssignment

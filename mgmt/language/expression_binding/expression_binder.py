@@ -42,6 +42,13 @@ from mgmt.language.bound_queries.expressions import (
 )
 from mgmt.language.expression_binding.name_resolution import Resolver, spelled
 from mgmt.language.expression_binding.subquery_binder import SubqueryBinder
+from mgmt.language.expression_binding.whole_numbers import (
+    MOST_PLACES,
+    compared,
+    decimal_places,
+    instead_of,
+    scaled,
+)
 from mgmt.language.names.scopes import candidates
 from mgmt.language.pushdown.aggregates import is_database_aggregate, is_ours
 from mgmt.language.pushdown.column_types import RefusedStatementError
@@ -49,6 +56,7 @@ from mgmt.language.pushdown.engine_errors import error_of
 from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.state.schema import TEXTUAL, SqlType
 
+_MOST_FACTORS = 4
 NUMERIC = {SqlType.INTEGER, SqlType.BOOLEAN, SqlType.REAL, SqlType.UNKNOWN}
 
 
@@ -158,6 +166,7 @@ class ExpressionBinder(Resolver):
             ((exp.Not,), self._negation),
             (tuple(_ARITHMETIC), self._arithmetic),
             ((exp.Neg,), self._minus),
+            ((exp.Pow,), self._power),
             ((exp.Between,), self._between),
             ((exp.In,), self._membership),
             ((exp.Is,), self._is),
@@ -193,6 +202,7 @@ class ExpressionBinder(Resolver):
             return self.subqueries.bind(node, node.expression.this, kind, operator, self._operands(node.this))
         if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple):
             return self._compare_tuples(node, node.this, node.expression, operator, null_safe)
+        self._write_in_whole_numbers(node)
         left, right = self.bind(node.this), self.bind(node.expression)
         self.check_comparable(left, right, operator, node)
         if {left.type, right.type} == {SqlType.BOOLEAN, SqlType.INTEGER}:
@@ -204,7 +214,31 @@ class ExpressionBinder(Resolver):
                 f"{operator} on text that the solver decides",
                 "compare text with = or <>",
             )
-        return Comparison(SqlType.BOOLEAN, self.position(node), left, right, operator, null_safe)
+        return compared(self.position(node), left, right, operator, null_safe)
+
+    def _write_in_whole_numbers(self, node: exp.Expr) -> None:
+        """``avg(x) <= 2.5`` becomes ``sum(x) * 10 <= 25 * count(x)``, for the database as well."""
+        for side, other in (("this", "expression"), ("expression", "this")):
+            call, limit = node.args[side].unnest(), node.args[other]
+            average = call.this if isinstance(call, exp.Filter) else call
+            if isinstance(average, exp.Avg) and self._is_free(limit) and self._is_average(average):
+                node.set(side, instead_of(average, exp.Sum, call))
+                number = instead_of(average, exp.Count, call)
+                holds_for_none = isinstance(node, (exp.LTE, exp.GTE, exp.EQ))
+                if not holds_for_none:
+                    number = exp.Nullif(this=number, expression=exp.Literal.number(0))
+                node.set(other, exp.Mul(this=exp.Paren(this=limit.copy()), expression=number))
+        sides = (node.this, node.expression)
+        if any(decimal_places(side) and not self._is_free(side) for side in sides):
+            places = max(map(decimal_places, sides))
+            if places > MOST_PLACES:
+                return  # refused as arithmetic on reals
+            node.set("this", scaled(node.this, places))
+            node.set("expression", scaled(node.expression, places))
+
+    def _is_average(self, node: exp.Avg) -> bool:
+        """Whether it is of whole numbers, and none of them counts once only."""
+        return not isinstance(node.this, exp.Distinct) and self.bind(node.this).type is SqlType.INTEGER
 
     def _operands(self, node: exp.Expr) -> list[Expression]:
         """The columns of a row tuple, or the one value."""
@@ -276,6 +310,23 @@ class ExpressionBinder(Resolver):
         zero = DatabasePart(SqlType.INTEGER, operand.position, exp.Literal.number(0))
         return Arithmetic(SqlType.INTEGER, self.position(node), zero, operand, "+")
 
+    def _power(self, node: exp.Expr) -> Expression:
+        """Of what the solver decides it is written out: as a product the database computes it in whole numbers, too."""
+        exponent = node.expression.unnest()
+        times = int(exponent.this) if isinstance(exponent, exp.Literal) and exponent.this.isdecimal() else 0
+        if not 1 <= times <= _MOST_FACTORS:
+            raise self.unsupported(
+                node,
+                "a power of what the solver decides",
+                f"the exponent is a number from 1 to {_MOST_FACTORS}",
+            )
+        product = exp.Paren(this=node.this.copy())
+        for _ in range(times - 1):
+            product = exp.Paren(this=exp.Mul(this=product, expression=exp.Paren(this=node.this.copy())))
+        product.meta.update(node.meta)
+        node.replace(product)
+        return self.bind(product)
+
     def _minus(self, node: exp.Expr) -> Expression:
         operand = self._number(node.this)
         zero = DatabasePart(SqlType.INTEGER, operand.position, exp.Literal.number(0))
@@ -304,8 +355,8 @@ class ExpressionBinder(Resolver):
             SqlType.BOOLEAN,
             position,
             (
-                Comparison(SqlType.BOOLEAN, position, operand, low, ">="),
-                Comparison(SqlType.BOOLEAN, position, operand, high, "<="),
+                compared(position, operand, low, ">="),
+                compared(position, operand, high, "<="),
             ),
         )
 
@@ -337,7 +388,7 @@ class ExpressionBinder(Resolver):
         choices = [self.bind(choice) for choice in node.expressions]
         for choice in choices:
             self.check_comparable(operand, choice, "IN", node)
-        tests = tuple(Comparison(SqlType.BOOLEAN, position, operand, choice, "=") for choice in choices)
+        tests = tuple(compared(position, operand, choice, "=") for choice in choices)
         return Disjunction(SqlType.BOOLEAN, position, tests)
 
     def _is(self, node: exp.Expr) -> Expression:

@@ -24,13 +24,24 @@ def refuse_ungrouped(
 
     ``settled``: some that are known not to, besides what the keys settle.
     """
-    columns = [key.tree for key in keys if isinstance(key.tree, exp.Column)]
-    fixed = fixed_columns([(column.table.lower(), column.name.lower()) for column in columns], scope) | set(
-        settled
-    )
+    fixed = fixed_columns(filter(None, map(_column, keys)), scope) | set(settled)
     spelled = {key.tree.sql() for key in keys}
     for part in parts:
         _refuse(part, fixed, spelled, scope)
+
+
+def fewest_keys(keys: Sequence[DatabasePart], scope: Mapping[str, Source]) -> tuple[DatabasePart, ...]:
+    """Without those that others of them settle: ``GROUP BY node.name, node.cap`` has a group for each name."""
+    kept = list(keys)
+    for key in reversed(keys):
+        others = [one for one in kept if one is not key]
+        if others and _column(key) in fixed_columns(filter(None, map(_column, others)), scope):
+            kept = others
+    return tuple(kept)
+
+
+def _column(key: DatabasePart) -> _Column | None:
+    return (key.tree.table.lower(), key.tree.name.lower()) if isinstance(key.tree, exp.Column) else None
 
 
 def _refuse(

@@ -34,15 +34,20 @@ def unknown_to_the_solver(node: exp.Expr, text: SourceText) -> UnsupportedConstr
     """The error for an aggregate over what the solver decides, or in a demand."""
     call = _called(node)
     name = call.sql_name().lower() if isinstance(call, exp.Func) else call.key
-    return unsupported(
-        call,
-        text,
-        f"the aggregate {name} here",
-        (
-            "the solver knows sum, count, min, max, any, all, all_different, all_equal and increasing; DuckDB computes"
-            " any other in a CREATE VIEW that reads no variable"
-        ),
+    if isinstance(call, _OF_BOTH) and not is_over_a_window(node):
+        return unsupported(
+            call,
+            text,
+            f"{name} inside something that the solver does not compute",
+            "it computes +, -, *, /, %, abs, power, greatest, least, coalesce, nullif, CASE and comparisons",
+        )
+    hint = (
+        "the solver knows sum, count, min, max, any, all, all_different, all_equal and increasing; DuckDB computes"
+        " any other in a CREATE VIEW that reads no variable"
     )
+    if isinstance(call, exp.Avg):
+        hint = "compare it with a constant, avg(x) <= 5, or take sum(x) and count(x)"
+    return unsupported(call, text, f"the aggregate {name} here", hint)
 
 
 def _called(node: exp.Expr) -> exp.Expr:

@@ -14,7 +14,8 @@ from mgmt.compiler.assignments.building.limits import Ban, ban_of, joint, limits
 from mgmt.compiler.assignments.columns.candidates import Candidates, Choosers, classes, places_in
 from mgmt.compiler.assignments.columns.fetch import Columns
 from mgmt.compiler.assignments.columns.vectors import Vector
-from mgmt.compiler.assignments.pairwise import Pairing, paired
+from mgmt.compiler.assignments.pairwise.demands import paired
+from mgmt.compiler.assignments.pairwise.pairing import Pairing
 from mgmt.compiler.assignments.recognition.shape import Shape
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.relational.dependencies import UNKNOWN

@@ -36,17 +36,21 @@ from mgmt.compiler.assignments.building.skews import compares_with_least, skews_
 from mgmt.compiler.assignments.columns.candidates import Candidates, Choosers, Grid, at_places, classes_of
 from mgmt.compiler.assignments.columns.vectors import MOST_CELLS, Integers, Mask, Vector, compared
 from mgmt.compiler.assignments.normalization.aggregates import clauses, counted, gated
+from mgmt.compiler.assignments.normalization.expressions import Constant
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.language.bound_queries.expressions import (
     TURNED,
     Aggregate,
     AggregateFunction,
+    Arithmetic,
+    Case,
     Comparison,
     Disjunction,
     Expression,
     has_aggregate,
 )
 from mgmt.optimization.assignment import UNLIMITED, Condition, Limit, Load
+from mgmt.state.schema import SqlType
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,7 +200,11 @@ class Limiter:
             raise NotAnAssignment(f"{check.operator} between aggregates")
         left, right = linear_form(self._data, check.left), linear_form(self._data, check.right)
         if left is None or right is None:
-            raise NotAnAssignment("a comparison that is not linear in the aggregates")
+            multiplied = self._multiplied(check, live)
+            if multiplied is None:
+                raise NotAnAssignment("a comparison that is not linear in the aggregates")
+            self._compare(multiplied, live)
+            return
         form = left.plus(right.scaled(-1))
         if self._forbid(form, check.operator, live):
             return
@@ -215,6 +223,33 @@ class Limiter:
         bound = constants_at(self._data, self._groups, form.scaled(-1))
         wanted = Vector(bound.values - constant, bound.null)
         self._limit(weight, counts, check.operator, wanted, live)
+
+    def _multiplied(self, check: Comparison, live: Mask) -> Comparison | None:
+        """``load / capacity <= 3`` as a bound on the load; None when it is no quotient by what is always positive."""
+        quotient, limit, operator = check.left, check.right, check.operator
+        if isinstance(limit, Arithmetic) and limit.operator == "/" and has_aggregate(limit):
+            quotient, limit, operator = limit, quotient, TURNED[operator]
+        if not isinstance(quotient, Arithmetic) or quotient.operator != "/" or has_aggregate(limit):
+            return None
+        if has_aggregate(quotient.right) or operator == "=":
+            return None
+        divisor = at_groups(self._data, self._groups, quotient.right)
+        if bool((live & ((divisor.values <= 0) | divisor.nulls)).any()):
+            return None
+        position = check.position
+        # It is rounded towards zero: from below zero on, what is less than a whole number more comes to the same.
+        away = 1 if operator in {"<", "<="} else -1
+        one = Constant(SqlType.INTEGER, position, away)
+        if operator in {"<", ">"}:
+            limit = Arithmetic(SqlType.INTEGER, position, limit, one, "-")
+        zero = Constant(SqlType.INTEGER, position, 0)
+        beyond = Arithmetic(SqlType.INTEGER, position, limit, one, "+")
+        beyond = Arithmetic(SqlType.INTEGER, position, beyond, quotient.right, "*")
+        beyond = Arithmetic(SqlType.INTEGER, position, beyond, one, "-")
+        exact = Arithmetic(SqlType.INTEGER, position, limit, quotient.right, "*")
+        away_from_zero = Comparison(SqlType.BOOLEAN, position, limit, zero, ">=" if away > 0 else "<=")
+        bound = Case(SqlType.INTEGER, position, (away_from_zero,), (beyond,), exact)
+        return Comparison(SqlType.BOOLEAN, position, quotient.left, bound, "<=" if away > 0 else ">=")
 
     def _group_by_group(self, check: Comparison, form: LinearForm, live: Mask) -> None:
         try:

@@ -46,6 +46,7 @@ from mgmt.language.bound_queries.expressions import (
 )
 from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.language.expression_binding.expression_binder import ExpressionBinder
+from mgmt.language.expression_binding.functional_dependencies import fewest_keys
 from mgmt.language.names.catalog import Catalog, Relation
 from mgmt.language.names.scopes import Source
 from mgmt.language.pushdown.column_types import EngineTypes
@@ -289,7 +290,11 @@ class Recogniser:
         rows: list[int] = []
         values: list[int] = []
         found: list[str] = []  # what outer joins find is the same in a group if what they look for is
+        scope = {item.alias: Source(item.alias, item.relation) for item in self._flat.items}
+        fewest = fewest_keys(self._flat.keys or (), scope)
         for key in self._flat.keys or ():
+            if key.type is SqlType.REAL and key not in fewest:
+                continue  # columns are of whole numbers and texts, and it makes no more groups
             sides = self._sides_of(key.tree)
             equal = self._pairs.counterpart(key.tree)
             if equal is not None:

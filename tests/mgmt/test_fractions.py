@@ -1,0 +1,136 @@
+"""Fractions, averages, quotients and powers beside what the solver decides: what plain SQL says of every plan.
+
+A group that no row has chosen is checked, too: its sum is 0, as is its count.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from operator import eq
+from random import Random
+
+import duckdb
+import pytest
+
+from mgmt.compiler.model import Model
+from mgmt.errors import InfeasibleError, PolicyError, TypeMismatchError, UnsupportedConstructError
+from mgmt.optimization.backends.cp_sat import CpSatBackend
+from tests.mgmt.assignments.columns_and_cells import formulations_of
+from tests.mgmt.support import UNHURRIED, database
+
+SCHEMA = """
+CREATE TABLE node (name TEXT PRIMARY KEY, cap INTEGER NOT NULL, share DOUBLE, part DECIMAL(4, 2));
+CREATE TABLE task (id INTEGER PRIMARY KEY, size INTEGER NOT NULL, wish TEXT,
+  {variable} TEXT NOT NULL REFERENCES node (name));
+"""
+NODES = [("n0", 3, 0.5, "0.75"), ("n1", 5, 0.3, "1.20"), ("n2", 4, None, "0.50")]
+NAMES = tuple(name for name, *_ in NODES)
+SIZES = (1, 2, 4)
+JOIN = "FROM task JOIN node ON task.node = node.name"
+PLACED = f"{JOIN} GROUP BY node.name, node.cap, node.share, node.part"
+RULES = {
+    f"{PLACED}": (
+        "sum(size) <= 0.8 * cap",
+        "0.8 * cap > sum(size)",
+        "sum(size) >= 0.4 * cap",
+        "sum(size) < cap * share",
+        "sum(size) > cap * part",
+        "sum(size) = 2.0 * part",
+        "sum(size) <> 4.0",
+        "sum(size) BETWEEN 1.5 AND 4.5",
+        "sum(size) IN (2.5, 3.0, 4)",
+        "sum(size) <= 2.5 * count(*)",
+        "0.5 * sum(size) - 0.25 * count(*) <= 1.25",
+        "max(size) <= 1.5 * min(size)",
+        "avg(size) <= 2",
+        "avg(size) > 2.5",
+        "3 = avg(size)",
+        "avg(size) FILTER (WHERE id > 0) <= 2",
+        "sum(size) * 100 / cap <= 80",
+        "sum(size) / cap < 1",
+        "sum(size) / cap >= 1",
+        "1 > sum(size) * 2 / cap",
+        "(sum(size) - 5) / 2 <= -1",
+        "(sum(size) - 5) / 2 > -2",
+        "(2 - sum(size)) / cap = 0",
+        "power(sum(size), 2) <= 16",
+        "(sum(size) - 3) ** 2 < 4",
+    ),
+    "FROM node": (
+        "(SELECT sum(size) FROM task WHERE task.node = node.name) <= 0.8 * cap",
+        "(SELECT count(*) FROM task WHERE task.node = node.name) * 10 / cap <= 3",
+    ),
+}
+CASES = [(source, rule) for source, rules in RULES.items() for rule in rules]
+
+
+def plain(source: str, rule: str) -> list[tuple[str, ...]]:
+    """The plans that keep a rule."""
+    connection = duckdb.connect(config={"integer_division": True})
+    connection.execute(SCHEMA.format(variable="node"))
+    connection.executemany("INSERT INTO node VALUES (?, ?, ?, ?)", NODES)
+    if source == PLACED:
+        source = source.replace(JOIN, "FROM node LEFT JOIN task ON task.node = node.name")
+        rule = rule.replace("sum(size)", "coalesce(sum(size), 0)").replace("count(*)", "count(task.id)")
+    ending = "HAVING" if source.startswith("FROM node LEFT") else "WHERE"
+    found = []
+    for plan in product(NAMES, repeat=len(SIZES)):
+        connection.execute("DELETE FROM task")
+        rows = [(row, size, plan[row], plan[row]) for row, size in enumerate(SIZES)]
+        connection.executemany("INSERT INTO task VALUES (?, ?, ?, ?)", rows)
+        if not connection.execute(f"SELECT 1 {source} {ending} NOT ({rule})").fetchall():
+            found.append(plan)
+    return found
+
+
+@pytest.mark.parametrize(("source", "rule"), CASES, ids=[rule for _, rule in CASES])
+def test_the_plans_are_those_that_plain_sql_accepts(source: str, rule: str) -> None:
+    """Of all plans that keep the rule the nearest to some wish is found, in whole columns and cell by cell."""
+    accepted = plain(source, rule)
+    policy = (
+        f"CREATE CONSTRAINT kept AS SELECT 1 AS one {source.replace('task.node', 'variable__node')}"
+        f" CHECK {rule.replace('task.node', 'variable__node')};"
+        "CREATE CONSTRAINT wishes AS SELECT * FROM task MAXIMIZE count(*) FILTER (WHERE variable__node = wish)"
+    )
+    wish = Random(rule).choices(NAMES, k=len(SIZES))
+    rows = {
+        "node": [dict(zip(("name", "cap", "share", "part"), row, strict=True)) for row in NODES],
+        "task": [{"id": row, "size": size, "wish": wish[row]} for row, size in enumerate(SIZES)],
+    }
+    best = max((sum(map(eq, plan, wish)) for plan in accepted), default=None)
+    for backend in (None, CpSatBackend()):
+        state = database(SCHEMA.format(variable="variable__node"), rows)
+        model = Model.build(state, policy, backend=backend)
+        try:
+            found = model.solve(UNHURRIED).objectives[0].after
+        except InfeasibleError:
+            found = None
+        assert found == best, backend
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("sum(size) / cap <= 0.8", "a quotient of whole numbers is one itself"),
+        ("power(sum(size), cap) <= 9", "the exponent is a number from 1 to 4"),
+        ("sqrt(sum(size)) <= 2", "sum inside something that the solver does not compute"),
+        ("avg(size) <= avg(cap)", "compare it with a constant"),
+    ],
+)
+def test_what_is_no_whole_number_is_refused_with_what_to_write(rule: str, words: str) -> None:
+    state = database(SCHEMA.format(variable="variable__node"), {})
+    policy = f"CREATE CONSTRAINT kept AS SELECT 1 AS one {PLACED.replace('task.node', 'variable__node')} CHECK {rule}"
+    with pytest.raises(PolicyError, match=words) as caught:
+        Model.build(state, policy)
+    assert isinstance(caught.value, (TypeMismatchError, UnsupportedConstructError))
+
+
+def test_keys_that_others_settle_need_not_be_whole_numbers() -> None:
+    rows = {
+        "node": [dict(zip(("name", "cap", "share", "part"), row, strict=True)) for row in NODES],
+        "task": [{"id": row, "size": size, "wish": None} for row, size in enumerate(SIZES)],
+    }
+    source = PLACED.replace("task.node", "variable__node")
+    policy = f"CREATE CONSTRAINT kept AS SELECT 1 AS one {source} CHECK sum(size) <= cap * part"
+    state = database(SCHEMA.format(variable="variable__node"), rows)
+    assert formulations_of(Model.build(state, policy).solve(UNHURRIED)) == {"columns"}
