@@ -45,6 +45,7 @@ RULES = {
         "avg(size) <= 2",
         "avg(size) > 2.5",
         "3 = avg(size)",
+        "avg(size) BETWEEN 1.5 AND 2.5",
         "avg(size) FILTER (WHERE id > 0) <= 2",
         "sum(size) * 100 / cap <= 80",
         "sum(size) / cap < 1",
@@ -113,6 +114,7 @@ def test_the_plans_are_those_that_plain_sql_accepts(source: str, rule: str) -> N
     [
         ("sum(size) / cap <= 0.8", "a quotient of whole numbers is one itself"),
         ("power(sum(size), cap) <= 9", "the exponent is a number from 1 to 4"),
+        ("power(power(sum(size), 2), 2) <= 9", "no power is of another"),
         ("sqrt(sum(size)) <= 2", "sum inside something that the solver does not compute"),
         ("avg(size) <= avg(cap)", "compare it with a constant"),
     ],
@@ -123,6 +125,26 @@ def test_what_is_no_whole_number_is_refused_with_what_to_write(rule: str, words:
     with pytest.raises(PolicyError, match=words) as caught:
         Model.build(state, policy)
     assert isinstance(caught.value, (TypeMismatchError, UnsupportedConstructError))
+
+
+@pytest.mark.parametrize(
+    ("rule", "missed_by"),
+    [
+        ("sum(size) <= 0.5 * cap", 5),  # 7 where at most 2 whole ones are allowed
+        ("sum(size) BETWEEN 1.5 AND 0.5 * cap", 5),
+        ("sum(size) >= cap * part * 2", 5),  # of at least 12
+        ("sum(size) = 0.5 * cap", 1),  # no number is: 0 or 1
+    ],
+)
+def test_a_soft_rule_is_missed_by_whole_numbers(rule: str, missed_by: int) -> None:
+    rows = {
+        "node": [dict(zip(("name", "cap", "share", "part"), NODES[1], strict=True))],
+        "task": [{"id": row, "size": size, "wish": None} for row, size in enumerate(SIZES)],
+    }
+    source = PLACED.replace("task.node", "variable__node")
+    policy = f"CREATE CONSTRAINT kept AS SELECT 1 AS one {source} CHECK {rule} SOFT"
+    solution = Model.build(database(SCHEMA.format(variable="variable__node"), rows), policy).solve(UNHURRIED)
+    assert solution.objectives[0].after == missed_by
 
 
 def test_keys_that_others_settle_need_not_be_whole_numbers() -> None:

@@ -44,6 +44,7 @@ from mgmt.language.expression_binding.name_resolution import Resolver, spelled
 from mgmt.language.expression_binding.subquery_binder import SubqueryBinder
 from mgmt.language.expression_binding.whole_numbers import (
     MOST_PLACES,
+    average_of,
     compared,
     decimal_places,
     instead_of,
@@ -214,14 +215,19 @@ class ExpressionBinder(Resolver):
                 f"{operator} on text that the solver decides",
                 "compare text with = or <>",
             )
-        return compared(self.position(node), left, right, operator, null_safe)
+        comparison = compared(self.position(node), left, right, operator, null_safe)
+        if isinstance(comparison, Comparison) and comparison.right not in (left, right):
+            limit = comparison.right
+            assert isinstance(limit, DatabasePart)
+            node.set("this" if comparison.left is right else "expression", limit.tree.copy())
+        return comparison
 
     def _write_in_whole_numbers(self, node: exp.Expr) -> None:
         """``avg(x) <= 2.5`` becomes ``sum(x) * 10 <= 25 * count(x)``, for the database as well."""
         for side, other in (("this", "expression"), ("expression", "this")):
             call, limit = node.args[side].unnest(), node.args[other]
-            average = call.this if isinstance(call, exp.Filter) else call
-            if isinstance(average, exp.Avg) and self._is_free(limit) and self._is_average(average):
+            average = average_of(call)
+            if average is not None and self._is_free(limit) and self._is_of_whole_numbers(average):
                 node.set(side, instead_of(average, exp.Sum, call))
                 number = instead_of(average, exp.Count, call)
                 holds_for_none = isinstance(node, (exp.LTE, exp.GTE, exp.EQ))
@@ -236,9 +242,9 @@ class ExpressionBinder(Resolver):
             node.set("this", scaled(node.this, places))
             node.set("expression", scaled(node.expression, places))
 
-    def _is_average(self, node: exp.Avg) -> bool:
-        """Whether it is of whole numbers, and none of them counts once only."""
-        return not isinstance(node.this, exp.Distinct) and self.bind(node.this).type is SqlType.INTEGER
+    def _is_of_whole_numbers(self, average: exp.Avg) -> bool:
+        """And each of them counts as often as it is there."""
+        return not isinstance(average.this, exp.Distinct) and self.bind(average.this).type is SqlType.INTEGER
 
     def _operands(self, node: exp.Expr) -> list[Expression]:
         """The columns of a row tuple, or the one value."""
@@ -314,11 +320,11 @@ class ExpressionBinder(Resolver):
         """Of what the solver decides it is written out: as a product the database computes it in whole numbers, too."""
         exponent = node.expression.unnest()
         times = int(exponent.this) if isinstance(exponent, exp.Literal) and exponent.this.isdecimal() else 0
-        if not 1 <= times <= _MOST_FACTORS:
+        if not 1 <= times <= _MOST_FACTORS or node.this.find(exp.Pow) is not None:
             raise self.unsupported(
                 node,
                 "a power of what the solver decides",
-                f"the exponent is a number from 1 to {_MOST_FACTORS}",
+                f"the exponent is a number from 1 to {_MOST_FACTORS}, and no power is of another",
             )
         product = exp.Paren(this=node.this.copy())
         for _ in range(times - 1):
@@ -333,6 +339,12 @@ class ExpressionBinder(Resolver):
         return Arithmetic(operand.type, self.position(node), zero, operand, "-")
 
     def _between(self, node: exp.Expr) -> Expression:
+        if average_of(node.this) is not None and not node.args.get("symmetric"):
+            least = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
+            most = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
+            both = exp.Paren(this=exp.And(this=least, expression=most))
+            node.replace(both)
+            return self.bind(both)
         operand, low, high = self.bind(node.this), self.bind(node.args["low"]), self.bind(node.args["high"])
         position = self.position(node)
         for bound in (low, high):

@@ -100,6 +100,13 @@ def scaled(tree: exp.Expr, places: int) -> exp.Expr:
     return exp.Mul(this=exp.Paren(this=tree.copy()), expression=factor) if places else tree.copy()
 
 
+def average_of(tree: exp.Expr) -> exp.Avg | None:
+    """The call of ``avg`` that a tree is, with or without FILTER."""
+    call = tree.unnest()
+    call = call.this if isinstance(call, exp.Filter) else call
+    return call if isinstance(call, exp.Avg) else None
+
+
 def instead_of(average: exp.Avg, kind: type[exp.Expr], call: exp.Expr) -> exp.Expr:
     """Another aggregate of the same rows as a call of ``avg``, which may have a FILTER."""
     found = kind(this=average.this.copy())

@@ -62,6 +62,7 @@ def _without_not(check: exp.Expr) -> exp.Expr:
 def _difference(check: exp.Expr, binder: ExpressionBinder) -> exp.Expr | None:
     if not isinstance(check, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
         return None
+    binder.bind(check)  # which writes fractions in whole numbers
     if {binder.bind(check.this).type, binder.bind(check.expression).type} != {SqlType.INTEGER}:
         return None
     left, right = exp.Paren(this=check.this.copy()), exp.Paren(this=check.expression.copy())
