@@ -70,9 +70,8 @@ def exposition(
         counters |= {f"control.{name}": count for name, count in control["statistics"].items()}
         leads = control["controller"] == status["name"]
         gauges["controller"] = leads
-        if (
-            leads
-        ):  # another agent looks at the engine now and then, and would go on to tell of what is long repaired
+        # Another agent looks at the engine now and then, and would go on to tell of what is long repaired.
+        if leads:
             gauges |= {
                 "rack_violations": control["rack_violations"],
                 "under_replicated": control["under_replicated"],

@@ -98,7 +98,7 @@ def test_hints_name_what_was_probably_meant() -> None:
          "task)", "< on text"),
         ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK sum(count(*)) = 1", "aggregate of an aggregate"),
         ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK speed * 2 > 1 OR variable__urgent", None),
-        (JOIN + " CHECK speed * weight - CASE WHEN variable__urgent THEN 1 ELSE 0 END > 1.5", "reals"),
+        (JOIN + " CHECK speed * weight > 1.5 + CASE WHEN variable__urgent THEN 1 ELSE 0 END", "reals"),
         ("CREATE VIEW v AS SELECT id FROM task ORDER BY variable__urgent LIMIT 1; CREATE CONSTRAINT "
          "c AS SELECT * FROM v CHECK id = 1", "solver decides"),
         ("CREATE VIEW v AS SELECT id, rank() OVER (ORDER BY variable__urgent) AS r FROM task; "

@@ -1,4 +1,4 @@
-"""Fractions, averages, quotients and powers beside what the solver decides: what plain SQL says of every plan.
+"""Fractions and quotients beside what the solver decides: what plain SQL says of every plan.
 
 A group that no row has chosen is checked, too: its sum is 0, as is its count.
 """
@@ -15,6 +15,7 @@ import pytest
 from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError, PolicyError, TypeMismatchError, UnsupportedConstructError
 from mgmt.optimization.backends.cp_sat import CpSatBackend
+from mgmt.solution import Value
 from tests.mgmt.assignments.columns_and_cells import formulations_of
 from tests.mgmt.support import UNHURRIED, database
 
@@ -27,6 +28,10 @@ NODES = [("n0", 3, 0.5, "0.75"), ("n1", 5, 0.3, "1.20"), ("n2", 4, None, "0.50")
 NAMES = tuple(name for name, *_ in NODES)
 SIZES = (1, 2, 4)
 JOIN = "FROM task JOIN node ON task.node = node.name"
+ROWS: dict[str, list[dict[str, Value]]] = {
+    "node": [dict(zip(("name", "cap", "share", "part"), row, strict=True)) for row in NODES],
+    "task": [{"id": row, "size": size, "wish": None} for row, size in enumerate(SIZES)],
+}
 PLACED = f"{JOIN} GROUP BY node.name, node.cap, node.share, node.part"
 RULES = {
     f"{PLACED}": (
@@ -37,16 +42,11 @@ RULES = {
         "sum(size) > cap * part",
         "sum(size) = 2.0 * part",
         "sum(size) <> 4.0",
+        "NOT (sum(size) <= 0.8 * cap)",
+        "sum(size) <= 1e30 AND sum(size) > '-inf'::DOUBLE AND sum(size) <> 'nan'::DOUBLE",
+        "max(size) < 0.7 * cap",
         "sum(size) BETWEEN 1.5 AND 4.5",
         "sum(size) IN (2.5, 3.0, 4)",
-        "sum(size) <= 2.5 * count(*)",
-        "0.5 * sum(size) - 0.25 * count(*) <= 1.25",
-        "max(size) <= 1.5 * min(size)",
-        "avg(size) <= 2",
-        "avg(size) > 2.5",
-        "3 = avg(size)",
-        "avg(size) BETWEEN 1.5 AND 2.5",
-        "avg(size) FILTER (WHERE id > 0) <= 2",
         "sum(size) * 100 / cap <= 80",
         "sum(size) / cap < 1",
         "sum(size) / cap >= 1",
@@ -54,8 +54,6 @@ RULES = {
         "(sum(size) - 5) / 2 <= -1",
         "(sum(size) - 5) / 2 > -2",
         "(2 - sum(size)) / cap = 0",
-        "power(sum(size), 2) <= 16",
-        "(sum(size) - 3) ** 2 < 4",
     ),
     "FROM node": (
         "(SELECT sum(size) FROM task WHERE task.node = node.name) <= 0.8 * cap",
@@ -94,10 +92,7 @@ def test_the_plans_are_those_that_plain_sql_accepts(source: str, rule: str) -> N
         "CREATE CONSTRAINT wishes AS SELECT * FROM task MAXIMIZE count(*) FILTER (WHERE variable__node = wish)"
     )
     wish = Random(rule).choices(NAMES, k=len(SIZES))
-    rows = {
-        "node": [dict(zip(("name", "cap", "share", "part"), row, strict=True)) for row in NODES],
-        "task": [{"id": row, "size": size, "wish": wish[row]} for row, size in enumerate(SIZES)],
-    }
+    rows = ROWS | {"task": [row | {"wish": at} for row, at in zip(ROWS["task"], wish, strict=True)]}
     best = max((sum(map(eq, plan, wish)) for plan in accepted), default=None)
     for backend in (None, CpSatBackend()):
         state = database(SCHEMA.format(variable="variable__node"), rows)
@@ -112,18 +107,17 @@ def test_the_plans_are_those_that_plain_sql_accepts(source: str, rule: str) -> N
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        ("sum(size) / cap <= 0.8", "a quotient of whole numbers is one itself"),
-        ("power(sum(size), cap) <= 9", "the exponent is a number from 1 to 4"),
-        ("power(power(sum(size), 2), 2) <= 9", "no power is of another"),
-        ("sqrt(sum(size)) <= 2", "sum inside something that the solver does not compute"),
-        ("avg(size) <= avg(cap)", "compare it with a constant"),
+        ("power(sum(size), 2) <= 9", "sum inside something that the solver does not compute"),
+        ("avg(size) <= 3", "write avg.* as sum.* <= 5 \\* count"),
+        ("min(size * 0.5) <= max(size)", "scale or cast it"),
+        ("sum(size) / cap <= 0.8", "scale or cast it"),
     ],
 )
 def test_what_is_no_whole_number_is_refused_with_what_to_write(rule: str, words: str) -> None:
-    state = database(SCHEMA.format(variable="variable__node"), {})
+    state = database(SCHEMA.format(variable="variable__node"), ROWS)
     policy = f"CREATE CONSTRAINT kept AS SELECT 1 AS one {PLACED.replace('task.node', 'variable__node')} CHECK {rule}"
     with pytest.raises(PolicyError, match=words) as caught:
-        Model.build(state, policy)
+        Model.build(state, policy).solve(UNHURRIED)
     assert isinstance(caught.value, (TypeMismatchError, UnsupportedConstructError))
 
 
@@ -137,10 +131,7 @@ def test_what_is_no_whole_number_is_refused_with_what_to_write(rule: str, words:
     ],
 )
 def test_a_soft_rule_is_missed_by_whole_numbers(rule: str, missed_by: int) -> None:
-    rows = {
-        "node": [dict(zip(("name", "cap", "share", "part"), NODES[1], strict=True))],
-        "task": [{"id": row, "size": size, "wish": None} for row, size in enumerate(SIZES)],
-    }
+    rows = ROWS | {"node": ROWS["node"][1:2]}
     source = PLACED.replace("task.node", "variable__node")
     policy = f"CREATE CONSTRAINT kept AS SELECT 1 AS one {source} CHECK {rule} SOFT"
     solution = Model.build(database(SCHEMA.format(variable="variable__node"), rows), policy).solve(UNHURRIED)
@@ -148,11 +139,7 @@ def test_a_soft_rule_is_missed_by_whole_numbers(rule: str, missed_by: int) -> No
 
 
 def test_keys_that_others_settle_need_not_be_whole_numbers() -> None:
-    rows = {
-        "node": [dict(zip(("name", "cap", "share", "part"), row, strict=True)) for row in NODES],
-        "task": [{"id": row, "size": size, "wish": None} for row, size in enumerate(SIZES)],
-    }
     source = PLACED.replace("task.node", "variable__node")
     policy = f"CREATE CONSTRAINT kept AS SELECT 1 AS one {source} CHECK sum(size) <= cap * part"
-    state = database(SCHEMA.format(variable="variable__node"), rows)
+    state = database(SCHEMA.format(variable="variable__node"), ROWS)
     assert formulations_of(Model.build(state, policy).solve(UNHURRIED)) == {"columns"}

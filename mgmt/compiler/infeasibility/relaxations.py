@@ -104,7 +104,7 @@ class _Finder:
         self.core = [name for name in clash.core if name in self._queries] or ["" for _ in clash.core[:1]]
         self.all = [name for name in clash.names if name in self._queries]
         self._limits = Limits(model.database.schema, model.queries)
-        self._tried: dict[str, bool] = {}
+        self._tried: dict[tuple[str, tuple[str, ...]], bool] = {}
 
     def sorted_out(
         self, candidates: Iterable[_Candidate]
@@ -144,11 +144,12 @@ class _Finder:
     def helps(self, relaxation: Relaxation, placement: Placement | None = None) -> bool:
         """Whether it does when applied; with values at hand the database needs only to look at these.
 
-        Kept by its text: the constraints of a core are often helped, and not helped, by the same rows.
+        It is tried once: the constraints of a core are often helped, and not helped, by the same rows.
         """
-        if relaxation.text not in self._tried:
-            self._tried[relaxation.text] = self._seconds > 0 and self._tried_out(relaxation, placement)
-        return self._tried[relaxation.text]
+        what = relaxation.text, relaxation.statements
+        if what not in self._tried:
+            self._tried[what] = self._seconds > 0 and self._tried_out(relaxation, placement)
+        return self._tried[what]
 
     def _tried_out(self, relaxation: Relaxation, placement: Placement | None) -> bool:
         try:

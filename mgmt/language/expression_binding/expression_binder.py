@@ -42,14 +42,7 @@ from mgmt.language.bound_queries.expressions import (
 )
 from mgmt.language.expression_binding.name_resolution import Resolver, spelled
 from mgmt.language.expression_binding.subquery_binder import SubqueryBinder
-from mgmt.language.expression_binding.whole_numbers import (
-    MOST_PLACES,
-    average_of,
-    compared,
-    decimal_places,
-    instead_of,
-    scaled,
-)
+from mgmt.language.expression_binding.whole_numbers import compared
 from mgmt.language.names.scopes import candidates
 from mgmt.language.pushdown.aggregates import is_database_aggregate, is_ours
 from mgmt.language.pushdown.column_types import RefusedStatementError
@@ -57,7 +50,6 @@ from mgmt.language.pushdown.engine_errors import error_of
 from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.state.schema import TEXTUAL, SqlType
 
-_MOST_FACTORS = 4
 NUMERIC = {SqlType.INTEGER, SqlType.BOOLEAN, SqlType.REAL, SqlType.UNKNOWN}
 
 
@@ -167,7 +159,6 @@ class ExpressionBinder(Resolver):
             ((exp.Not,), self._negation),
             (tuple(_ARITHMETIC), self._arithmetic),
             ((exp.Neg,), self._minus),
-            ((exp.Pow,), self._power),
             ((exp.Between,), self._between),
             ((exp.In,), self._membership),
             ((exp.Is,), self._is),
@@ -203,7 +194,6 @@ class ExpressionBinder(Resolver):
             return self.subqueries.bind(node, node.expression.this, kind, operator, self._operands(node.this))
         if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple):
             return self._compare_tuples(node, node.this, node.expression, operator, null_safe)
-        self._write_in_whole_numbers(node)
         left, right = self.bind(node.this), self.bind(node.expression)
         self.check_comparable(left, right, operator, node)
         if {left.type, right.type} == {SqlType.BOOLEAN, SqlType.INTEGER}:
@@ -215,36 +205,7 @@ class ExpressionBinder(Resolver):
                 f"{operator} on text that the solver decides",
                 "compare text with = or <>",
             )
-        comparison = compared(self.position(node), left, right, operator, null_safe)
-        if isinstance(comparison, Comparison) and comparison.right not in (left, right):
-            limit = comparison.right
-            assert isinstance(limit, DatabasePart)
-            node.set("this" if comparison.left is right else "expression", limit.tree.copy())
-        return comparison
-
-    def _write_in_whole_numbers(self, node: exp.Expr) -> None:
-        """``avg(x) <= 2.5`` becomes ``sum(x) * 10 <= 25 * count(x)``, for the database as well."""
-        for side, other in (("this", "expression"), ("expression", "this")):
-            call, limit = node.args[side].unnest(), node.args[other]
-            average = average_of(call)
-            if average is not None and self._is_free(limit) and self._is_of_whole_numbers(average):
-                node.set(side, instead_of(average, exp.Sum, call))
-                number = instead_of(average, exp.Count, call)
-                holds_for_none = isinstance(node, (exp.LTE, exp.GTE, exp.EQ))
-                if not holds_for_none:
-                    number = exp.Nullif(this=number, expression=exp.Literal.number(0))
-                node.set(other, exp.Mul(this=exp.Paren(this=limit.copy()), expression=number))
-        sides = (node.this, node.expression)
-        if any(decimal_places(side) and not self._is_free(side) for side in sides):
-            places = max(map(decimal_places, sides))
-            if places > MOST_PLACES:
-                return  # refused as arithmetic on reals
-            node.set("this", scaled(node.this, places))
-            node.set("expression", scaled(node.expression, places))
-
-    def _is_of_whole_numbers(self, average: exp.Avg) -> bool:
-        """And each of them counts as often as it is there."""
-        return not isinstance(average.this, exp.Distinct) and self.bind(average.this).type is SqlType.INTEGER
+        return compared(self.position(node), left, right, operator, null_safe)
 
     def _operands(self, node: exp.Expr) -> list[Expression]:
         """The columns of a row tuple, or the one value."""
@@ -316,35 +277,12 @@ class ExpressionBinder(Resolver):
         zero = DatabasePart(SqlType.INTEGER, operand.position, exp.Literal.number(0))
         return Arithmetic(SqlType.INTEGER, self.position(node), zero, operand, "+")
 
-    def _power(self, node: exp.Expr) -> Expression:
-        """Of what the solver decides it is written out: as a product the database computes it in whole numbers, too."""
-        exponent = node.expression.unnest()
-        times = int(exponent.this) if isinstance(exponent, exp.Literal) and exponent.this.isdecimal() else 0
-        if not 1 <= times <= _MOST_FACTORS or node.this.find(exp.Pow) is not None:
-            raise self.unsupported(
-                node,
-                "a power of what the solver decides",
-                f"the exponent is a number from 1 to {_MOST_FACTORS}, and no power is of another",
-            )
-        product = exp.Paren(this=node.this.copy())
-        for _ in range(times - 1):
-            product = exp.Paren(this=exp.Mul(this=product, expression=exp.Paren(this=node.this.copy())))
-        product.meta.update(node.meta)
-        node.replace(product)
-        return self.bind(product)
-
     def _minus(self, node: exp.Expr) -> Expression:
         operand = self._number(node.this)
         zero = DatabasePart(SqlType.INTEGER, operand.position, exp.Literal.number(0))
         return Arithmetic(operand.type, self.position(node), zero, operand, "-")
 
     def _between(self, node: exp.Expr) -> Expression:
-        if average_of(node.this) is not None and not node.args.get("symmetric"):
-            least = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
-            most = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
-            both = exp.Paren(this=exp.And(this=least, expression=most))
-            node.replace(both)
-            return self.bind(both)
         operand, low, high = self.bind(node.this), self.bind(node.args["low"]), self.bind(node.args["high"])
         position = self.position(node)
         for bound in (low, high):

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from mgmt.language.bound_queries.expressions import TURNED
 from mgmt.language.expression_binding.expression_binder import ExpressionBinder
+from mgmt.language.expression_binding.whole_numbers import is_fraction, is_whole, rounded
 from mgmt.state.schema import SqlType
 
 
@@ -35,6 +37,7 @@ def violation(check: exp.Expr, binder: ExpressionBinder) -> exp.Expr:
     )
 
 
+_INEQUALITIES: dict[type[exp.Expr], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _OPPOSITES: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GTE,
     exp.LTE: exp.GT,
@@ -62,10 +65,10 @@ def _without_not(check: exp.Expr) -> exp.Expr:
 def _difference(check: exp.Expr, binder: ExpressionBinder) -> exp.Expr | None:
     if not isinstance(check, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
         return None
-    binder.bind(check)  # which writes fractions in whole numbers
-    if {binder.bind(check.this).type, binder.bind(check.expression).type} != {SqlType.INTEGER}:
+    sides = _in_whole_numbers(check, binder)
+    if sides is None:
         return None
-    left, right = exp.Paren(this=check.this.copy()), exp.Paren(this=check.expression.copy())
+    left, right = (exp.Paren(this=side) for side in sides)
     if isinstance(check, (exp.GT, exp.GTE)):
         left, right = right, left
     difference = exp.Sub(this=left, expression=right)
@@ -74,3 +77,15 @@ def _difference(check: exp.Expr, binder: ExpressionBinder) -> exp.Expr | None:
     if isinstance(check, (exp.LT, exp.GT)):
         return exp.Add(this=difference, expression=exp.Literal.number(1))
     return difference
+
+
+def _in_whole_numbers(check: exp.Expr, binder: ExpressionBinder) -> tuple[exp.Expr, exp.Expr] | None:
+    """Copies of what is compared, a fraction as a whole number; None where there is no difference to be had."""
+    left, right = binder.bind(check.this), binder.bind(check.expression)
+    one, other = check.this.copy(), check.expression.copy()
+    operator = _INEQUALITIES.get(type(check))
+    if operator is not None and is_whole(left) and is_fraction(right):
+        return one, rounded(other, operator)
+    if operator is not None and is_whole(right) and is_fraction(left):
+        return rounded(one, TURNED[operator]), other
+    return (one, other) if {left.type, right.type} == {SqlType.INTEGER} else None

@@ -39,14 +39,14 @@ def unknown_to_the_solver(node: exp.Expr, text: SourceText) -> UnsupportedConstr
             call,
             text,
             f"{name} inside something that the solver does not compute",
-            "it computes +, -, *, /, %, abs, power, greatest, least, coalesce, nullif, CASE and comparisons",
+            "it computes +, -, *, /, %, abs, greatest, least, coalesce, nullif, CASE and comparisons",
         )
     hint = (
         "the solver knows sum, count, min, max, any, all, all_different, all_equal and increasing; DuckDB computes"
         " any other in a CREATE VIEW that reads no variable"
     )
     if isinstance(call, exp.Avg):
-        hint = "compare it with a constant, avg(x) <= 5, or take sum(x) and count(x)"
+        hint = "write avg(x) <= 5 as sum(x) <= 5 * count(x)"
     return unsupported(call, text, f"the aggregate {name} here", hint)
 
 
