@@ -165,7 +165,7 @@ class Constants:
                 raise TypeMismatchError(
                     f"expected a whole number, found {value!r}",
                     position=expression.position,
-                    hint="the solver computes with exact integers; scale or cast it, or put it on the other side by itself",
+                    hint="the solver computes with exact integers; scale or cast it, or put it on a side by itself",
                 )
             if abs(int(value)) > LIMIT:
                 raise too_large(abs(int(value)))
