@@ -33,8 +33,9 @@ ROWS: dict[str, list[dict[str, Value]]] = {
     "task": [{"id": row, "size": size, "wish": None} for row, size in enumerate(SIZES)],
 }
 PLACED = f"{JOIN} GROUP BY node.name, node.cap, node.share, node.part"
+CHOSEN = PLACED.replace("task.node", "variable__node")
 RULES = {
-    f"{PLACED}": (
+    PLACED: (
         "sum(size) <= 0.8 * cap",
         "0.8 * cap > sum(size)",
         "sum(size) >= 0.4 * cap",
@@ -115,7 +116,7 @@ def test_the_plans_are_those_that_plain_sql_accepts(source: str, rule: str) -> N
 )
 def test_what_is_no_whole_number_is_refused_with_what_to_write(rule: str, words: str) -> None:
     state = database(SCHEMA.format(variable="variable__node"), ROWS)
-    policy = f"CREATE CONSTRAINT kept AS SELECT 1 AS one {PLACED.replace('task.node', 'variable__node')} CHECK {rule}"
+    policy = f"CREATE CONSTRAINT kept AS SELECT 1 AS one {CHOSEN} CHECK {rule}"
     with pytest.raises(PolicyError, match=words) as caught:
         Model.build(state, policy).solve(UNHURRIED)
     assert isinstance(caught.value, (TypeMismatchError, UnsupportedConstructError))
@@ -132,14 +133,12 @@ def test_what_is_no_whole_number_is_refused_with_what_to_write(rule: str, words:
 )
 def test_a_soft_rule_is_missed_by_whole_numbers(rule: str, missed_by: int) -> None:
     rows = ROWS | {"node": ROWS["node"][1:2]}
-    source = PLACED.replace("task.node", "variable__node")
-    policy = f"CREATE CONSTRAINT kept AS SELECT 1 AS one {source} CHECK {rule} SOFT"
+    policy = f"CREATE CONSTRAINT kept AS SELECT 1 AS one {CHOSEN} CHECK {rule} SOFT"
     solution = Model.build(database(SCHEMA.format(variable="variable__node"), rows), policy).solve(UNHURRIED)
     assert solution.objectives[0].after == missed_by
 
 
 def test_keys_that_others_settle_need_not_be_whole_numbers() -> None:
-    source = PLACED.replace("task.node", "variable__node")
-    policy = f"CREATE CONSTRAINT kept AS SELECT 1 AS one {source} CHECK sum(size) <= cap * part"
+    policy = f"CREATE CONSTRAINT kept AS SELECT 1 AS one {CHOSEN} CHECK sum(size) <= cap * part"
     state = database(SCHEMA.format(variable="variable__node"), ROWS)
     assert formulations_of(Model.build(state, policy).solve(UNHURRIED)) == {"columns"}

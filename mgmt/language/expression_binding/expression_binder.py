@@ -73,7 +73,7 @@ AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
     exp.Min: AggregateFunction.MINIMUM,
     exp.Max: AggregateFunction.MAXIMUM,
 }
-_COMPARISONS: dict[type[exp.Expr], str] = {
+COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -154,7 +154,7 @@ class ExpressionBinder(Resolver):
             ((exp.Paren, exp.Alias), lambda node: self.bind(node.this)),
             ((exp.Column,), self.column),
             ((exp.Literal, exp.Boolean, exp.Null), self._literal),
-            (tuple(_COMPARISONS), self._comparison),
+            (tuple(COMPARISONS), self._comparison),
             ((exp.And, exp.Or), self._logical),
             ((exp.Not,), self._negation),
             (tuple(_ARITHMETIC), self._arithmetic),
@@ -187,7 +187,7 @@ class ExpressionBinder(Resolver):
         return DatabasePart(kind, self.position(node), node)
 
     def _comparison(self, node: exp.Expr) -> Expression:
-        operator = _COMPARISONS[type(node)]
+        operator = COMPARISONS[type(node)]
         null_safe = isinstance(node, (exp.NullSafeEQ, exp.NullSafeNEQ))
         if isinstance(node.expression, (exp.Any, exp.All)):
             kind = SubqueryKind.ANY if isinstance(node.expression, exp.Any) else SubqueryKind.ALL
@@ -610,7 +610,7 @@ class ExpressionBinder(Resolver):
 
 def _is_plain(node: exp.Expr) -> bool:
     """Whether a node is of so few parts that the engine need not be asked what it is."""
-    if isinstance(node, (*_COMPARISONS, exp.Between, exp.In)):
+    if isinstance(node, (*COMPARISONS, exp.Between, exp.In)):
         return all(
             isinstance(part, (exp.Column, exp.Literal, exp.Boolean)) for part in node.iter_expressions()
         )

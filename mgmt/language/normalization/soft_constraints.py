@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from mgmt.language.bound_queries.expressions import TURNED
-from mgmt.language.expression_binding.expression_binder import ExpressionBinder
+from mgmt.language.expression_binding.expression_binder import COMPARISONS, ExpressionBinder
 from mgmt.language.expression_binding.whole_numbers import is_fraction, is_whole, rounded
 from mgmt.state.schema import SqlType
 
@@ -37,7 +37,6 @@ def violation(check: exp.Expr, binder: ExpressionBinder) -> exp.Expr:
     )
 
 
-_INEQUALITIES: dict[type[exp.Expr], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _OPPOSITES: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GTE,
     exp.LTE: exp.GT,
@@ -83,9 +82,9 @@ def _in_whole_numbers(check: exp.Expr, binder: ExpressionBinder) -> tuple[exp.Ex
     """Copies of what is compared, a fraction as a whole number; None where there is no difference to be had."""
     left, right = binder.bind(check.this), binder.bind(check.expression)
     one, other = check.this.copy(), check.expression.copy()
-    operator = _INEQUALITIES.get(type(check))
-    if operator is not None and is_whole(left) and is_fraction(right):
+    operator = COMPARISONS[type(check)]
+    if operator != "=" and is_whole(left) and is_fraction(right):
         return one, rounded(other, operator)
-    if operator is not None and is_whole(right) and is_fraction(left):
+    if operator != "=" and is_whole(right) and is_fraction(left):
         return rounded(one, TURNED[operator]), other
     return (one, other) if {left.type, right.type} == {SqlType.INTEGER} else None

@@ -34,7 +34,7 @@ def unknown_to_the_solver(node: exp.Expr, text: SourceText) -> UnsupportedConstr
     """The error for an aggregate over what the solver decides, or in a demand."""
     call = _called(node)
     name = call.sql_name().lower() if isinstance(call, exp.Func) else call.key
-    if isinstance(call, _OF_BOTH) and not is_over_a_window(node):
+    if isinstance(call, _OF_BOTH) and not isinstance(call.this, exp.Distinct) and not is_over_a_window(node):
         return unsupported(
             call,
             text,

@@ -73,10 +73,7 @@ def cliques_of(
 
 def twins_of(first: Places, second: Places) -> tuple[list[frozenset[int]], list[int]]:
     """Sets of rows, and how often to count the pairs in each, so that in the end these pairs are counted once."""
-    near: dict[int, set[int]] = {}
-    for one, other in zip(first.tolist(), second.tolist(), strict=True):
-        near.setdefault(one, set()).add(other)
-        near.setdefault(other, set()).add(one)
+    near = _neighbours(first, second)
     of: dict[int, frozenset[int]] = {}
     for closed in (True, False):  # twins that are paired with each other first
         same: dict[frozenset[int], list[int]] = {}
@@ -101,14 +98,20 @@ def twins_of(first: Places, second: Places) -> tuple[list[frozenset[int]], list[
     return list(kept), list(kept.values())
 
 
-def _cover(
-    first: Places, second: Places, known: Sequence[NDArray[np.int32]], apart: bool
-) -> Iterator[Iterable[int]]:
-    """Cliques that together have every pair, large ones first found where a pair begins them."""
+def _neighbours(first: Places, second: Places) -> dict[int, set[int]]:
+    """By row those that it is paired with, whichever of them comes first."""
     near: dict[int, set[int]] = {}
     for one, other in zip(first.tolist(), second.tolist(), strict=True):
         near.setdefault(one, set()).add(other)
         near.setdefault(other, set()).add(one)
+    return near
+
+
+def _cover(
+    first: Places, second: Places, known: Sequence[NDArray[np.int32]], apart: bool
+) -> Iterator[Iterable[int]]:
+    """Cliques that together have every pair, large ones first found where a pair begins them."""
+    near = _neighbours(first, second)
     open_pairs = {row: set(others) for row, others in near.items()}
     for group in known:
         members: dict[int, set[int]] = {}
