@@ -349,7 +349,17 @@ class Transport:
         if received:
             self.counters["datagrams_received"] += received
             self.counters["datagram_bytes_received"] += received_bytes
+            if self.protection.unshown:
+                self._show_primary()
         return arrivals
+
+    def _show_primary(self) -> None:
+        """To peers that were heard under another key, an empty datagram under this one; it is never answered."""
+        for peer in self.protection.unshown:
+            datagram = self._codec.seal(b"")
+            if not self.fault_injector.active or self._passes_faults(datagram, peer):
+                self._endpoint.send(datagram, peer)
+        self.protection.unshown.clear()
 
     def _show_key(self, peer: Address, length: int) -> None:
         """Answer what is under a key that is not held here by an empty datagram: the peer may hold ours.

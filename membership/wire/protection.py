@@ -86,6 +86,10 @@ class Protection(Protocol):
     def peer_keys(self) -> Mapping[Address, bytes]:
         """Peers that were last heard under another key than this process seals with, and that key's id."""
 
+    @property
+    def unshown(self) -> list[Address]:
+        """Peers that are new in `peer_keys` and have yet to be shown the primary; whoever shows it empties the list."""
+
     def hellos(self, peer: Address) -> Sequence[StreamHello]:
         """Ways to begin a stream to `peer` as its client, the likeliest first: one for each key."""
 
@@ -102,6 +106,11 @@ class Unprotected:
     hello_length = answer_length = confirmation_length = 0
     hello = b""
     peer_keys: Mapping[Address, bytes] = MappingProxyType({})
+
+    @property
+    def unshown(self) -> list[Address]:
+        """Nobody."""
+        return []
 
     def seal(self, payload: bytes, associated: bytes, key_id: bytes | None = None) -> bytes:
         """The payload itself."""

@@ -26,7 +26,10 @@ counters are the nonces and travel with no frame. The acceptor proves its key wi
 confirmation, before any handler runs. The last frame of a direction is marked under the seal.
 
 A process seals with its primary key, except to a peer that it last heard under another key of its ring: that peer
-may hold no other. So whoever holds any installed key can join, and is reached while the ring is being changed.
+may hold no other. So whoever holds any installed key can join, and is reached while the ring is being changed. Such a
+peer is shown the primary once, by an empty datagram, and one that was heard under the primary is sent nothing else for
+as long as its session lasts, unless it shows another key itself, as a process does that cannot open what it gets.
+Otherwise two members that both use the new key could hold each other to the old one, each answering the other's answer.
 """
 
 from __future__ import annotations
@@ -73,6 +76,8 @@ class SealedProtection:
         """`sessions`: how many senders' replay windows are kept."""
         self.ring = ring
         self.peer_keys: dict[Address, bytes] = {}
+        self.unshown: list[Address] = []
+        self._holders: dict[Address, bytes] = {}  # the sessions of peers that were heard under the primary
         self._guard = ReplayGuard(sessions)
         self._ciphers: OrderedDict[bytes, AESGCM] = OrderedDict()
         self._begin_session()
@@ -91,6 +96,7 @@ class SealedProtection:
         self._ring_version = self.ring.version
         self._primary = self.ring.primary.id_bytes
         self._sealing = {key.id_bytes: _datagram_cipher(key, self._session) for key in self.ring.keys}
+        self._holders.clear()
         for peer, key_id in list(self.peer_keys.items()):
             if key_id == self._primary or key_id not in self._sealing:
                 del self.peer_keys[peer]
@@ -114,6 +120,8 @@ class SealedProtection:
         """The payload of a datagram's protected part. Raises FrameError."""
         if len(sealed) < _HEAD + TAG_BYTES:
             raise FrameError(DropReason.MALFORMED, f"a sealed payload of {len(sealed)} bytes")
+        if self._ring_version != self.ring.version:
+            self._follow_ring()
         key = self._key(sealed[:KEY_ID_BYTES])
         origin = sealed[:_COUNTER_START]
         session = origin[_SESSION_START:]
@@ -138,15 +146,22 @@ class SealedProtection:
             if len(self._ciphers) >= _CIPHERS_KEPT:
                 self._ciphers.popitem(last=False)
             self._ciphers[origin] = cipher
-        if key.id_bytes != self._primary or self.peer_keys:
-            self._note_peer(sender, key)
+        if len(self._sealing) > 1:
+            self._note_peer(sender, key.id_bytes, session, shown=not payload)
         return payload
 
-    def _note_peer(self, peer: Address, key: Key) -> None:
-        if key == self.ring.primary:
+    def _note_peer(self, peer: Address, key_id: bytes, session: bytes, *, shown: bool) -> None:
+        """`shown`: the datagram was there for its key alone. What is noted is kept until the ring changes."""
+        if key_id == self._primary:
             self.peer_keys.pop(peer, None)
-        elif len(self.peer_keys) < _PEERS_KEPT or peer in self.peer_keys:
-            self.peer_keys[peer] = key.id_bytes
+            if len(self._holders) < _PEERS_KEPT:
+                self._holders[peer] = session
+        elif shown or self._holders.get(peer) != session:
+            self._holders.pop(peer, None)
+            has_room = peer in self.peer_keys or len(self.peer_keys) < _PEERS_KEPT
+            if has_room and self.peer_keys.get(peer) != key_id:
+                self.peer_keys[peer] = key_id
+                self.unshown.append(peer)
 
     def _key(self, id_bytes: bytes) -> Key:
         key = self.ring.by_id(id_bytes)

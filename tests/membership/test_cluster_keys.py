@@ -15,6 +15,7 @@ from trio.testing import MockClock
 import membership
 from membership import Address, Cluster, InMemoryNetwork, Key, KeyRing, Settings
 from membership.protocol.messages import Alert, AlertKind, Digest, Gossip, encode
+from membership.transport import Transport
 from membership.wire.frames import DatagramCodec
 from membership.wire.key_ring import write_key_file
 from membership.wire.sealing import SealedProtection
@@ -212,6 +213,63 @@ async def test_a_rotation_under_way_changes_no_view(autojump_clock: MockClock) -
                 pass
         members.start(6, KeyRing([NEW]))
         await members.until_size(6)
+
+
+class Pair:
+    """Two transports that hold both keys and use the old one; what one sends the other takes at once."""
+
+    def __init__(self, transports: list[Transport]) -> None:
+        self.transports = transports
+        self.protections = [transport.protection for transport in transports]
+        self.rings = [protection.ring for protection in self.protections if protection.ring is not None]
+
+    @classmethod
+    async def bind(cls) -> Pair:
+        network = InMemoryNetwork()
+        return cls(
+            [
+                await Transport.bind(
+                    address(number),
+                    network=network,
+                    cluster_id=bytes(16),
+                    protection=SealedProtection(KeyRing([OLD, NEW])),
+                )
+                for number in range(2)
+            ]
+        )
+
+    def use_new(self, number: int) -> None:
+        self.rings[number].use(NEW.id)
+        self.transports[number].send_datagram(b"to somebody else", (address(9),))
+
+    def arrives(self, sender: int, text: bytes) -> bool:
+        receiver = self.transports[1 - sender]
+        self.transports[sender].send_datagram(text, (receiver.advertised,))
+        return [arrival.payload for arrival in receiver.drain()] == [text]
+
+
+async def test_two_that_use_the_new_key_do_not_hold_each_other_to_the_old_one() -> None:
+    """The second hears the first, which answers it under its old key, before it has sent anything under the new one."""
+    pair = await Pair.bind()
+    pair.use_new(0)
+    assert pair.arrives(1, b"still under the old key")
+    assert pair.arrives(0, b"under the one that the second was heard under")
+    pair.use_new(1)
+    for _ in range(3):
+        assert pair.arrives(0, b"from the first")
+        assert pair.arrives(1, b"from the second")
+    assert not any(protection.peer_keys for protection in pair.protections)
+    pair.rings[1].remove(OLD.id)
+    assert pair.arrives(0, b"nothing is lost when the old key is removed")
+
+
+async def test_who_gave_the_key_in_use_up_too_early_is_reached_under_the_other() -> None:
+    pair = await Pair.bind()
+    assert pair.arrives(0, b"the first is known to hold the old key")
+    pair.rings[0].replace([NEW])
+    assert not pair.arrives(1, b"a datagram that is long enough to be answered by a key")
+    assert not pair.transports[1].drain()
+    assert pair.arrives(1, b"under the key that it showed")
 
 
 async def test_a_member_that_missed_the_rotation_is_removed_like_any_other_silent_one(
