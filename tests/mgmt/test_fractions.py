@@ -110,8 +110,12 @@ def test_the_plans_are_those_that_plain_sql_accepts(source: str, rule: str) -> N
     [
         ("power(sum(size), 2) <= 9", "sum inside something that the solver does not compute"),
         ("avg(size) <= 3", "write avg.* as sum.* <= 5 \\* count"),
-        ("min(size * 0.5) <= max(size)", "scale or cast it"),
-        ("sum(size) / cap <= 0.8", "scale or cast it"),
+        (
+            "min(size * 0.5) <= max(size)",
+            r"write CAST\(... \* 10 AS BIGINT\), and 10 times as much beside it",
+        ),
+        ("sum(size) / cap <= 0.8", "put it on a side by itself"),
+        ("sum(sqrt(size)) <= cap", "scale or cast it"),
     ],
 )
 def test_what_is_no_whole_number_is_refused_with_what_to_write(rule: str, words: str) -> None:

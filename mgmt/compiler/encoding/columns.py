@@ -11,6 +11,7 @@ stands in a thousand rows of a join is not written out a thousand times.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -35,6 +36,8 @@ from mgmt.optimization.columns import (
     stacked,
     too_large,
 )
+
+_MOST_DIGITS = 6  # after the point, of fractions that are taken for decimal ones
 
 
 class Values:
@@ -165,12 +168,21 @@ class Constants:
                 raise TypeMismatchError(
                     f"expected a whole number, found {value!r}",
                     position=expression.position,
-                    hint="the solver computes with exact integers; scale or cast it, or put it on a side by itself",
+                    hint=f"the solver computes with exact integers; {self._scaling()}, or put it on a side by itself",
                 )
             if abs(int(value)) > LIMIT:
                 raise too_large(abs(int(value)))
             found[place] = int(value)
         return found
+
+    def _scaling(self) -> str:
+        """How to make whole numbers of fractions."""
+        fractions = [cell for cell in self.cells[~self.null].tolist() if isinstance(cell, float)]
+        if fractions and all(map(math.isfinite, fractions)):
+            for scale in (10**digits for digits in range(1, _MOST_DIGITS + 1)):
+                if all(round(cell * scale) / scale == cell for cell in fractions):
+                    return f"write CAST(... * {scale} AS BIGINT), and {scale} times as much beside it"
+        return "scale or cast it"
 
     @property
     def is_text(self) -> bool:
