@@ -366,7 +366,7 @@ class Transport:
 
         It is no longer than what it answers, is never answered itself, and is limited in rate.
         """
-        answer = self._codec.seal(b"")
+        answer = self._codec.seal(b"", self.protection.peer_keys.get(peer))
         now = trio.current_time()
         if len(answer) < length and now >= self._show_key_at:
             self._show_key_at = now + SHOW_KEY_INTERVAL

@@ -88,7 +88,7 @@ class Protection(Protocol):
 
     @property
     def unshown(self) -> list[Address]:
-        """Peers that are new in `peer_keys` and have yet to be shown the primary; whoever shows it empties the list."""
+        """Peers in `peer_keys` that are to be shown the primary; whoever shows it empties the list."""
 
     def hellos(self, peer: Address) -> Sequence[StreamHello]:
         """Ways to begin a stream to `peer` as its client, the likeliest first: one for each key."""

@@ -27,9 +27,10 @@ confirmation, before any handler runs. The last frame of a direction is marked u
 
 A process seals with its primary key, except to a peer that it last heard under another key of its ring: that peer
 may hold no other. So whoever holds any installed key can join, and is reached while the ring is being changed. Such a
-peer is shown the primary once, by an empty datagram, and one that was heard under the primary is sent nothing else for
-as long as its session lasts, unless it shows another key itself, as a process does that cannot open what it gets.
-Otherwise two members that both use the new key could hold each other to the old one, each answering the other's answer.
+peer is shown the primary now and then, by an empty datagram, and who was heard under the primary is sent nothing else
+in that session, unless it shows another key itself, as a process does that cannot open what it gets, or goes on under
+another. Otherwise two members that both use the new key could hold each other to the old one, each answering the
+other's answer.
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ _HEAD: Final = _COUNTER_START + _COUNTER.size
 _CIPHERS_KEPT: Final = 4096
 """Derived keys kept ready, the least recently used given up first; deriving one anew takes 3 us."""
 _PEERS_KEPT: Final = 16384
+_GOES_ON: Final = 8
+"""Datagrams in a row under another key than the primary from who holds that, too; one or two may be on their way."""
+_SHOWN_EVERY: Final = 16
+"""Datagrams from a peer under one other key, between two that show it the primary: the first may be lost."""
 
 
 class SealedProtection:
@@ -78,6 +83,9 @@ class SealedProtection:
         self.peer_keys: dict[Address, bytes] = {}
         self.unshown: list[Address] = []
         self._holders: dict[Address, bytes] = {}  # the sessions of peers that were heard under the primary
+        self._again: dict[
+            Address, int
+        ] = {}  # datagrams since then, or since its key was noted, under another key
         self._guard = ReplayGuard(sessions)
         self._ciphers: OrderedDict[bytes, AESGCM] = OrderedDict()
         self._begin_session()
@@ -97,6 +105,7 @@ class SealedProtection:
         self._primary = self.ring.primary.id_bytes
         self._sealing = {key.id_bytes: _datagram_cipher(key, self._session) for key in self.ring.keys}
         self._holders.clear()
+        self._again.clear()
         for peer, key_id in list(self.peer_keys.items()):
             if key_id == self._primary or key_id not in self._sealing:
                 del self.peer_keys[peer]
@@ -154,14 +163,22 @@ class SealedProtection:
         """`shown`: the datagram was there for its key alone. What is noted is kept until the ring changes."""
         if key_id == self._primary:
             self.peer_keys.pop(peer, None)
-            if len(self._holders) < _PEERS_KEPT:
+            self._again.pop(peer, None)
+            if _has_room(self._holders, peer):
                 self._holders[peer] = session
-        elif shown or self._holders.get(peer) != session:
-            self._holders.pop(peer, None)
-            has_room = peer in self.peer_keys or len(self.peer_keys) < _PEERS_KEPT
-            if has_room and self.peer_keys.get(peer) != key_id:
-                self.peer_keys[peer] = key_id
-                self.unshown.append(peer)
+            return
+        again = self._again.get(peer, 0) + 1
+        if self._holders.get(peer) == session and not shown and again < _GOES_ON:
+            self._again[peer] = again
+            return
+        self._holders.pop(peer, None)
+        if not _has_room(self.peer_keys, peer):
+            return
+        is_new = self.peer_keys.get(peer) != key_id
+        self.peer_keys[peer] = key_id
+        self._again[peer] = 0 if is_new else again
+        if is_new or again % _SHOWN_EVERY == 0:
+            self.unshown.append(peer)
 
     def _key(self, id_bytes: bytes) -> Key:
         key = self.ring.by_id(id_bytes)
@@ -261,6 +278,10 @@ class SealedFrames:
     def _check_key(self) -> None:
         if self._ring.by_id(self._key.id_bytes) is None:
             raise FrameError(DropReason.REMOVED_KEY, f"the stream's key {self._key.id} was removed")
+
+
+def _has_room(peers: dict[Address, bytes], peer: Address) -> bool:
+    return peer in peers or len(peers) < _PEERS_KEPT
 
 
 def _datagram_cipher(key: Key, session: bytes) -> AESGCM:

@@ -155,10 +155,25 @@ def restore(
     """
     summary = verify(path, lambda share: told(share / 4, "checking the file"))
     end = summary.end
-    request = {"intent": end.intent if with_intent and end.intent else None, "resume": resume}
-    begun = client.post("/v1/restore", request)
+    was_paused = client.post("/v1/restore", {"intent": None, "resume": resume})["was_paused"]
     _wait_until_paused(client)
-    agent = _RetryingClient(client, patience)
+    try:
+        _put_back(_RetryingClient(client, patience), path, end, told)
+    except ApiError as error:
+        if error.code == "not_copied" and not was_paused:
+            client.post("/v1/resume", {})  # the log is another one, so all is as it was
+        raise
+    # Only now: the wishes of a log that is not the backup's would move or remove what is there.
+    wishes = end.intent if with_intent else None
+    if wishes:
+        client.post("/v1/restore", {"intent": wishes, "resume": True})
+    is_paused = bool(wishes.get("paused", False) if wishes else was_paused)
+    if not is_paused:
+        client.post("/v1/resume", {})
+    return Restored(summary, is_paused)
+
+
+def _put_back(agent: _RetryingClient, path: Path, end: End, told: Told) -> None:
     trimmed = end.trimmed_below
     for below in (*range(SKIPPED_AT_ONCE, trimmed, SKIPPED_AT_ONCE), trimmed):
         if below:
@@ -175,10 +190,6 @@ def restore(
             "with empty data directories, and let nobody write before this is done",
             code="not_copied",
         )
-    is_paused = bool(end.intent.get("paused", False) if request["intent"] else begun["was_paused"])
-    if not is_paused:
-        client.post("/v1/resume", {})
-    return Restored(summary, is_paused)
 
 
 def _wait_until_paused(client: ApiClient) -> None:

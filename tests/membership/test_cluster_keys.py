@@ -218,7 +218,8 @@ async def test_a_rotation_under_way_changes_no_view(autojump_clock: MockClock) -
 class Pair:
     """Two transports that hold both keys and use the old one; what one sends the other takes at once."""
 
-    def __init__(self, transports: list[Transport]) -> None:
+    def __init__(self, network: InMemoryNetwork, transports: list[Transport]) -> None:
+        self.network = network
         self.transports = transports
         self.protections = [transport.protection for transport in transports]
         self.rings = [protection.ring for protection in self.protections if protection.ring is not None]
@@ -227,6 +228,7 @@ class Pair:
     async def bind(cls) -> Pair:
         network = InMemoryNetwork()
         return cls(
+            network,
             [
                 await Transport.bind(
                     address(number),
@@ -235,8 +237,14 @@ class Pair:
                     protection=SealedProtection(KeyRing([OLD, NEW])),
                 )
                 for number in range(2)
-            ]
+            ],
         )
+
+    def drop_waiting(self) -> None:
+        for transport in self.transports:
+            endpoint = self.network.endpoint(transport.advertised)
+            while endpoint is not None and endpoint.receive():
+                pass
 
     def use_new(self, number: int) -> None:
         self.rings[number].use(NEW.id)
@@ -270,6 +278,34 @@ async def test_who_gave_the_key_in_use_up_too_early_is_reached_under_the_other()
     assert not pair.arrives(1, b"a datagram that is long enough to be answered by a key")
     assert not pair.transports[1].drain()
     assert pair.arrives(1, b"under the key that it showed")
+
+
+async def test_who_gave_it_up_is_reached_by_what_is_too_short_to_be_answered() -> None:
+    pair = await Pair.bind()
+    assert pair.arrives(0, b"the first is known to hold the old key")
+    pair.rings[0].replace([NEW])
+    reached = []
+    for _ in range(20):
+        assert pair.arrives(0, b"it goes on under the new one")
+        reached.append(pair.arrives(1, b"."))
+    assert reached == sorted(reached)
+    assert reached[-1]
+
+
+async def test_a_lost_sight_of_the_new_key_is_made_good() -> None:
+    """All the datagrams that show a key are lost for a while."""
+    pair = await Pair.bind()
+    pair.use_new(0)
+    assert pair.arrives(1, b"still under the old key")
+    pair.drop_waiting()
+    pair.use_new(1)
+    for sender in (0, 1) * 3:
+        assert pair.arrives(sender, b"the receiver shows its key, which is lost")
+        pair.drop_waiting()
+    assert all(protection.peer_keys for protection in pair.protections)
+    for sender in (0, 1) * 20:
+        assert pair.arrives(sender, b"the receiver shows its key again")
+    assert not any(protection.peer_keys for protection in pair.protections)
 
 
 async def test_a_member_that_missed_the_rotation_is_removed_like_any_other_silent_one(

@@ -281,9 +281,8 @@ class Requests:
             return replace(wished, plan=plan, freezes=intent.freezes, observing=intent.observing, paused=True)
 
         if await self._change(restored):
-            self._events.add(
-                "restore", "what operators wish comes from a backup, and nothing moves meanwhile"
-            )
+            wishes = "" if document is None else ", what operators wish with it"
+            self._events.add("restore", f"a backup is put back{wishes}: nothing moves meanwhile")
             self._changed(True)
         return was_paused
 
