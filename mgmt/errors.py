@@ -351,6 +351,10 @@ class InvalidRequestError(ControlError, ValueError):
     """The request cannot be meant: a number outside its range, SQL that is none.  Nothing was changed."""
 
 
+class NotRestoringError(ControlError):
+    """No restore of this backup is under way that could be gone on with.  Nothing was changed."""
+
+
 class NothingLostError(ControlError):
     """A last resort is not called for: the host is there, or holds nothing, or a majority answers.
 

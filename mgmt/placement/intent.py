@@ -83,6 +83,8 @@ class Intent:
     """Unix seconds when the last plan with moves for balance was agreed."""
     slots: tuple[tuple[str, tuple[SlotRange, ...]], ...] = ()
     """Which slots each segment is to hold, sorted by key, each slot in one of them; empty where the engine has none."""
+    restoring: str = ""
+    """The digest of the backup that is being put back into the log; empty when there is none."""
     others: tuple[tuple[str, Any], ...] = ()
     """Fields that this version does not know, sorted by name: they are a later version's, and go on as they are."""
 
@@ -151,6 +153,7 @@ class Intent:
             "pins": [list(pin) for pin in self.pins],
             "moved_at": self.moved_at,
             "slots": _slots_to_mapping(dict(self.slots)),
+            **({"restoring": self.restoring} if self.restoring else {}),
             **dict(self.others),
         }
 
@@ -182,7 +185,8 @@ class Intent:
             pins=_pins_from(document),
             moved_at=_seconds(document, "moved_at"),
             slots=_wanted_slots(document, segments, slots),
-            others=tuple((name, document[name]) for name in sorted(set(document) - set(_FIELDS))),
+            restoring=_text(document, "restoring", LONGEST_NAME) if "restoring" in document else "",
+            others=tuple((name, document[name]) for name in sorted(set(document) - {*_FIELDS, "restoring"})),
         )
 
 

@@ -6,7 +6,8 @@ whatever is appended meanwhile.  But it can be trimmed meanwhile, and what justi
 map's newer snapshot): then the backup goes on to the end of the log of that moment, and counts from the trim on.
 
 Restoring puts every record back at its address, in order.  While it lasts the plane is paused, since a change of the
-layout would make holes of addresses that are not written yet.
+layout would make holes of addresses that are not written yet, and the wishes name the backup: no other is gone on with,
+and none is put into a log that holds something else.
 """
 
 from __future__ import annotations
@@ -155,18 +156,12 @@ def restore(
     """
     summary = verify(path, lambda share: told(share / 4, "checking the file"))
     end = summary.end
-    was_paused = client.post("/v1/restore", {"intent": None, "resume": resume})["was_paused"]
+    backup = {"backup": end.digest.hex()}
+    was_paused = client.post("/v1/restore", {**backup, "resume": resume})["was_paused"]
     _wait_until_paused(client)
-    try:
-        _put_back(_RetryingClient(client, patience), path, end, told)
-    except ApiError as error:
-        if error.code == "not_copied" and not was_paused:
-            client.post("/v1/resume", {})  # the log is another one, so all is as it was
-        raise
-    # Only now: the wishes of a log that is not the backup's would move or remove what is there.
-    wishes = end.intent if with_intent else None
-    if wishes:
-        client.post("/v1/restore", {"intent": wishes, "resume": True})
+    _put_back(_RetryingClient(client, patience), path, end, told)
+    wishes = (end.intent or None) if with_intent else None
+    client.post("/v1/restore/finished", {**backup, "intent": wishes})
     is_paused = bool(wishes.get("paused", False) if wishes else was_paused)
     if not is_paused:
         client.post("/v1/resume", {})

@@ -336,11 +336,17 @@ class Cut(TypedDict):
 
 
 class RestoreRequest(TypedDict):
-    """``intent``: what is to be wished, as a backup has it; null: what is wished now.  ``resume``: the log may hold a
-    beginning of the backup."""
+    """``backup``: the digest of the file, in hexadecimal.  ``resume``: the log holds a beginning of it."""
 
-    intent: dict[str, Any] | None
+    backup: str
     resume: bool
+
+
+class RestoredRequest(TypedDict):
+    """``intent``: what is to be wished, as the backup has it; null: what is wished now."""
+
+    backup: str
+    intent: dict[str, Any] | None
 
 
 class MapEntries(TypedDict):

@@ -399,7 +399,7 @@ class Resized(TypedDict):
 
 
 class RestoreBegun(TypedDict):
-    """Wishes were put back, and the plane is paused."""
+    """The plane is paused, and the log is ready for the parts of the backup."""
 
     was_paused: bool
 

@@ -78,8 +78,9 @@ POST /v1/map/NAME          {"action": "get", "key": KEY}, or "delete", "set" wit
                            with "expected" and "value" (null: no value)
 GET  /v1/backup            where the log ends, and what operators wish
 GET  /v1/backup/part       all records from ?start=A to ?end=B, as many as fit (MessagePack, see `rota backup`)
-POST /v1/restore           {"intent": what operators are to wish, or null, "resume": false}: pauses; for an empty log
+POST /v1/restore           {"backup": DIGEST, "resume": false}: pauses; for an empty log, or one begun with the same
 POST /v1/restore/part      a part of a backup, at its addresses
+POST /v1/restore/finished  {"backup": DIGEST, "intent": what operators are to wish, or null}
 GET  /v1/openapi.json      all this for programs (OpenAPI)
 GET  /metrics, /healthz, /readyz
 
@@ -199,11 +200,16 @@ class Endpoints:
         return Response(await self._backend.store().part(start, end), media_type="application/octet-stream")
 
     async def restore(self, request: Request) -> Response:
+        asked = await requested_fields(request, {"backup": str, "resume": bool})
+        if not asked["resume"]:
+            await self._backend.store().check_empty()
+        return await self._control(request, "restore", asked)
+
+    async def restored(self, request: Request) -> Response:
         asked = await json_object(request, LARGEST_INTENT)
-        store = self._backend.store()
-        if asked.get("resume") is not True:
-            await store.check_empty()
-        return await self._control(request, "restore", {"intent": asked.get("intent")})
+        return await self._control(
+            request, "restored", {"backup": asked.get("backup"), "intent": asked.get("intent")}
+        )
 
     async def restore_part(self, request: Request) -> Response:
         await self._backend.store().write_part(await bounded_body(request, LARGEST_PART))

@@ -198,8 +198,12 @@ def _of_the_store(endpoints: Endpoints) -> list[Operation]:
             query={"start": "the first address", "end": "one above the last, at most where the log ends"},
         ),
         Operation(
-            "/v1/restore", endpoints.restore, "Begin to restore a backup: wishes, and a pause",
+            "/v1/restore", endpoints.restore, "Begin to restore a backup, or go on with it: a pause",
             control_answers.RestoreBegun, "POST", answers.RestoreRequest,
+        ),
+        Operation(
+            "/v1/restore/finished", endpoints.restored, "All of a backup is in the log: take its wishes",
+            control_answers.Paused, "POST", answers.RestoredRequest,
         ),
         Operation(
             "/v1/restore/part", endpoints.restore_part, "Put a part of a backup into an empty log",

@@ -58,8 +58,13 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
         case "rebalance", {"confirmed": bool(confirmed)}:
             dry_run = await requests.rebalance(confirmed=confirmed)
             return {**dry_run.to_json(), "confirmed": confirmed}
-        case "restore", {"intent": intent} if intent is None or isinstance(intent, dict):
-            return {"was_paused": await requests.restore(intent)}
+        case "restore", {"backup": str(backup), "resume": bool(resume)} if backup:
+            return {"was_paused": await requests.begin_restoring(backup, resume=resume)}
+        case "restored", {"backup": str(backup), "intent": intent} if intent is None or isinstance(
+            intent, dict
+        ):
+            await requests.finish_restoring(backup, intent)
+            return {"paused": True}
         case "forget", {"hosts": list(hosts), "confirmed": bool(confirmed)}:
             names = [str(host) for host in hosts]
             return await controller.forced_recovery.forget(names, _asked_at(arguments), confirmed=confirmed)

@@ -31,6 +31,7 @@ class Agent:
         self.before: Callable[[str], None] = lambda path: None
         self.posted: list[tuple[str, Any]] = []
         self.longest = 0
+        self._restoring = ""
         self._store = StoreApi(harness.client("api"))
         self._description = description
 
@@ -53,9 +54,16 @@ class Agent:
         if isinstance(body, bytes):
             return self.harness.loop.run(self._store.write_part(body))
         self.posted.append((path, body))
-        if path == "/v1/restore" and not body["resume"]:
-            self.harness.loop.run(self._store.check_empty())
+        if path == "/v1/restore":
+            self.begin(body["backup"], resume=body["resume"])
         return {"was_paused": False}
+
+    def begin(self, backup: str, *, resume: bool) -> None:
+        if not resume:
+            self.harness.loop.run(self._store.check_empty())
+        elif backup != self._restoring:
+            raise ApiError("no restore of this file", code="not_restoring", status=409)
+        self._restoring = backup
 
     @property
     def api(self) -> ApiClient:
@@ -108,7 +116,7 @@ def test_a_backup_under_load_is_the_log_up_to_one_address(made: Callable[..., Ag
     assert (restored.summary.end, restored.is_paused) == (taken.end, False)
     assert log_of(target, 202) == log_of(source, 202)
     assert target.harness.loop.run(target.client.tail()) == 202
-    assert [path for path, _ in target.posted] == ["/v1/restore", "/v1/resume"]
+    assert [path for path, _ in target.posted] == ["/v1/restore", "/v1/restore/finished", "/v1/resume"]
 
 
 def test_what_is_trimmed_while_it_is_read_moves_the_address(
@@ -168,11 +176,16 @@ def test_only_an_empty_log_takes_it_or_one_that_was_begun_with_it(
     assert log_of(target, 100) == log_of(source, 100)
 
     append(other, 1)
+    with pytest.raises(ApiError, match="no restore of this file"):
+        restore(other.api, path, resume=True)
+    assert other.harness.loop.run(other.client.tail()) == 1
+    other.begin = lambda backup, resume: None  # type: ignore[assignment, method-assign, misc]  # somebody was faster
     with pytest.raises(
         ApiError, match=r"holds something else; .* start all agents with empty data"
     ) as refused:
-        restore(other.api, path, resume=True)
+        restore(other.api, path)
     assert (refused.value.code, refused.value.status) == ("not_copied", 409)
+    assert "/v1/restore/finished" not in [path for path, _ in other.posted], "its wishes stay as they are"
     append(target, 1)
     with pytest.raises(ApiError, match="somebody else wrote to it"):
         restore(target.api, path, resume=True)
@@ -233,10 +246,11 @@ def test_the_wishes_are_taken_from_it_or_left_as_they_are(
     monkeypatch.setattr(StoreApi, "cut", with_intent)
     path = back_up(source.api, tmp_path / "a").file
     assert list(parts_of(path)) == []
-    for with_intent_, paths in ((True, ["/v1/restore"]), (False, ["/v1/restore", "/v1/resume"])):
+    asked = ["/v1/restore", "/v1/restore/finished"]
+    for with_intent_, paths in ((True, asked), (False, [*asked, "/v1/resume"])):
         target = made(seed=1)
         assert restore(target.api, path, with_intent=with_intent_).is_paused is with_intent_
         assert [path for path, _ in target.posted] == paths, (
             "it stays paused if it was when the backup was taken"
         )
-        assert bool(target.posted[0][1]["intent"]) is with_intent_
+        assert bool(target.posted[1][1]["intent"]) is with_intent_

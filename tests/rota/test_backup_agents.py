@@ -97,5 +97,7 @@ async def test_a_backup_and_its_restore(tmp_path: Path, capsys: pytest.CaptureFi
         assert {**wishes, "plan": None} == {**had, "plan": None}
         found = await agent.post("/v1/map/m", {"action": "get", "key": "k"})
         assert found["entry"]["text"] == "v"
+        status, refused = await rota(capsys, agent, "restore", first, "--resume")
+        assert (status, refused["code"]) == (1, "not_restoring"), "it is over, and nothing is put back twice"
         await append(agent, "s0", b"on it goes")
         assert max(written) >= taken["address"]

@@ -35,6 +35,7 @@ from mgmt.errors import (
     InvalidRequestError,
     NotControllerError,
     NothingToAbortError,
+    NotRestoringError,
     RefusedError,
     SolverUnavailableError,
     UndecidedError,
@@ -266,25 +267,49 @@ class Requests:
 
     # -- all of it --------------------------------------------------------------------------------------
 
-    async def restore(self, document: Mapping[str, Any] | None) -> bool:
-        """Wish what a backup says (None: what is wished now), and pause; whether it was paused before.
+    async def begin_restoring(self, backup: str, *, resume: bool) -> bool:
+        """Pause until the backup with this digest is in the log; whether it was paused before.  May be asked again.
 
-        The plan under way and freezes are of this cluster, and stay.  Asking again is harmless.
+        ``resume``: only if that was begun before.  Raises :class:`NotRestoringError`.
         """
         was_paused = False
 
-        async def restored(observation: Observation, intent: Intent) -> Intent:
+        async def begun(observation: Observation, intent: Intent) -> Intent:
             nonlocal was_paused
+            if resume:
+                _check_restoring(intent, backup)
             was_paused = intent.paused
             plan = intent.plan and replace(intent.plan, order=Order.NONE)
-            wished = intent if document is None else self._read(document)
-            return replace(wished, plan=plan, freezes=intent.freezes, observing=intent.observing, paused=True)
+            return replace(intent, plan=plan, paused=True, restoring=backup)
 
-        if await self._change(restored):
-            wishes = "" if document is None else ", what operators wish with it"
-            self._events.add("restore", f"a backup is put back{wishes}: nothing moves meanwhile")
+        if await self._change(begun):
+            self._events.add("restore", "a backup is put back: nothing moves meanwhile")
             self._changed(True)
         return was_paused
+
+    async def finish_restoring(self, backup: str, document: Mapping[str, Any] | None) -> None:
+        """Wish what the backup says (None: what is wished now); it stays paused.  Raises :class:`NotRestoringError`.
+
+        Not before all of it is in the log: its wishes would move or remove what another log has.  The plan under way
+        and freezes are of this cluster, and stay.
+        """
+
+        async def restored(observation: Observation, intent: Intent) -> Intent:
+            _check_restoring(intent, backup)
+            wished = intent if document is None else self._read(document)
+            return replace(
+                wished,
+                plan=intent.plan,
+                freezes=intent.freezes,
+                observing=intent.observing,
+                paused=True,
+                restoring="",
+            )
+
+        if await self._change(restored):
+            wishes = "" if document is None else ", and what operators wish comes from it"
+            self._events.add("restore", f"a backup was put back{wishes}")
+            self._changed(True)
 
     def _read(self, document: Mapping[str, Any]) -> Intent:
         try:
@@ -444,6 +469,15 @@ class Requests:
         if self._environment.intent is None:
             raise UndecidedError("the cluster has no wishes agreed yet; try again in a moment")
         return answer, self._environment.intent
+
+
+def _check_restoring(intent: Intent, backup: str) -> None:
+    if intent.restoring != backup:
+        under_way = "another backup is being put back" if intent.restoring else "none is under way"
+        raise NotRestoringError(
+            f"no restore of this file can be gone on with: {under_way}; nothing was changed. Restore it into agents "
+            "with empty data directories, without --resume"
+        )
 
 
 def _evened_out(observation: Observation, intent: Intent) -> Intent:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from mgmt.errors import InvalidRequestError
-from mgmt.placement.intent import Intent, PolicyChoice
+from mgmt.errors import InvalidRequestError, NotRestoringError
+from mgmt.placement.intent import PolicyChoice
 from tests.mgmt.control.harness import harness
 
 
@@ -21,20 +21,36 @@ async def test_wishes_of_a_backup_are_agreed_and_pause(autojump_clock: object) -
         backed_up = replace(
             own.with_segments(4), policies=policies, drains=("n9",), pins=(("s00", "n9"),), plan=None
         )
-        assert await requests.restore(backed_up.to_mapping()) is False
-        await environment.observe()
-        assert environment.intent == replace(backed_up.with_paused(True), plan=own.plan, freezes=own.freezes)
+        assert await requests.begin_restoring("c0ffee", resume=False) is False
         await cluster.until(lambda: cluster.controller.status()["phase"] == "paused")
-        assert await requests.restore(None) is True
-        assert await requests.restore(backed_up.to_mapping()) is True, "again"
-        assert len(cluster.of_kind("restore")) == 1
+        assert await requests.begin_restoring("c0ffee", resume=True) is True
+        assert environment.intent.segments == own.segments, "not before all of it is in the log"
 
         for document, complaint in (
             ({**backed_up.to_mapping(), "version": 9}, "upgrade this agent"),
             ({}, "intent.version"),
         ):
             with pytest.raises(InvalidRequestError, match=complaint):
-                await requests.restore(document)
-        assert environment.intent == Intent.from_mapping(
-            {**backed_up.to_mapping(), "paused": True, "plan": environment.intent.to_mapping()["plan"]}
-        )
+                await requests.finish_restoring("c0ffee", document)
+        await requests.finish_restoring("c0ffee", backed_up.to_mapping())
+        await environment.observe()
+        assert environment.intent == replace(backed_up.with_paused(True), plan=own.plan, freezes=own.freezes)
+        assert len(cluster.of_kind("restore")) == 2
+
+
+async def test_a_backup_that_nobody_began_to_restore_changes_nothing(autojump_clock: object) -> None:
+    """Its records would be written between others, and its wishes would remove what another log holds."""
+    async with harness() as cluster:
+        await cluster.settled()
+        requests, environment = cluster.controller.requests, cluster.controller.requests._environment
+        own = environment.intent
+        assert own is not None
+        with pytest.raises(NotRestoringError, match=r"none is under way; .* without --resume"):
+            await requests.begin_restoring("c0ffee", resume=True)
+        with pytest.raises(NotRestoringError):
+            await requests.finish_restoring("c0ffee", own.with_segments(1).to_mapping())
+        await environment.observe()
+        assert environment.intent == own
+        await requests.begin_restoring("decaf", resume=False)
+        with pytest.raises(NotRestoringError, match="another backup is being put back"):
+            await requests.begin_restoring("c0ffee", resume=True)
