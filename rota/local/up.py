@@ -88,7 +88,10 @@ async def run_up(
     directory: Path | None,
     json_wanted: bool,
 ) -> None:
-    """Start, show, and at Ctrl-C leave.  None: as the folder says, or the default."""
+    """Start, show, and at Ctrl-C leave.  None: as the folder says, or the default.
+
+    Raises :class:`LocalClusterError` when no agent is left before.
+    """
     with _directory(directory) as place:
         plan = _plan(place, nodes, racks, loss, store)
         check_store(plan.store)
@@ -116,9 +119,13 @@ async def run_up(
                 try:
                     await _show(cluster, live=live)
                 finally:
+                    leaving = len(cluster.live())
                     with trio.CancelScope(shield=True):
                         await cluster.stop()
-    click.echo("all agents have left", err=True)
+    ended = plan.nodes - leaving
+    click.echo(
+        f"{leaving} agents have left, {ended} had ended before" if ended else "all agents have left", err=True
+    )
 
 
 async def _show(cluster: LocalCluster, live: bool) -> None:
@@ -131,13 +138,23 @@ async def _show(cluster: LocalCluster, live: bool) -> None:
         )
         while True:
             _report_ended(cluster)
+            _check_any_left(cluster)
             await trio.sleep(REFRESH)
     from rich.live import Live
 
     with Live(auto_refresh=False, screen=False) as table:
         while True:
             table.update(await _picture(cluster), refresh=True)
+            _check_any_left(cluster)
             await trio.sleep(REFRESH)
+
+
+def _check_any_left(cluster: LocalCluster) -> None:
+    if not cluster.live():
+        last = cluster.in_order()[-1]
+        raise LocalClusterError(
+            f"all agents have ended; the log of {last.name} ends with:\n{last.last_lines()}"
+        )
 
 
 def _password(cluster: LocalCluster) -> str:
@@ -159,7 +176,7 @@ async def _picture(cluster: LocalCluster) -> Any:
     from rich.text import Text
 
     if not cluster.live():
-        return Text("no agent is left; Ctrl-C ends it")
+        return Text("no agent is left")
     statuses = await cluster.statuses()
     layout = await _layout(cluster)
     table = Table(

@@ -19,7 +19,7 @@ from datastore_adapter import (
     ProtocolError,
     TrioRuntime,
 )
-from datastore_adapter.log.errors import LogError
+from datastore_adapter.log.errors import LogError, LogUnavailableError
 from datastore_adapter.log.layout.document import EpochDocument, Layout, encode_document
 from datastore_adapter.log.messages import (
     Entry,
@@ -263,3 +263,12 @@ async def test_roles_answer_idly_before_there_is_a_layout(nursery: trio.Nursery,
     with pytest.raises(BootstrapRefusedError):
         await server.found("another", "127.0.0.1:1")
     nursery.cancel_scope.cancel()
+
+
+async def test_who_asks_when_the_process_is_ending_is_told_so() -> None:
+    async with trio.open_nursery() as nursery:
+        runtime = TrioRuntime(nursery)
+    with pytest.raises(LogUnavailableError, match="this process is ending"):
+        await runtime.call("10.0.0.1:1", GetStatus(), 1)
+    with pytest.raises(LogUnavailableError, match="this process is ending"):
+        runtime.spawn(trio.sleep_forever)

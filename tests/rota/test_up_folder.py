@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from rota.errors import LocalClusterError
-from rota.local.up import _directory
+from rota.local.cluster import ClusterPlan, open_local_cluster
+from rota.local.up import _directory, _show
 
 
 def test_a_second_one_is_refused_before_it_starts_anything(tmp_path: Path) -> None:
@@ -18,3 +19,12 @@ def test_a_second_one_is_refused_before_it_starts_anything(tmp_path: Path) -> No
         pytest.fail("it must not get so far")
     with _directory(place) as again:
         assert again == place
+
+
+@pytest.mark.socket
+async def test_it_ends_with_its_last_agent(tmp_path: Path) -> None:
+    async with open_local_cluster(ClusterPlan(tmp_path / "cluster", nodes=1)) as cluster:
+        cluster.kill("n1")
+        await cluster.agents["n1"].process.wait()
+        with pytest.raises(LocalClusterError, match="all agents have ended; the log of n1 ends with"):
+            await _show(cluster, live=False)

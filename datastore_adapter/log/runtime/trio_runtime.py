@@ -18,6 +18,7 @@ from datastore_adapter.log.errors import (
     CallError,
     CallTimeoutError,
     LogError,
+    LogUnavailableError,
     PeerUnreachableError,
     ProtocolError,
 )
@@ -91,8 +92,9 @@ class TrioRuntime:
     async def call(self, address: str, request: Request, timeout: float) -> Reply:
         connection = self._connections.get(address)
         if connection is None or connection.failure is not None:
-            connection = self._connections[address] = _Connection(address)
-            self._nursery.start_soon(connection.run, self._open_stream)
+            connection = _Connection(address)
+            self._start(connection.run, self._open_stream)
+            self._connections[address] = connection
         return await connection.call(request, timeout)
 
     async def gather(
@@ -128,8 +130,15 @@ class TrioRuntime:
             with scope:
                 await task()
 
-        self._nursery.start_soon(run)
+        self._start(run)
         return scope
+
+    def _start(self, task: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        """Raises LogUnavailableError when whoever runs this client has ended before those who use it."""
+        try:
+            self._nursery.start_soon(task, *arguments)
+        except RuntimeError:  # the nursery is closed
+            raise LogUnavailableError("the log is not asked any more: this process is ending") from None
 
     async def _open_service(self, address: str) -> FrameStream:
         return await open_service(Address.parse(address), SERVICE, cluster_id=self._cluster_id)
