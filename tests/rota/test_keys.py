@@ -152,6 +152,8 @@ async def test_a_rotation_with_real_agents_loses_nobody(tmp_path: Path, descript
             assert answer["agreed"], answer
             assert sorted(answer["hosts"]) == ["n1", "n2", "n3"]
             await agent.post("/v1/log/words", {"said after": arguments[0]})
+        _, out, _ = await rota("keys", "remove", OLD.id, "--api", api)
+        assert "no host held this key, and nothing was changed" in out
         _, out, _ = await rota("keys", "list", "--api", api)
         assert out.count(NEW.id) == 6
         assert OLD.id not in out

@@ -12,7 +12,7 @@ from tests.rota.test_command_line import run
 CONTROL: dict[str, Any] = {
     "layout_epoch": 8, "open_moves": 6, "progress": None, "paused": False, "held": None, "away": [], "full": [],
     "frozen": {}, "pins": [], "rack_violations": 0, "under_replicated": 0, "last_error": "",
-    "observing": False, "asks": [], "shards": [],
+    "observing": False, "asks": [], "shards": [], "drains": {},
 }  # fmt: skip
 STATUS: dict[str, Any] = {
     "name": "n1", "address": "127.0.0.1:7946", "state": "member", "epoch": 4, "id": "a053009e", "size": 6,
@@ -36,6 +36,27 @@ def test_a_plan_under_way_is_told_with_bytes_rate_and_what_is_left(
     status, out, _ = run(capsys, "status")
     assert status == 0
     assert "progress      25%, wave 1 of 2, 15.0 MB of 60.0 MB, 1.0 MB/s, 45 s left" in out.splitlines()
+
+
+def test_drained_hosts_are_told_with_what_they_still_hold(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered(monkeypatch, {**CONTROL, "drains": {"n4": 0, "n1": 12}})
+    _, out, _ = run(capsys, "status")
+    assert "drained       n1 (12 copies left), n4" in out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("paused", "words"),
+    [(False, "n4 is being drained"), (True, "once the loop is no longer paused: `rota resume`")],
+)
+def test_a_drain_says_whether_it_has_to_wait(
+    paused: bool, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ApiClient, "get", lambda self, path: {"paused": paused})
+    monkeypatch.setattr(ApiClient, "post", lambda self, path, body: {"host": "n4", "drained": True})
+    status, out, _ = run(capsys, "drain", "n4")
+    assert (status, words in out) == (0, True)
 
 
 def test_without_a_plan_there_is_no_progress(

@@ -141,6 +141,9 @@ def _report(answer: dict[str, Any], json_wanted: bool) -> None:
                 for name, host in answer["hosts"].items()
             ],
         )
+        held = [host for host in answer["hosts"].values() if "error" in host or host.get("changed", True)]
+        if answer["action"] == "remove" and not held:
+            click.echo("no host held this key, and nothing was changed")
         click.echo("all hosts agree" if answer["agreed"] else "the hosts do NOT agree")
     if failed:
         count = f"{len(failed)} of {len(answer['hosts'])} hosts"

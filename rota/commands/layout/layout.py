@@ -309,7 +309,12 @@ def drain(host: str, wait: bool, timeout: float, api: Target, json_wanted: bool)
         with Progress(f"drain {host}", quiet=json_wanted) as progress:
             _wait_until_empty(client, host, timeout, progress)
         answer["empty"] = True
-    text = f"{host} is empty" if wait else f"{host} is being drained; follow it with `rota events --follow`"
+    if wait:
+        text = f"{host} is empty"
+    elif client.get("/v1/control")["paused"]:
+        text = f"{host} is to be emptied, once the loop is no longer paused: `rota resume`, or `rota apply` for this once"
+    else:
+        text = f"{host} is being drained; follow it with `rota events --follow`"
     emit(answer, json_wanted, lambda _: click.echo(text))
 
 
