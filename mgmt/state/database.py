@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from copy import copy
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -140,6 +141,13 @@ class Database:
         """Whether any of the schema's tables is there: in it, where it was not made, or in a source."""
         self.refresh()
         return bool(self._schema.tables) and (bool(self._sources.tables) or not self._sources)
+
+    def misspelt_tables(self) -> dict[str, str]:
+        """Tables that the schema declares and no source brings, each with one that a source brings instead."""
+        found = [table.name.lower() for table in self._schema.tables if table.found]
+        missing = {table.name.lower() for table in self._schema.tables} - {*self._sources.tables, *found}
+        near = {name: get_close_matches(name, found, 1, 0.75) for name in sorted(missing)}
+        return {name: others[0] for name, others in near.items() if others}
 
     @property
     def schema(self) -> Schema:

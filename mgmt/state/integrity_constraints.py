@@ -43,8 +43,9 @@ def require_rules(catalog: Catalog, schema: Schema, touched: Collection[str], *,
     for (number,) in catalog.connection.execute(asked).fetchall():
         rule = rules[number]
         rows = catalog.connection.execute(f"{rule.sql} LIMIT 10").fetchall()
+        first = ", ".join(f"{name} {value!r}" for name, value in zip(rule.columns, rows[0], strict=True))
         raise DataError(
-            f"table {rule.table.name!r} refuses a row: {rule.reason}",
+            f"table {rule.table.name!r} refuses a row: {rule.reason}: {first}",
             rows=[dict(zip(rule.columns, row, strict=True)) for row in rows],
             hint="mend the row, or the rule of the schema that it breaks",
         )

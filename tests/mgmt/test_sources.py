@@ -415,7 +415,16 @@ def test_a_value_of_another_type_is_refused_with_its_row(column: str, values: li
             "tasks.csv, row 2: column 'memory' of table 'tasks': it is empty",
         ),
         ("tasks.csv", "id\n1\n", "tasks.csv has no column 'memory', which table 'tasks' needs (it has id)"),
-        ("tasks.csv", "id,memory\n1,4\n1,5\n", "tasks.csv: table 'tasks' refuses a row: PRIMARY KEY (id)"),
+        (
+            "tasks.csv",
+            "id,memory\n1,4\n1,5\n",
+            "tasks.csv: table 'tasks' refuses a row: PRIMARY KEY (id) is broken: id 1",
+        ),
+        (
+            "tasks.csv",
+            "id,memory,hosts\n1,4,a\n",
+            "tasks.csv has no column 'host', which table 'tasks' declares, but 'hosts' (rename it there",
+        ),
         ("tasks.csv", "id,memory\n1,4\n2,5,6\n", "tasks.csv, line 3: Expected Number of Columns: 2 Found: 3"),
         ("tasks.csv", 'id,memory\n1,"4\n', "tasks.csv, line 2: Value with unterminated quote found"),
         ("tasks.csv", "", "tasks.csv has no header"),

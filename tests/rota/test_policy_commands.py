@@ -299,6 +299,21 @@ def test_a_database_without_any_of_the_tables(capsys: Output, files: Path, kept:
     assert (status, "has none of the schema's tables" in err) == (2, True), err
 
 
+def test_a_file_that_is_called_almost_as_a_table_is_not_left_out(capsys: Output, files: Path) -> None:
+    """No rule would find rows in the table, and so none would be broken."""
+    (files / "hosts.csv").write_text("name,memory\nh1,8\n")
+    (files / "taskz.csv").write_text("id,memory\n1,9\n")
+    (files / "two.sql").write_text(
+        "CREATE TABLE hosts (name TEXT PRIMARY KEY, memory INTEGER); CREATE TABLE tasks (id INTEGER PRIMARY KEY,"
+        " memory INTEGER, variable__host TEXT NOT NULL REFERENCES hosts (name));"
+    )
+    (files / "rule.sql").write_text("CREATE CONSTRAINT some AS SELECT * FROM tasks CHECK memory < 9")
+    arguments = ("policy", "solve", "two.sql", "rule.sql", "--data", "hosts.csv", "--data")
+    status, _, err = run(capsys, *arguments, "taskz.csv")
+    assert (status, "write --data tasks=FILE" in err) == (2, True), err
+    assert run(capsys, *arguments, "tasks=taskz.csv")[0] == 1, "the rule is broken"
+
+
 def test_what_is_no_state_database_stays_as_it_is(capsys: Output, files: Path) -> None:
     with closing(duckdb.connect("other.db")) as connection:
         connection.execute("CREATE TABLE host AS SELECT 1 AS one")

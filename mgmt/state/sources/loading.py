@@ -1,13 +1,15 @@
 """Rows of a source into a table, in whole columns; each value is checked against its column's type by DuckDB.
 
 Columns are matched by name.  A variable column that the source lacks begins with the value of today; a column that the
-table lacks is left out.  A value that is none of its column's type is an error that names its row, never rounded.
+table lacks is left out, unless it looks like the misspelt name of one that nothing brings.  A value that is none of its
+column's type is an error that names its row, never rounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError, DuplicateNameError, UnknownColumnError
@@ -24,6 +26,7 @@ _WHOLE = r"\s*[+-]?[0-9]+(\.0*)?\s*"
 _ZONE = r".*[0-9]\s*(Z|[+-][0-9]{2}(:?[0-9]{2})?)\s*"
 _NESTED = ("STRUCT", "MAP", "UNION")
 _SHOWN = 10
+_NEAR = 0.8  # share of the letters: memroy and memory have 0.83 in common
 
 
 class _Stream:
@@ -116,12 +119,24 @@ def _matched(table: Table, rows: Rows) -> list[_Brought]:
                 f"{rows.place} has no column {column.name!r}, which table {table.name!r} needs",
                 hint=f"it has {', '.join(name for name, _ in found.values())}",
             )
+        elif not column.is_variable and (near := _misspelt(column, table, found)):
+            raise UnknownColumnError(
+                f"{rows.place} has no column {column.name!r}, which table {table.name!r} declares, but {near!r}",
+                hint="rename it there; or if it is another one, declare it, too",
+            )
     if found and not brought:
         raise UnknownColumnError(
             f"{rows.place} has no column of table {table.name!r}",
             hint=f"it has {', '.join(name for name, _ in found.values())}",
         )
     return brought
+
+
+def _misspelt(column: Column, table: Table, found: Mapping[str, tuple[str, str]]) -> str | None:
+    """What is as good as certainly meant by a column that nothing brings: without it all its values would be NULL."""
+    others = set(found) - {name.lower() for each in table.columns for name in (each.name, each.current or "")}
+    near = get_close_matches(column.name.lower(), others, 1, _NEAR)
+    return found[near[0]][0] if near else None
 
 
 def _conversion(own: str, found: str, kind: SqlType) -> tuple[str, str]:

@@ -312,7 +312,7 @@ def drain(host: str, wait: bool, timeout: float, api: Target, json_wanted: bool)
     if wait:
         text = f"{host} is empty"
     elif client.get("/v1/control")["paused"]:
-        text = f"{host} is to be emptied, once the loop is no longer paused: `rota resume`, or `rota apply` for this once"
+        text = f"{host} is emptied once the loop is no longer paused: `rota resume`, or `rota apply` for this once"
     else:
         text = f"{host} is being drained; follow it with `rota events --follow`"
     emit(answer, json_wanted, lambda _: click.echo(text))

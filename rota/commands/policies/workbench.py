@@ -233,6 +233,11 @@ def _open_state(bench: Workbench, url: str | None, data: Sequence[Path], memory:
     bench.stored.attach(data)
     if not bench.stored.has_rows_of_schema():
         raise UsageProblem("the state database has none of the schema's tables: is it the right one?")
+    for declared, found in bench.stored.misspelt_tables().items():
+        raise UsageProblem(
+            f"nothing brings table {declared!r}, and no schema declares {found!r}: to read one as the other, write "
+            f"--data {declared}=FILE; if they are two, declare both"
+        )
     with bench.stored.snapshot() as snapshot:
         contents = snapshot.dump()
     # Tables that the state database does not have are empty ones of the copy.
