@@ -211,6 +211,12 @@ def _parse_options(tokens: Sequence[Token], source: SourceText) -> _Options:
                 )
             setattr(options, word.lower(), number)
             index += 2
+        elif word in _NUMBER_OPTIONS:
+            raise PolicySyntaxError(
+                f"{word} needs a whole number",
+                position=position,
+                hint=f"write {word} 1, up to {word} 1000000",
+            )
         elif word == "REASON" and following is not None and following.token_type == TokenType.STRING:
             options.reason = _reason(following, source)
             index += 2

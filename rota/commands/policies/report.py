@@ -107,7 +107,7 @@ def _rows(member: CoreMember) -> str:
         return ""
     shown = [", ".join(f"{name} {value}" for name, value in row.items()) for row in member.rows[:_MOST_ROWS]]
     more = member.count - len(shown)
-    return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+    return "; ".join(shown) + (f"; and {more} more (--json)" if more > 0 else "")
 
 
 def show_relaxations(relaxations: Sequence[Relaxation]) -> None:
