@@ -473,10 +473,10 @@ class Requests:
 
 def _check_restoring(intent: Intent, backup: str) -> None:
     if intent.restoring != backup:
-        under_way = "another backup is being put back" if intent.restoring else "none is under way"
+        under_way = "another backup is being put back" if intent.restoring else "none is under way, or it is over"
         raise NotRestoringError(
             f"no restore of this file can be gone on with: {under_way}; nothing was changed. Restore it into agents "
-            "with empty data directories, without --resume"
+            "with empty data directories, without --resume; if it is all there, `rota resume`"
         )
 
 

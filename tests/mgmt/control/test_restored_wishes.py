@@ -45,7 +45,7 @@ async def test_a_backup_that_nobody_began_to_restore_changes_nothing(autojump_cl
         requests, environment = cluster.controller.requests, cluster.controller.requests._environment
         own = environment.intent
         assert own is not None
-        with pytest.raises(NotRestoringError, match=r"none is under way; .* without --resume"):
+        with pytest.raises(NotRestoringError, match=r"none is under way, .* without --resume"):
             await requests.begin_restoring("c0ffee", resume=True)
         with pytest.raises(NotRestoringError):
             await requests.finish_restoring("c0ffee", own.with_segments(1).to_mapping())
