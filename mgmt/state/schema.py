@@ -51,13 +51,7 @@ class Column:
     range: tuple[int, int] | None = None  # the least and the greatest value, where CHECKs gave the domain
     current: str | None = None  # the column with the value of today, when paired
     definition: str = ""  # DEFAULT and CHECK, in DuckDB's dialect
-    digits: tuple[int, int] | None = None  # of a DECIMAL: all, and those after the point
     declared: bool = False  # as variable, by a comment before its table: -- @variable_columns (name)
-
-    @property
-    def storage(self) -> str:
-        """DuckDB's name of its type: decimals are exact there, and reals to the compiler."""
-        return storage(self.type) if self.digits is None else "DECIMAL({}, {})".format(*self.digits)
 
     @property
     def is_variable(self) -> bool:
@@ -183,7 +177,7 @@ def unique_name(table: Table, unique: Sequence[str]) -> str:
 
 
 def _column_definition(column: Column) -> str:
-    parts = [quote(column.name), column.storage]
+    parts = [quote(column.name), storage(column.type)]
     if not column.nullable and not column.is_variable:
         parts.append("NOT NULL")
     if column.definition:

@@ -448,42 +448,6 @@ def test_a_file_that_is_wrong_is_said_so(tmp_path: Path, name: str, text: str, m
     assert state.version == 0
 
 
-def test_decimals_are_exact_and_never_rounded() -> None:
-    schema = """
-    CREATE TABLE nodes (name TEXT PRIMARY KEY, cpu DECIMAL(10, 1) NOT NULL);
-    CREATE TABLE tasks (id INTEGER PRIMARY KEY, cpu NUMERIC(10, 1) NOT NULL, host TEXT,
-                        variable__host TEXT NOT NULL REFERENCES nodes (name));
-    """
-    nodes = {"name": ["n1", "n2"], "cpu": [0.3, "0.3"]}
-    tasks = {"id": [1, 2, 3], "cpu": [0.1, 0.2, 0.3], "host": ["n1", "n1", "n2"]}
-    fits = """
-    CREATE CONSTRAINT fits AS SELECT name FROM tasks JOIN nodes ON variable__host = name
-    GROUP BY name, nodes.cpu CHECK sum(CAST(tasks.cpu * 10 AS BIGINT)) <= nodes.cpu * 10;
-    CREATE VIEW used AS SELECT host, sum(cpu) AS cpu FROM tasks GROUP BY host;
-    CREATE CONSTRAINT today AS SELECT id FROM tasks JOIN used ON variable__host = used.host
-    JOIN nodes ON nodes.name = used.host CHECK used.cpu <= nodes.cpu;
-    CREATE CONSTRAINT moves AS SELECT id FROM tasks WHERE variable__host <> host MINIMIZE count(*);
-    """
-    state = mgmt.Database(data={"nodes": nodes, "tasks": tasks})
-    state.load_schema(schema)
-    plan = mgmt.Model.build(state, fits).solve(budget=5)
-    assert (plan.status, list(plan.deltas)) == ("unchanged", []), "0.1 + 0.2 <= 0.3"
-    assert state.execute("SELECT sum(cpu) = 0.6, typeof(sum(cpu)) FROM tasks") == [(True, "DECIMAL(38,1)")]
-    too_exact = mgmt.Database(data={"nodes": {**nodes, "cpu": [0.3, 0.25]}})
-    too_exact.load_schema(schema)
-    with pytest.raises(
-        DataError, match=r"row 2: column 'cpu' of table 'nodes': '0.25' is no DECIMAL\(10, 1\)"
-    ):
-        too_exact.refresh()
-
-
-@pytest.mark.parametrize("digits", ["40, 1", "3, 5", "0"])
-def test_a_decimal_that_cannot_be_is_refused_with_its_place(digits: str) -> None:
-    with pytest.raises(PolicyError, match=r"1 to 38 digits") as refused:
-        mgmt.Database().load_schema(f"CREATE TABLE t (id INTEGER PRIMARY KEY, x DECIMAL({digits}))")
-    assert refused.value.position is not None
-
-
 def test_tables_that_nobody_declares_have_the_types_found(tmp_path: Path) -> None:
     (tmp_path / "zones.csv").write_text("zone,first,cost\na,2026-11-25,1\nb,2026-11-26,2\n")
     tags = pl.DataFrame({"zone": ["a", "b"], "tags": [["x"], ["y", "z"]]})

@@ -9,7 +9,7 @@ from typing import Any
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.duckdb_access.engine import Catalog, errors
 from mgmt.state.duckdb_access.values import array, stored
-from mgmt.state.schema import SqlType, Table, quote
+from mgmt.state.schema import SqlType, Table, quote, storage
 
 _INCOMING = "rota incoming"
 _FEW = 8
@@ -46,12 +46,11 @@ def update_rows(
     cells: list[Sequence[Any]] = list(zip(*keys, strict=True))
     targets, differ = [], []
     for place, (name, values) in enumerate(columns.items()):
-        column = table.column(name)
-        kind = column.type
+        kind = table.column(name).type
         known = {value: stored(value, kind) for value in set(values)}
         kinds.append((f"v{place}", kind))
         cells.append([known[value] for value in values])
-        value = f"CAST(new.v{place} AS {column.storage})"
+        value = f"CAST(new.v{place} AS {storage(kind)})"
         targets.append(f"{quote(name)} = {value}")
         differ.append(f"own.{quote(name)} IS DISTINCT FROM {value}")
     same = " AND ".join(f"own.{quote(name)} = new.k{place}" for place, name in enumerate(table.primary_key))

@@ -45,7 +45,6 @@ from mgmt.state.schema_parsing.variable_columns import (
 _INTEGERS = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT}
 _TEXTS = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR}
 _NO_EXTRA_AFTER = {TokenType.COMMA, TokenType.L_PAREN, TokenType.CONSTRAINT, TokenType.REFERENCES}
-_MOST_DIGITS = 38
 _REALS = {exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL}
 _TEMPORAL = {
     exp.DType.DATE: SqlType.DATE,
@@ -274,28 +273,7 @@ def _read_column(
                 position=position,
                 hint="a column has NOT NULL, PRIMARY KEY, UNIQUE, REFERENCES, CHECK and DEFAULT",
             )
-    return Column(
-        part.name,
-        sql_type,
-        nullable,
-        position,
-        definition=" ".join(definitions),
-        digits=_digits(kind, position),
-    )
-
-
-def _digits(kind: exp.Expr | None, position: Position) -> tuple[int, int] | None:
-    """Of a DECIMAL that says how many; without, it holds any number, as a DOUBLE."""
-    if kind is None or kind.this != exp.DType.DECIMAL or not kind.expressions:
-        return None
-    digits, after_the_point = [*(int(part.name) for part in kind.expressions), 0][:2]
-    if not max(1, after_the_point) <= digits <= _MOST_DIGITS:
-        raise UnsupportedConstructError(
-            f"{kind.sql()} cannot be: there are 1 to {_MOST_DIGITS} digits, and of these so many after the point",
-            position=position,
-            hint="write DECIMAL(digits, digits after the point)",
-        )
-    return digits, after_the_point
+    return Column(part.name, sql_type, nullable, position, definition=" ".join(definitions))
 
 
 def _read_reference(columns: tuple[str, ...], reference: exp.Reference, source: SourceText) -> ForeignKey:

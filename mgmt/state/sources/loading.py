@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mgmt.errors import DataError, DuplicateNameError, UnknownColumnError
 from mgmt.source_text import Position
 from mgmt.state.duckdb_access.engine import type_of
-from mgmt.state.schema import Column, SqlType, Table, quote
+from mgmt.state.schema import Column, SqlType, Table, quote, storage
 from mgmt.state.sources.source import Rows, reading_errors
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class _Brought:
     def __init__(self, column: Column, name: str, found: str) -> None:
         own = quote(name)
         self.column, self.source = column, own
-        value, fits = _conversion(own, found, column)
+        value, fits = _conversion(own, found, column.type)
         empty = "NULL" if column.nullable or column.is_variable else "error('empty')"
         self.sql = f"CASE WHEN {own} IS NULL THEN {empty} WHEN {fits} THEN {value} ELSE error('no value') END"
         self.wrong = f"({own} IS NOT NULL AND ({fits}) IS NOT TRUE)"
@@ -139,17 +139,14 @@ def _misspelt(column: Column, table: Table, found: Mapping[str, tuple[str, str]]
     return found[near[0]][0] if near else None
 
 
-def _conversion(own: str, found: str, column: Column) -> tuple[str, str]:
+def _conversion(own: str, found: str, kind: SqlType) -> tuple[str, str]:
     """How a value of a type of DuckDB's becomes one of the column's, and the condition that it is one."""
-    kind = column.type
     if kind is SqlType.TEXT:
         nested = found.endswith("]") or found.startswith(_NESTED)
         return f"CAST({f'to_json({own})' if nested else own} AS VARCHAR)", "TRUE"
-    value = f"TRY_CAST({own} AS {column.storage})"
+    value = f"TRY_CAST({own} AS {storage(kind)})"
     given, text = type_of(found), found == "VARCHAR"
     fits = f"{value} IS NOT NULL"
-    if column.digits is not None:  # no more of them than it has
-        return value, f"CAST({value} AS DOUBLE) = TRY_CAST({own} AS DOUBLE)"
     if kind is SqlType.INTEGER and text:
         return value, f"regexp_full_match({own}, '{_WHOLE}') AND {fits}"
     if kind is SqlType.INTEGER and given is SqlType.REAL:
@@ -180,8 +177,7 @@ def _blame(table: Table, rows: Rows, brought: list[_Brought]) -> None:
 
 def _refused(table: Table, column: Column, place: str, wrong: list[tuple[Any, ...]]) -> DataError:
     number, value = wrong[0]
-    kind = column.storage if column.digits is not None else column.type
-    what = f"{value!r} is no {kind}" if value is not None else "it is empty, and must not be"
+    what = f"{value!r} is no {column.type}" if value is not None else "it is empty, and must not be"
     return DataError(
         f"{place}, row {number}: column {column.name!r} of table {table.name!r}: {what}",
         rows=[{"row": number, column.name: value} for number, value in wrong],
