@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from copy import copy
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -27,6 +26,7 @@ from mgmt.state.schema import Schema, Table, create_table
 from mgmt.state.snapshot import PrivateCopy, Reading, Snapshot
 from mgmt.state.sources.attached_sources import Attached
 from mgmt.state.sources.loading import at_place, load
+from mgmt.state.sources.misspelling import misspelt
 from mgmt.state.sources.opening import Data, is_source, open_sources
 from mgmt.state.sources.python_data import is_tabular, rows_of
 from mgmt.state.sources.source import Change, ChangedError, Rows, new_loader
@@ -146,8 +146,8 @@ class Database:
         """Tables that the schema declares and no source brings, each with one that a source brings instead."""
         found = [table.name.lower() for table in self._schema.tables if table.found]
         missing = {table.name.lower() for table in self._schema.tables} - {*self._sources.tables, *found}
-        near = {name: get_close_matches(name, found, 1, 0.75) for name in sorted(missing)}
-        return {name: others[0] for name, others in near.items() if others}
+        near = {name: misspelt(name, found) for name in sorted(missing)}
+        return {name: other for name, other in near.items() if other is not None}
 
     @property
     def schema(self) -> Schema:

@@ -134,11 +134,8 @@ def _show_status(answer: dict[str, Any]) -> None:
         told = ", ".join(f"{host} ({left:.0f} s)" for host, left in sorted(control["frozen"].items()))
         line("frozen", f"{told}: came back, nothing new for them so long")
     if control["drains"]:
-        told = (
-            f"{host} ({left} copies left)" if left else host
-            for host, left in sorted(control["drains"].items())
-        )
-        line("drained", ", ".join(told))
+        drained = sorted(control["drains"].items())
+        line("drained", ", ".join(f"{host} ({left} copies left)" if left else host for host, left in drained))
     if control["pins"]:
         line("pinned", ", ".join(f"{pin['segment']} to {pin['host']}" for pin in control["pins"]))
     unit = "shards" if control["shards"] else "segments"

@@ -5,6 +5,7 @@ One table for both ways a request comes: over HTTP to the controller's own agent
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from mgmt.control.controller import Controller
@@ -13,6 +14,8 @@ from rota.errors import ApiError
 
 ANSWERED_ANYWHERE: Final = frozenset({"layout", "history", "difference", "recover-layout"})
 """Read from the engine, or forced upon it, by whichever agent is asked."""
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+"""SHA-256 of a backup's frames, as `rota.client.backup_file.End` has it."""
 ASKED_AT: Final = "asked_at"
 """The argument of every request that names the agent an operator spoke to, and the operator if that is known."""
 
@@ -58,7 +61,7 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
         case "rebalance", {"confirmed": bool(confirmed)}:
             dry_run = await requests.rebalance(confirmed=confirmed)
             return {**dry_run.to_json(), "confirmed": confirmed}
-        case "restore", {"backup": str(backup), "resume": bool(resume)} if backup:
+        case "restore", {"backup": str(backup), "resume": bool(resume)} if _DIGEST.fullmatch(backup):
             return {"was_paused": await requests.begin_restoring(backup, resume=resume)}
         case "restored", {"backup": str(backup), "intent": intent} if intent is None or isinstance(
             intent, dict

@@ -25,6 +25,7 @@ from mgmt.errors import DataError, DuplicateNameError, PolicyError, StalePlanErr
 from mgmt.source_text import SourceText
 from mgmt.state.schema_parsing.parser import parse_schema
 from mgmt.state.snapshot import WHOLE
+from mgmt.state.sources.misspelling import misspelt
 from mgmt.state.sources.opening import open_sources
 from mgmt.state.sources.source import Change, ChangedError
 from tests.postgres_server import PostgresServer
@@ -446,6 +447,22 @@ def test_a_file_that_is_wrong_is_said_so(tmp_path: Path, name: str, text: str, m
         state.refresh()
     assert message in str(refused.value)
     assert state.version == 0
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "is_meant"),
+    [
+        ("memory", "memroy", True), ("pods", "podz", True), ("Cost", "costs", True),
+        ("max_replicas", "max_replcas", True), ("tasks_2025", "tasks_2024", False),
+        ("disk1", "disk2", False), ("zone_a", "zone_b", False), ("memory_mb", "memory_gb", False),
+        ("min_replicas", "max_replicas", False), ("target_host", "target_port", False),
+        ("host", "host_of_yesterday", False),
+    ],
+)  # fmt: skip
+def test_another_name_is_a_misspelt_one_where_the_letters_of_one_word_differ(
+    declared: str, found: str, is_meant: bool
+) -> None:
+    assert misspelt(declared, ["rack", found]) == (found if is_meant else None)
 
 
 def test_tables_that_nobody_declares_have_the_types_found(tmp_path: Path) -> None:

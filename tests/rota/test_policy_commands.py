@@ -312,6 +312,8 @@ def test_a_file_that_is_called_almost_as_a_table_is_not_left_out(capsys: Output,
     status, _, err = run(capsys, *arguments, "taskz.csv")
     assert (status, "write --data tasks=FILE" in err) == (2, True), err
     assert run(capsys, *arguments, "tasks=taskz.csv")[0] == 1, "the rule is broken"
+    (files / "tasks.sql").write_text("INSERT INTO tasks (id, memory) VALUES (1, 9)")
+    assert run(capsys, *arguments, "taskz.csv", "--data", "tasks.sql")[0] == 1, "its rows come from elsewhere"
 
 
 def test_what_is_no_state_database_stays_as_it_is(capsys: Output, files: Path) -> None:

@@ -180,7 +180,11 @@ class ReplicatedDict:
             round_ = self._next = _Round(self._runtime.event())
             if not self._is_running:
                 self._is_running = True
-                self._runtime.spawn(self._run)
+                try:
+                    self._runtime.spawn(self._run)
+                except LogError:  # the process is ending
+                    self._is_running, self._next = False, None
+                    raise
         await round_.ended.wait()
         if round_.failure is not None:
             raise round_.failure

@@ -338,7 +338,8 @@ class Requests:
         async def going_on(observation: Observation, intent: Intent) -> Intent:
             undone = intent.plan is not None and intent.plan.order is Order.ABORT
             going = intent.with_plan(None) if undone else intent
-            return going.with_paused(False).with_observing(False)
+            # Whoever moves data gives up on a backup that is half put back: moves make holes of the rest.
+            return replace(going, restoring="").with_paused(False).with_observing(False)
 
         if await self._change(going_on):
             self._events.add("resume", "the control loop goes on by itself")
@@ -473,7 +474,9 @@ class Requests:
 
 def _check_restoring(intent: Intent, backup: str) -> None:
     if intent.restoring != backup:
-        under_way = "another backup is being put back" if intent.restoring else "none is under way, or it is over"
+        under_way = (
+            "another backup is being put back" if intent.restoring else "none is under way, or it is over"
+        )
         raise NotRestoringError(
             f"no restore of this file can be gone on with: {under_way}; nothing was changed. Restore it into agents "
             "with empty data directories, without --resume; if it is all there, `rota resume`"

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError, DuplicateNameError, UnknownColumnError
 from mgmt.source_text import Position
 from mgmt.state.duckdb_access.engine import type_of
 from mgmt.state.schema import Column, SqlType, Table, quote, storage
+from mgmt.state.sources.misspelling import misspelt
 from mgmt.state.sources.source import Rows, reading_errors
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ _WHOLE = r"\s*[+-]?[0-9]+(\.0*)?\s*"
 _ZONE = r".*[0-9]\s*(Z|[+-][0-9]{2}(:?[0-9]{2})?)\s*"
 _NESTED = ("STRUCT", "MAP", "UNION")
 _SHOWN = 10
-_NEAR = 0.8  # share of the letters: memroy and memory have 0.83 in common
 
 
 class _Stream:
@@ -135,8 +134,8 @@ def _matched(table: Table, rows: Rows) -> list[_Brought]:
 def _misspelt(column: Column, table: Table, found: Mapping[str, tuple[str, str]]) -> str | None:
     """What is as good as certainly meant by a column that nothing brings: without it all its values would be NULL."""
     others = set(found) - {name.lower() for each in table.columns for name in (each.name, each.current or "")}
-    near = get_close_matches(column.name.lower(), others, 1, _NEAR)
-    return found[near[0]][0] if near else None
+    near = misspelt(column.name, others)
+    return found[near][0] if near is not None else None
 
 
 def _conversion(own: str, found: str, kind: SqlType) -> tuple[str, str]:

@@ -157,6 +157,7 @@ def open_workbench(
                 _run(bench.state, statement.text, statement.position)
             for path in fixtures:
                 _load_data(bench, path)
+            _check_names(bench)
         undone.pop_all()
     return bench
 
@@ -233,11 +234,6 @@ def _open_state(bench: Workbench, url: str | None, data: Sequence[Path], memory:
     bench.stored.attach(data)
     if not bench.stored.has_rows_of_schema():
         raise UsageProblem("the state database has none of the schema's tables: is it the right one?")
-    for declared, found in bench.stored.misspelt_tables().items():
-        raise UsageProblem(
-            f"nothing brings table {declared!r}, and no schema declares {found!r}: to read one as the other, write "
-            f"--data {declared}=FILE; if they are two, declare both"
-        )
     with bench.stored.snapshot() as snapshot:
         contents = snapshot.dump()
     # Tables that the state database does not have are empty ones of the copy.
@@ -273,6 +269,17 @@ def _load_data(bench: Workbench, path: Path) -> None:
         return
     for statement in statements_of(text):
         _run(bench.state, statement.text, statement.position)
+
+
+def _check_names(bench: Workbench) -> None:
+    assert bench.state is not None
+    misspelt = {} if bench.stored is None else bench.stored.misspelt_tables()
+    for declared, found in misspelt.items():
+        if not bench.state.execute(f'SELECT 1 FROM "{declared}" LIMIT 1'):
+            raise UsageProblem(
+                f"nothing brings table {declared!r}, and no schema declares {found!r}: to read one as the other, write "
+                f"--data {declared}=FILE; if they are two, declare both"
+            )
 
 
 def _run(database: Database, sql: str, position: Position) -> None:

@@ -54,3 +54,6 @@ async def test_a_backup_that_nobody_began_to_restore_changes_nothing(autojump_cl
         await requests.begin_restoring("decaf", resume=False)
         with pytest.raises(NotRestoringError, match="another backup is being put back"):
             await requests.begin_restoring("c0ffee", resume=True)
+        await requests.resume()
+        with pytest.raises(NotRestoringError, match="or it is over"):
+            await requests.begin_restoring("decaf", resume=True)
