@@ -72,7 +72,12 @@ class ApiClient:
         connection = self._connection()
         try:
             response = self._request(connection, method, path, query, body, accept)
-            return response.status, response.read(LARGEST_ANSWER)
+            raw = response.read(LARGEST_ANSWER)
+            if (
+                response.length
+            ):  # a read of so many bytes takes the end of a connection for that of the answer
+                raise http.client.IncompleteRead(raw, response.length)
+            return response.status, raw
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         finally:
