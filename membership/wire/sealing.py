@@ -83,9 +83,8 @@ class SealedProtection:
         self.peer_keys: dict[Address, bytes] = {}
         self.unshown: list[Address] = []
         self._holders: dict[Address, bytes] = {}  # the sessions of peers that were heard under the primary
-        self._again: dict[
-            Address, int
-        ] = {}  # datagrams since then, or since its key was noted, under another key
+        # Datagrams under another key since then, or since that key was noted.
+        self._again: dict[Address, int] = {}
         self._guard = ReplayGuard(sessions)
         self._ciphers: OrderedDict[bytes, AESGCM] = OrderedDict()
         self._begin_session()

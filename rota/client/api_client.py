@@ -97,7 +97,7 @@ class ApiClient:
         try:
             response = self._request(connection, "GET", path, query, None, accept="text/event-stream")
             if response.status >= 400:
-                answer = self._decoded(response.read(LARGEST_ANSWER))
+                answer = self._decoded(_whole(response))
                 raise self._refused(answer, response.status, path)
             for line in response:
                 if line.startswith(b"data:"):
@@ -163,3 +163,13 @@ class ApiClient:
         if isinstance(answer, dict) and isinstance(answer.get("error"), str):
             return ApiError(answer["error"], code=str(answer.get("code", "refused")), status=status)
         return ApiError(f"the agent answered with HTTP status {status}", status=status)
+
+
+def _whole(response: http.client.HTTPResponse) -> bytes:
+    """The rest of an answer; a read of so many bytes takes the end of a connection for that of the answer."""
+    import http.client
+
+    raw = response.read(LARGEST_ANSWER)
+    if response.length:
+        raise http.client.IncompleteRead(raw, response.length)
+    return raw

@@ -309,13 +309,17 @@ def drain(host: str, wait: bool, timeout: float, api: Target, json_wanted: bool)
         with Progress(f"drain {host}", quiet=json_wanted) as progress:
             _wait_until_empty(client, host, timeout, progress)
         answer["empty"] = True
-    if wait:
-        text = f"{host} is empty"
-    elif client.get("/v1/control")["paused"]:
-        text = f"{host} is emptied once the loop is no longer paused: `rota resume`, or `rota apply` for this once"
-    else:
-        text = f"{host} is being drained; follow it with `rota events --follow`"
-    emit(answer, json_wanted, lambda _: click.echo(text))
+
+    def show(_: dict[str, Any]) -> None:
+        if wait:
+            click.echo(f"{host} is empty")
+        elif client.get("/v1/control")["paused"]:
+            remedy = "`rota resume`, or `rota apply` for this once"
+            click.echo(f"{host} is emptied once the loop is no longer paused: {remedy}")
+        else:
+            click.echo(f"{host} is being drained; follow it with `rota events --follow`")
+
+    emit(answer, json_wanted, show)
 
 
 def _wait_until_empty(client: ApiClient, host: str, timeout: float, progress: Progress) -> None:

@@ -272,10 +272,12 @@ def _load_data(bench: Workbench, path: Path) -> None:
 
 
 def _check_names(bench: Workbench) -> None:
+    from mgmt.state.schema import quote
+
     assert bench.state is not None
     misspelt = {} if bench.stored is None else bench.stored.misspelt_tables()
     for declared, found in misspelt.items():
-        if not bench.state.execute(f'SELECT 1 FROM "{declared}" LIMIT 1'):
+        if not bench.state.execute(f"SELECT 1 FROM {quote(declared)} LIMIT 1"):
             raise UsageProblem(
                 f"nothing brings table {declared!r}, and no schema declares {found!r}: to read one as the other, write "
                 f"--data {declared}=FILE; if they are two, declare both"
