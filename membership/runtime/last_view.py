@@ -20,10 +20,10 @@ import trio
 
 from membership.address import Address
 from membership.errors import MembershipError
+from membership.files import replace_file
 from membership.protocol.view.configuration import Configuration, ConfigurationError
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.runtime.change_feed import ClusterState
-from membership.runtime.durable_file import replace_file
 from membership.transport.resolve import resolve_seeds
 
 log = logging.getLogger("membership")

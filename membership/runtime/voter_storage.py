@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from membership.errors import MembershipError
-from membership.runtime.durable_file import replace_file
+from membership.files import replace_file
 
 _FILE: Final = "ensemble-state"
 _LOCK: Final = "ensemble-lock"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from membership.runtime.durable_file import replace_file
+from membership.files import replace_file
 from rota.access.names import checked_name
 from rota.access.roles import ROLES
 from rota.errors import AgentError

@@ -18,7 +18,7 @@ import struct
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from membership.runtime.durable_file import replace_file
+from membership.files import replace_file
 
 ANCHOR: Final = "anchor"
 NOTE: Final = "anchor.json"

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from membership.runtime.durable_file import replace_file
+from membership.files import replace_file
 from rota.errors import SettingsError
 from rota.version import VERSION
 

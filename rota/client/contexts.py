@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from membership.runtime.durable_file import replace_file
+from membership.files import replace_file
 from rota.access.names import checked_name
 from rota.client.target import Target
 from rota.errors import AgentError, UsageProblem

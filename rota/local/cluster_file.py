@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from membership import Address, AddressError
-from membership.runtime.durable_file import replace_file
+from membership.files import replace_file
 from rota.errors import LocalClusterError
 
 FILE = "cluster.json"

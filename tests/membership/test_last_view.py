@@ -10,10 +10,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from membership.files import replace_file
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.cut import Cut
 from membership.runtime.change_feed import ClusterState
-from membership.runtime.durable_file import replace_file
 from membership.runtime.last_view import RETRY, LastView, Remembered, _checksum
 
 RINGS = 10

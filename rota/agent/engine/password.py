@@ -18,7 +18,7 @@ from typing import Any, Final
 import trio
 
 from membership import Cluster, Configuration, FrameStream, Member, TransportError
-from membership.runtime.durable_file import replace_file
+from membership.files import replace_file
 from rota.errors import AgentError, ApiError, SettingsError
 from rota.services.control_service import answer_requests, ask
 

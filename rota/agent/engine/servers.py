@@ -24,7 +24,7 @@ from typing import Any, Final
 import trio
 
 from membership import Address
-from membership.runtime.durable_file import replace_file
+from membership.files import replace_file
 from rota.agent.engine.configuration import NODE_TIMEOUT, Ports, ServerOptions, configuration
 from rota.errors import AgentError, SettingsError
 
