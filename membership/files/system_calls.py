@@ -2,7 +2,7 @@
 
 The module `os` is one as it is. Whatever must survive a power cut or a failing disk (the last view, the data
 directory, the log's files) takes its system calls as an argument and makes no other calls; the simulator gives it a
-file system that loses what was not synced, fills up, and fails on any single call (`chaos.simulation.file_system`).
+file system that loses what was not synced, fills up, and fails on any single call (`membership.files.simulated`).
 Paths are strings; errors are OSError.
 """
 
