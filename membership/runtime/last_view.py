@@ -77,13 +77,16 @@ class _Record(msgspec.Struct, frozen=True, array_like=True):
     """Identifiers and bytes of the proposed views."""
 
 
+_UNKNOWN: Final = -1
+"""The number of a copy that is not whole, or may not be: the next one that is written."""
+
+
 class _Copy(NamedTuple):
     """One copy of the record, as it was found or written."""
 
     number: int = 0
     """0: never written."""
     body: bytes = b""
-    is_torn: bool = False
 
 
 class LastView:
@@ -125,9 +128,9 @@ class LastView:
         offsets = [_BLOCK + number * self._capacity for number in range(2)]
         self._copies = [_read_copy(data[offset : offset + self._capacity]) for offset in offsets]
         latest = max(self._copies)
-        if latest.number:
+        if latest.number > 0:
             return latest.body
-        if all(copy.is_torn for copy in self._copies):
+        if all(copy.number == _UNKNOWN for copy in self._copies):
             raise ConfigurationError("neither copy in it is whole")
         return None  # at most the first save was begun: nobody has relied on it
 
@@ -164,7 +167,7 @@ class LastView:
 
     def _write(self, which: int, number: int, body: bytes) -> None:
         copy = _Copy(number, body)
-        self._copies[which] = _Copy(is_torn=True)  # as long as it is not known to be whole
+        self._copies[which] = _Copy(_UNKNOWN)  # until it is written
         try:
             descriptor = self._system.open(str(self._path), os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -224,7 +227,7 @@ def _read_copy(data: bytes) -> _Copy:
         return _Copy()
     end = _COPY.size + length
     if checksum != _checksum(data[_CHECKSUM_BYTES:end]):
-        return _Copy(is_torn=True)
+        return _Copy(_UNKNOWN)
     return _Copy(number, data[_COPY.size : end])
 
 
