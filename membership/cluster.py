@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-import msgspec
 import trio
 
 from membership.address import Address
@@ -27,6 +26,7 @@ from membership.protocol.view.member import Member, metadata_pairs
 from membership.runtime.application_checks import ApplicationCheck, Check, CheckRunner
 from membership.runtime.change_feed import FINAL_STATUSES, ClusterStatus, MembershipEndedError
 from membership.runtime.core_factory import Identity, Mode
+from membership.runtime.data_directory import recall
 from membership.runtime.driver import Driver
 from membership.runtime.join_diagnosis import JoinRefusedError, log
 from membership.runtime.last_view import LastView, LastViewError, Remembered
@@ -255,10 +255,8 @@ async def join(
     _check_arguments(expect, cluster_id, join_timeout)
     settings = settings if settings is not None else Settings.lan()
     memory = None if last_view is None else LastView(Path(last_view), settings.rings)
-    remembered = None if memory is None else _recall(memory, cluster_id)
-    if remembered is None and memory is not None and copied_view is not None:
-        copy = _recall(LastView(Path(copied_view), settings.rings), cluster_id)
-        remembered = None if copy is None else msgspec.structs.replace(copy, is_copy=True)
+    copy = None if copied_view is None else LastView(Path(copied_view), settings.rings)
+    remembered = None if memory is None else _recall(memory, copy, cluster_id)
     if remembered is not None:
         cluster_id, expect = remembered.view.cluster_id, 1
     detectors, check = _detection(detector)
@@ -337,8 +335,8 @@ async def join(
             yield cluster
 
 
-def _recall(memory: LastView, cluster_id: bytes | None) -> Remembered | None:
-    remembered = memory.load()
+def _recall(memory: LastView, copy: LastView | None, cluster_id: bytes | None) -> Remembered | None:
+    remembered = recall(memory, copy)
     if remembered is not None and cluster_id not in (None, remembered.view.cluster_id):
         raise JoinArgumentError(
             f"the last view is one of cluster {remembered.view.cluster_id.hex()[:8]}, "
