@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from membership.errors import MembershipError
-from membership.files import SYSTEM, SystemCalls, read_file, replace_file, sync_directory
+from membership.files import SYSTEM, SystemCalls, read_file, replace_file_on, sync_directory
 from membership.runtime.last_view import DamagedViewError, LastView, LastViewError, Remembered
 
 IDENTITY: Final = "agent.json"
@@ -253,7 +253,7 @@ class DataDirectory:
         return read_file(self._system, str(self.path / name), _SMALL_FILE)
 
     def _write(self, name: str, content: bytes) -> None:
-        replace_file(self.path / name, content, system=self._system)
+        replace_file_on(self._system, self.path / name, content)
 
 
 def recall(file: LastView, copy: LastView | None) -> Remembered | None:

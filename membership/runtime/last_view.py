@@ -17,6 +17,7 @@ import logging
 import os
 import struct
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,7 +25,7 @@ import msgspec
 
 from membership.address import Address
 from membership.errors import MembershipError
-from membership.files import SYSTEM, SystemCalls, read_file, replace_file, write_at
+from membership.files import SYSTEM, SystemCalls, read_file, replace_file, replace_file_on, write_at
 from membership.protocol.view.configuration import Configuration, ConfigurationError
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.transport.resolve import resolve_seeds
@@ -187,9 +188,10 @@ class LastView:
         needed = -(-2 * (_COPY.size + len(body)) // _BLOCK) * _BLOCK
         capacity = max(FIRST_CAPACITY, needed)
         copy = _Copy(max(self._copies).number + 1, body) if body else _Copy()
+        replace = replace_file if self._system is SYSTEM else partial(replace_file_on, self._system)
         rendered = (_render(copy) if body else b"").ljust(capacity, b"\0")
         try:
-            replace_file(self._path, _header(capacity) + 2 * rendered, system=self._system)
+            replace(self._path, _header(capacity) + 2 * rendered)
         except OSError as error:
             raise LastViewError(f"{self._path}: {error.strerror}; the view was not saved") from error
         self._capacity, self._copies = capacity, [copy, copy]
