@@ -166,19 +166,19 @@ class MemberProcess:
     def receive(self, source: Address, message: Message, now: float) -> Effects:
         """A message arrived; between two incarnations it is for the one that is gone."""
         if self.restart_at is not None:
-            return self._nothing()
+            return self.idle()
         return self._after(self.core.receive(source, message, now), now)
 
     def tick(self, now: float) -> Effects:
         """Time has passed."""
         if self.restart_at is None:
             return self._after(self.core.tick(now), now)
-        return self._start_again(now) if now >= self.restart_at else self._nothing()
+        return self._start_again(now) if now >= self.restart_at else self.idle()
 
     def edge_checked(self, subject: bytes, *, healthy: bool, certain: bool, now: float) -> Effects:
         """The application's check of the member of this incarnation has had a result."""
         if self.restart_at is not None:
-            return self._nothing()
+            return self.idle()
         return self._after(self.core.edge_checked(subject, healthy=healthy, certain=certain, now=now), now)
 
     def edge_failed(self, subject: Member, now: float) -> Effects:
@@ -213,7 +213,7 @@ class MemberProcess:
         if self.restart_at is not None or self.state.status in FINAL_STATUSES:
             self.restart_at = None
             self.state.publish(status=ClusterStatus.LEFT)
-            return self._nothing()
+            return self.idle()
         self.state.publish(status=ClusterStatus.LEAVING)
         effects = self._after(self.core.leave(now), now)
         if self.core.status is Status.LEFT and self.state.status is not ClusterStatus.LEFT:
@@ -237,23 +237,25 @@ class MemberProcess:
         self.save_failure, self.save_pause = "", 0.0
         self.state.publish()
         if memory.accepted == self._durable or memory.accepted != self._accepted:
-            return self._nothing()  # nothing new, or more is to be saved
+            return self.idle()  # nothing new, or more is to be saved
         return self._tell_saved(now)
 
-    def on_save_failed(self, reason: str) -> None:
+    def on_save_failed(self, reason: str) -> Effects:
         """The disk did not take it; to be tried again after `save_pause`."""
         self.save_failure = reason
         self.save_pause = min(max(SAVE_RETRY_FIRST, 2 * self.save_pause), SAVE_RETRY_LONGEST)
+        return self.idle()
 
     def _tell_saved(self, now: float) -> Effects:
         self._durable = self._accepted
         if self.restart_at is not None or not isinstance(self.core, Core):
-            return self._nothing()
+            return self.idle()
         return self._after(self.core.saved(self._accepted, now), now)
 
     # What the core says
 
-    def _nothing(self) -> Effects:
+    def idle(self) -> Effects:
+        """Nothing to be done before the next `tick`."""
         return Effects((), (), self._wake_at if self.restart_at is None else self.restart_at)
 
     def _after(self, effects: Effects, now: float) -> Effects:
