@@ -255,8 +255,9 @@ async def join(
     if remembered is None and memory is not None and copied_view is not None:
         copy = _recall(LastView(Path(copied_view), settings.rings), cluster_id)
         remembered = None if copy is None else msgspec.structs.replace(copy, is_copy=True)
-    if remembered is not None:
-        cluster_id, expect = remembered.view.cluster_id, 1
+    view = None if remembered is None else remembered.stable.view
+    if view is not None:
+        cluster_id, expect = view.cluster_id, 1
     detectors, check = _detection(detector)
     seed_addresses = _seed_addresses(seeds)
     if mode is Mode.CENTRALISED and memory is not None:
@@ -271,8 +272,8 @@ async def join(
         )
     if broadcaster is not None and not isinstance(broadcaster, Broadcaster):
         raise JoinArgumentError(f"broadcaster is epidemic(...) or unicast_to_all(), not {broadcaster!r}")
-    if remembered is not None and memory is not None:
-        await memory.warn_of_strangers(remembered.view, seed_addresses)
+    if view is not None and memory is not None:
+        await memory.warn_of_strangers(view, seed_addresses)
     async with open_transport(
         listen,
         advertise=advertise,
@@ -336,9 +337,10 @@ async def join(
 
 def _recall(memory: LastView, cluster_id: bytes | None) -> Remembered | None:
     remembered = memory.load()
-    if remembered is not None and cluster_id not in (None, remembered.view.cluster_id):
+    view = None if remembered is None else remembered.stable.view
+    if view is not None and cluster_id not in (None, view.cluster_id):
         raise JoinArgumentError(
-            f"the last view is one of cluster {remembered.view.cluster_id.hex()[:8]}, "
+            f"the last view is one of cluster {view.cluster_id.hex()[:8]}, "
             f"not of {cluster_id.hex()[:8] if cluster_id else ''}: give the right file, or none"
         )
     return remembered

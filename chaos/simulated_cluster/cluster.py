@@ -31,13 +31,14 @@ from chaos.simulation.simulator import Simulator
 from membership.address import Address
 from membership.protocol import messages
 from membership.protocol.context.effects import (
-    AcceptedToSave,
     Evicted,
     Left,
     QuorumLost,
     QuorumRegained,
     RecoveryFailed,
+    StableStateToSave,
 )
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.core import Core
 from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.view.configuration import Configuration
@@ -107,6 +108,8 @@ class Cluster:
         """What members keep on their hosts' disks; None: nothing, and each process starts as if for the first time."""
         self._gathering: dict[str, list[ViewChanged]] = {}
         self._disk_rng = random.Random(f"{seed} disks of members")
+        self._written_at: dict[str, float] = {}
+        """When the last write of each host is done: one at a time, in order."""
         self._cache = ConfigurationCache(capacity=64)
         self._installed: dict[str, Configuration | None] = {}
         self._wanted: dict[str, bool] = {}
@@ -284,9 +287,9 @@ class Cluster:
                 rng=rng,
                 found=number == 0 and generation == 0,
                 cluster_id=directory.cluster_id if remembered is None else remembered.cluster_id,
-                remembered=remembered,
-                accepted=directory.accepted,
+                stable=StableState(remembered, directory.accepted),
                 is_copy=directory.is_copy or directory.is_superseded,
+                has_disk=self.directories is not None,
                 cache=self._cache,
                 broadcaster=self.broadcaster,
             )
@@ -395,24 +398,40 @@ class Cluster:
         self._faults.on_view(host)
 
     def _show(self, host: Host, view: Configuration) -> None:
-        """The process here lets others know of its view, and writes it down, durably: its directory counts as the
-        host's own again."""
+        """The process here lets others know of its view, and of which cluster it is."""
         if self.directories is not None:
             before = self.directory(host.name)
             founded = before.founded or (before.last_view is None and core_on(host).founded)
-            self.directories.keep(host.name, DataDirectory(view.cluster_id, view, founded))
+            self.directories.keep(host.name, replace(before, cluster_id=view.cluster_id, founded=founded))
 
-    def _save(self, host: Host, views: tuple[Configuration, ...]) -> None:
-        """The process here writes proposed views down, which takes a moment; it may die before that is done."""
-        process = host.process
+    def _save(self, host: Host, state: StableState) -> None:
+        """The process here writes, which takes a moment; it may die before that is done."""
+        if self.directories is None:
+            return
+        process, written_at = host.process, self._written_at.get(host.name, 0.0)
+        self._written_at[host.name] = done_at = max(self.now, written_at) + self._disk_rng.uniform(
+            *_DISK_DELAY
+        )
 
         def saved() -> None:
-            if host.process is process and self.directories is not None:
-                self.directories.keep(host.name, replace(self.directory(host.name), accepted=views))
-                self.invariants.accepted(views[-1])
-                self.simulator.command(host, lambda core, now: core.saved(views, now))
+            if host.process is process:
+                self._write(host, state)
+                self.simulator.command(host, lambda core, now: core.saved(state, now))
 
-        self.simulator.call_after(self._disk_rng.uniform(*_DISK_DELAY), saved)
+        self.simulator.call_at(done_at, saved)
+
+    def _write(self, host: Host, state: StableState) -> None:
+        """It is durable. With a new view the directory counts as the host's own again."""
+        assert self.directories is not None
+        before = self.directory(host.name)
+        directory = replace(before, accepted=state.accepted)
+        if state.view is not None and state.view is not before.last_view:
+            directory = DataDirectory(
+                state.view.cluster_id, state.view, before.founded, accepted=state.accepted
+            )
+        for view in state.accepted:
+            self.invariants.accepted(view)
+        self.directories.keep(host.name, directory)
 
     def _remember_removal(self, host: Host) -> None:
         """The view that stands on the disk here is not the last one any more."""
@@ -426,8 +445,8 @@ class Cluster:
         for event in events:
             if isinstance(event, ViewChanged):
                 self._on_view(host, event)
-            elif isinstance(event, AcceptedToSave):
-                self._save(host, event.views)
+            elif isinstance(event, StableStateToSave):
+                self._save(host, event.state)
             elif isinstance(event, QuorumLost | QuorumRegained):
                 lost = isinstance(event, QuorumLost)
                 self.quorum_notices.append(QuorumNotice(self.now, host.name, lost))

@@ -14,10 +14,10 @@ import trio
 
 from membership.address import Address
 from membership.ensemble.client import Client
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.core import Core
 from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.monitoring.edge_detector import DetectorFactory
-from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import INCARNATION_BYTES, Member
 from membership.runtime.transport_setup import new_signer
@@ -82,9 +82,9 @@ class CoreFactory:
         found: bool,
         expect: int,
         cluster_id: bytes | None,
-        remembered: Configuration | None = None,
-        accepted: tuple[Configuration, ...] = (),
+        stable: StableState | None = None,
         is_copy: bool = False,
+        has_disk: bool = False,
     ) -> Core | Client:
         """The next core, without seeds; the arguments are those of `Core`."""
         signer = new_signer(self._transport)
@@ -113,9 +113,9 @@ class CoreFactory:
             found=found,
             expect=expect,
             cluster_id=cluster_id,
-            remembered=remembered,
-            accepted=accepted,
+            stable=stable,
             is_copy=is_copy,
+            has_disk=has_disk,
             cache=_shared_cache(),
             detectors=self._detectors,
             signer=signer,

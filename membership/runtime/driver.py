@@ -18,7 +18,6 @@ import trio
 from membership.address import Address
 from membership.errors import EdgeError
 from membership.protocol.context.effects import (
-    AcceptedToSave,
     Dropped,
     EdgeFailed,
     EdgeRecovered,
@@ -32,7 +31,9 @@ from membership.protocol.context.effects import (
     QuorumRegained,
     RecoveryFailed,
     RecoveryFinished,
+    StableStateToSave,
 )
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.core import Core
 from membership.protocol.core.status import Status
 from membership.protocol.core.suspicions import Suspicions
@@ -135,14 +136,14 @@ class Driver:
         self._seeds = tuple(seeds)
         self._rng = rng
         self._founded = remembered is not None and remembered.founded
-        self._last_view = None if remembered is None else remembered.view
+        self._expect = expect
         self.is_superseded = remembered is not None and remembered.is_copy
         """Whether there have been later views than this process's last one, without it: it was removed, or may have
         been in them before its disk was put back from a copy."""
-        self.accepted = () if remembered is None else remembered.accepted
-        """The proposed views that are saved beside the last view."""
-        self.accepted_to_save = self.accepted
-        """Those that are to be, `on_saved` is told then; without `has_disk` memory is all there is."""
+        self.stable = StableState() if remembered is None else remembered.stable
+        """What is saved."""
+        self.to_save = self.stable
+        """What is to be, `on_saved` is told then; without `has_disk` memory is all there is."""
         self._has_disk = has_disk
         self._rejoin = rejoin
         self._on_event = on_event
@@ -157,10 +158,14 @@ class Driver:
             found=found,
             expect=expect,
             cluster_id=cluster_id,
-            remembered=self._last_view,
-            accepted=self.accepted,
+            stable=self.stable,
             is_copy=self.is_superseded,
+            has_disk=has_disk,
         )
+
+    @property
+    def _last_view(self) -> Configuration | None:
+        return self.to_save.view
 
     @property
     def founded(self) -> bool:
@@ -274,12 +279,12 @@ class Driver:
         match event:
             case ViewChanged():
                 self._install(event)
-            case AcceptedToSave(views):
-                self.accepted_to_save = views
+            case StableStateToSave(state):
+                self.to_save = state
                 if self._has_disk:
                     self.state.publish()  # whoever keeps the last view is woken
                 else:
-                    self.on_saved(views)
+                    self.stable = state
             case Evicted(epoch, by_operator, restarted):
                 self._evicted(epoch, by_operator, restarted)
             case Left(decided, superseded):
@@ -319,8 +324,7 @@ class Driver:
             return
         if self._last_view is None:
             self._founded = self._founding
-        self._last_view, self.is_superseded = view, False
-        self.accepted = self.accepted_to_save = ()
+        self.is_superseded = False
         log.info(
             "view %d: %d members, %d joined, %d replaced, %d updated, %d left, %d evicted, %d failed",
             view.epoch,
@@ -338,13 +342,11 @@ class Driver:
         else:
             self.state.publish(view=view, left=event.left, evicted=event.evicted, failed=event.failed)
 
-    def on_saved(self, accepted: tuple[Configuration, ...]) -> None:
-        """These proposed views are saved."""
-        if accepted == self.accepted or accepted != self.accepted_to_save:
-            return  # nothing new, or more is to be saved
-        self.accepted = accepted
+    def on_saved(self, state: StableState) -> None:
+        """This is saved."""
+        self.stable = state
         if self._restart_at is None and isinstance(self.core, Core):
-            self._perform(self.core.saved(accepted, self._now()))
+            self._perform(self.core.saved(state, self._now()))
             self.transport.wake()
 
     # What the application asks for
@@ -429,11 +431,13 @@ class Driver:
         self._founded = self.founded
         self.core = self._factory.make(
             found=False,
-            expect=1,
+            expect=self._expect if self._last_view is None else 1,
             cluster_id=self.core.cluster_id,
-            remembered=self._last_view,
-            accepted=self.accepted,
+            stable=StableState(
+                self._last_view, self.stable.accepted if self.stable.view is self._last_view else ()
+            ),
             is_copy=self.is_superseded,
+            has_disk=self._has_disk,
         )
         self.core.set_seeds(self._view_seeds())
         self._perform(self.core.start(now))

@@ -21,6 +21,7 @@ import trio
 from membership.address import Address
 from membership.errors import MembershipError
 from membership.files import replace_file
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.view.configuration import Configuration, ConfigurationError
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.runtime.change_feed import ClusterState
@@ -48,11 +49,9 @@ class DamagedViewError(LastViewError):
 class Remembered(msgspec.Struct, frozen=True):
     """What is known of an earlier process of this name."""
 
-    view: Configuration
+    stable: StableState
     founded: bool
     """Whether it, or one before it, founded the cluster."""
-    accepted: tuple[Configuration, ...] = ()
-    """Proposed views that may have come into force since."""
     is_copy: bool = False
     """There may have been later views: the file was put back from a copy, or the others removed this process."""
 
@@ -70,15 +69,16 @@ class Process(Protocol):
     def is_superseded(self) -> bool: ...
 
     @property
-    def accepted_to_save(self) -> tuple[Configuration, ...]: ...
+    def to_save(self) -> StableState: ...
 
-    def on_saved(self, accepted: tuple[Configuration, ...]) -> None: ...
+    def on_saved(self, state: StableState) -> None: ...
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True):
     founded: bool
     id: bytes
     view: bytes
+    """Both empty: the process was in no view so far."""
     superseded: bool = False
     """The process was told that it was removed from this view."""
     accepted: tuple[tuple[bytes, bytes], ...] = ()
@@ -91,9 +91,8 @@ class LastView:
     def __init__(self, path: Path, rings: int) -> None:
         self._path = path
         self._rings = rings
-        self._saved: Configuration | None = None
+        self._saved = StableState()
         self._saved_as_superseded = False
-        self._saved_accepted: tuple[Configuration, ...] = ()
         self._first_try = trio.Event()
 
     def load(self) -> Remembered | None:
@@ -111,31 +110,25 @@ class LastView:
                 raise ConfigurationError("the checksum does not match")
             record = msgspec.msgpack.decode(body, type=_Record)
             cache = ConfigurationCache()
-            view = cache.decode(record.view, record.id, self._rings)
+            view = cache.decode(record.view, record.id, self._rings) if record.view else None
             accepted = tuple(cache.decode(body, name, self._rings) for name, body in record.accepted)
         except (msgspec.DecodeError, ValueError) as error:
             raise DamagedViewError(
                 f"{self._path} is damaged ({error}); remove it: this process then needs a seed to find its cluster"
             ) from None
-        self._saved, self._saved_as_superseded, self._saved_accepted = view, record.superseded, accepted
-        return Remembered(view, record.founded, accepted, record.superseded)
+        self._saved, self._saved_as_superseded = StableState(view, accepted), record.superseded
+        return Remembered(self._saved, record.founded, record.superseded)
 
-    def save(
-        self,
-        view: Configuration,
-        *,
-        founded: bool,
-        superseded: bool = False,
-        accepted: tuple[Configuration, ...] = (),
-    ) -> None:
-        """Durable on return. Raises LastViewError; then the former view stands."""
-        proposed = tuple((each.id, each.encoded()) for each in accepted)
-        body = msgspec.msgpack.encode(_Record(founded, view.id, view.encoded(), superseded, proposed))
+    def save(self, state: StableState, *, founded: bool, superseded: bool = False) -> None:
+        """Durable on return. Raises LastViewError; then what was saved before stands."""
+        view = (b"", b"") if state.view is None else (state.view.id, state.view.encoded())
+        accepted = tuple((each.id, each.encoded()) for each in state.accepted)
+        body = msgspec.msgpack.encode(_Record(founded, *view, superseded, accepted))
         try:
             replace_file(self._path, _checksum(body) + body)
         except OSError as error:
             raise LastViewError(f"{self._path}: {error.strerror}; the view was not saved") from error
-        self._saved, self._saved_as_superseded, self._saved_accepted = view, superseded, accepted
+        self._saved, self._saved_as_superseded = state, superseded
 
     async def warn_of_strangers(self, view: Configuration, seeds: Sequence[Address]) -> None:
         """Log it if none of the seeds is in `view`: somebody may expect this process to join their cluster."""
@@ -162,12 +155,10 @@ class LastView:
         state = process.state
 
         def is_news() -> bool:
-            if state.view is not None and state.view != self._saved:
+            if process.to_save != self._saved:
                 return True
-            if self._saved is None:
-                return False
             removed = process.is_superseded and not self._saved_as_superseded
-            return removed or process.accepted_to_save != self._saved_accepted
+            return removed and self._saved.view is not None
 
         try:
             while True:
@@ -180,12 +171,8 @@ class LastView:
                     await self._try_to_save(process)
 
     async def _try_to_save(self, process: Process) -> bool:
-        view = process.state.view or self._saved
-        assert view is not None
-        accepted = process.accepted_to_save
-        save = partial(
-            self.save, view, founded=process.founded, superseded=process.is_superseded, accepted=accepted
-        )
+        wanted = process.to_save
+        save = partial(self.save, wanted, founded=process.founded, superseded=process.is_superseded)
         try:
             await trio.to_thread.run_sync(save)
         except LastViewError as error:
@@ -194,7 +181,7 @@ class LastView:
         finally:
             if process.state.view is not None:
                 self._first_try.set()
-        process.on_saved(accepted)
+        process.on_saved(wanted)
         return True
 
     async def wait_until_tried(self) -> None:

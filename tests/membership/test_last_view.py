@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from membership.files import replace_file
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.cut import Cut
 from membership.runtime.change_feed import ClusterState
@@ -34,24 +35,25 @@ class Process:
 
     def __init__(self) -> None:
         self.state = ClusterState()
-        self.accepted_to_save: tuple[Configuration, ...] = ()
-        self.saved: list[tuple[Configuration, ...]] = []
+        self.to_save = StableState()
+        self.saved: list[StableState] = []
 
-    def on_saved(self, accepted: tuple[Configuration, ...]) -> None:
-        self.saved.append(accepted)
+    def on_saved(self, state: StableState) -> None:
+        self.saved.append(state)
 
 
 def ids(remembered: Remembered | None) -> tuple[bytes, list[bytes]]:
     assert remembered is not None
-    return remembered.view.id, [view.id for view in remembered.accepted]
+    assert remembered.stable.view is not None
+    return remembered.stable.view.id, [view.id for view in remembered.stable.accepted]
 
 
 def test_proposed_views_stand_beside_the_last_one(lab, proposed: Configuration, tmp_path: Path) -> None:
     view = lab.configuration(3)
     memory = LastView(tmp_path / "view", RINGS)
-    memory.save(view, founded=True, accepted=(proposed,))
+    memory.save(StableState(view, (proposed,)), founded=True)
     assert ids(LastView(tmp_path / "view", RINGS).load()) == (view.id, [proposed.id])
-    memory.save(proposed, founded=True)
+    memory.save(StableState(proposed), founded=True)
     assert ids(LastView(tmp_path / "view", RINGS).load()) == (proposed.id, [])
 
 
@@ -72,18 +74,20 @@ async def test_nothing_is_said_to_be_saved_before_it_is(
     monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
     folder = tmp_path / "data"
     folder.mkdir()
-    LastView(folder / "view", RINGS).save(lab.configuration(3), founded=False)
+    LastView(folder / "view", RINGS).save(StableState(lab.configuration(3)), founded=False)
     memory, process = LastView(folder / "view", RINGS), Process()
-    memory.load()
+    remembered = memory.load()
+    assert remembered is not None
+    process.to_save = remembered.stable
     async with trio.open_nursery() as nursery:
         nursery.start_soon(memory.keep, process)
         folder.rename(tmp_path / "away")
-        process.accepted_to_save = (proposed,)
+        process.to_save = StableState(remembered.stable.view, (proposed,))
         process.state.publish()
         await trio.sleep(RETRY / 2)
         assert process.saved == []
         (tmp_path / "away").rename(folder)
         await trio.sleep(RETRY)
-        assert process.saved == [(proposed,)]
+        assert process.saved == [process.to_save]
         assert ids(LastView(folder / "view", RINGS).load())[1] == [proposed.id]
         nursery.cancel_scope.cancel()

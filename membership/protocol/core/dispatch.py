@@ -9,12 +9,12 @@ from membership.address import Address
 from membership.protocol import messages
 from membership.protocol.context.context import NEVER
 from membership.protocol.context.refusals import Refusal, elsewhere
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.core.components import Components
 from membership.protocol.core.status import FINISHED, Status
 from membership.protocol.core.view_installation import ViewInstaller
 from membership.protocol.core.view_instance import ViewInstance
 from membership.protocol.lifecycle.founder_election import founder_of
-from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member
 
 
@@ -53,11 +53,12 @@ class Dispatcher:
         else:
             self._handle_from_outside(instance, source, message, now)
 
-    def on_saved(self, views: tuple[Configuration, ...], now: float) -> None:
-        """These proposed views are on disk."""
+    def on_saved(self, state: StableState, now: float) -> None:
+        """This is what is on disk."""
         if self.views.status in FINISHED:
             return
-        self._refounding.on_saved(views)
+        self._context.storage.on_saved(state)
+        self._refounding.on_saved()
         instance = self.views.instance
         if instance is None:
             self.found_if_chosen(now)

@@ -82,20 +82,19 @@ class FounderElection:
         self,
         context: Context,
         expect: int,
-        remembered: Configuration | None = None,
         *,
-        accepted: tuple[Configuration, ...] = (),
         is_copy: bool = False,
     ) -> None:
-        """`accepted`: the proposed views on this process's disk (see refounding). `is_copy`: there may have been later
-        views than `remembered`: it is what a copy of this process's disk says, or this process was removed from it."""
+        """`is_copy`: there may have been later views than the one on its disk: that is a copy, or this process was
+        removed from it."""
         self._context = context
-        self.remembered = remembered
+        found = context.storage.durable
+        self.remembered = remembered = found.view
         self._is_copy = is_copy
         self.expect = expect if remembered is None else len(remembered) // 2 + 1
         """How many processes the first view of several is held for."""
         self._seeds: tuple[Address, ...] = ()
-        self.accepted = accepted if self.knows else ()
+        self.accepted = found.accepted if self.knows else ()
         """The proposed views that this process has written down, and does not know to have come into force."""
         self._loaded = {view.id for view in self.accepted}
         self.proposed: Configuration | None = None

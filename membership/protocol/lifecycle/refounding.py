@@ -20,7 +20,6 @@ Source: L. Lamport, *The Part-Time Parliament* (1998), and joint quorums as when
 
 from membership.address import Address
 from membership.protocol.context.context import NEVER, Context
-from membership.protocol.context.effects import AcceptedToSave
 from membership.protocol.context.refusals import Refusal
 from membership.protocol.lifecycle.founder_election import FounderElection, founder_of
 from membership.protocol.lifecycle.joiner import Joiner
@@ -178,14 +177,13 @@ class Refounding:
         if self._saving or len(accepted) >= ACCEPTED_LIMIT:
             return
         self._saving = (*accepted, view)
-        if self._election.knows:
-            self._context.publish(AcceptedToSave(self._saving))
-        else:
-            self.on_saved(self._saving)  # it stands for its name only, whatever it writes down
+        self._context.storage.accept(self._saving)
+        self.on_saved()
 
-    def on_saved(self, views: tuple[Configuration, ...]) -> None:
-        """What was to be saved is durable."""
-        if not views or views != self._saving:
+    def on_saved(self) -> None:
+        """Something has become durable."""
+        views = self._saving
+        if not views or views != self._context.storage.durable.accepted:
             return
         self._saving = ()
         election, view = self._election, views[-1]
