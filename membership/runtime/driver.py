@@ -38,7 +38,14 @@ from membership.protocol.core import Core
 from membership.protocol.core.status import Status
 from membership.protocol.core.suspicions import Suspicions
 from membership.protocol.dissemination.broadcaster import Broadcaster
-from membership.protocol.messages import ANONYMOUS_MESSAGES, DecodeError, Message, decode, encode
+from membership.protocol.messages import (
+    ANONYMOUS_MESSAGES,
+    DecodeError,
+    FullConfiguration,
+    Message,
+    decode,
+    encode,
+)
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member, metadata_pairs
@@ -77,7 +84,10 @@ def read_message(arrival: Arrival, counters: Counter[str]) -> Message | None:
     except DecodeError:
         counters["messages_dropped_malformed"] += 1
         return None
-    if arrival.cluster_id == UNKNOWN_CLUSTER and not isinstance(message, ANONYMOUS_MESSAGES):
+    is_anonymous = isinstance(message, ANONYMOUS_MESSAGES) or (
+        isinstance(message, FullConfiguration) and message.proposed
+    )
+    if arrival.cluster_id == UNKNOWN_CLUSTER and not is_anonymous:
         counters["messages_dropped_unknown_cluster"] += 1
         return None
     return message
@@ -134,6 +144,8 @@ class Driver:
             broadcaster=broadcaster,
         )
         self._seeds = tuple(seeds)
+        self._resolved: tuple[Address, ...] = ()
+        """The addresses of the seeds, as last resolved."""
         self._rng = rng
         self._founded = remembered is not None and remembered.founded
         self._expect = expect
@@ -401,7 +413,8 @@ class Driver:
             return
         self.is_superseded = not restarted  # else nothing came after that view, and it may be needed again
         self.evicted_by_operator = by_operator
-        if by_operator or not self._rejoin:
+        was_in = self.state.view is not None  # else it was alone, and nobody has put it out
+        if by_operator or (was_in and not self._rejoin):
             why = "an operator wants it" if by_operator else "rejoin is off"
             log.warning("evicted from view %d; staying out, as %s", epoch, why)
             self.state.publish(status=ClusterStatus.EVICTED, quorum=False)
@@ -439,7 +452,7 @@ class Driver:
             is_copy=self.is_superseded,
             has_disk=self._has_disk,
         )
-        self.core.set_seeds(self._view_seeds())
+        self.core.set_seeds((*self._resolved, *self._view_seeds()))
         self._perform(self.core.start(now))
 
     def _view_seeds(self) -> tuple[Address, ...]:
@@ -456,6 +469,7 @@ class Driver:
         own = (self._factory.identity.address, self.transport.bound)
         addresses = dict.fromkeys((*resolution.addresses, *self._view_seeds()))
         others = tuple(address for address in addresses if address not in own)
+        self._resolved = tuple(address for address in resolution.addresses if address not in own)
         self.core.set_seeds(others)
         return Resolution(others, resolution.problems)
 

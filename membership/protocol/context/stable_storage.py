@@ -36,7 +36,7 @@ class StableStorage:
         self.durable = found
         """What is known to be."""
         self._publish = publish
-        self._has_disk = has_disk
+        self.has_disk = has_disk
 
     def install(self, view: Configuration) -> None:
         """This view is in force, and this process in it."""
@@ -48,7 +48,7 @@ class StableStorage:
 
     def _write(self, state: StableState) -> None:
         self.state = state
-        if not self._has_disk:
+        if not self.has_disk:
             self.durable = state
         self._publish(state)
 

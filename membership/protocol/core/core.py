@@ -154,9 +154,11 @@ class Core(MemberCoreBase):
 
     @property
     def cluster_id(self) -> bytes | None:
-        """The cluster's id, None while unknown."""
+        """The cluster's id, None while unknown: also of one that this process founds, until it is in force."""
         view = self._context.configuration
-        return self._joiner.cluster_id if view is None else view.cluster_id
+        if view is None or self._dispatcher.awaits_cluster:
+            return self._joiner.cluster_id
+        return view.cluster_id
 
     def suspicions(self, now: float) -> Suspicions | None:
         """Who suspects whom, as far as this member knows; None before the first view. For people."""
