@@ -320,12 +320,13 @@ class Cluster:
         remembered = None if file is None else recall(file, copy)
         if file is not None:
             file.prepare()
+        view = None if remembered is None else remembered.view
         cluster_id = None if identity is None else identity.cluster_id
         return MemberProcess(
             factory,
             found=number == 0 and generation == 0 and self.mode is Mode.DECENTRALISED,
             expect=1,
-            cluster_id=cluster_id if remembered is None else remembered.view.cluster_id,
+            cluster_id=cluster_id if view is None else view.cluster_id,
             rejoin=self.rejoin,
             remembered=remembered,
             saved=None if file is None else file.saved,
@@ -371,7 +372,7 @@ class Cluster:
             self.simulator.call_after(0.0, lambda cut=cut: self._end_by(host, process, cut))  # type: ignore[misc]
             return process.idle()
         else:
-            for view in memory.accepted[-1:]:
+            for view in memory.stable.accepted:
                 self.invariants.accepted(view)
             effects = process.on_saved(memory, now)
         self._begin_saving(host)

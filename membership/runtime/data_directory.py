@@ -159,7 +159,8 @@ class DataDirectory:
             self.claim()
         has_view = False
         try:
-            has_view = self.file().load() is not None
+            found = self.file().load()
+            has_view = found is not None and found.view is not None
         except DamagedViewError as error:
             if not has_seeds:
                 raise DataDirectoryError(f"{error}, or give --seed") from error
