@@ -1,6 +1,6 @@
 """The disks of hosts that carry a store: the member's files and the log's, lost, copied and restored together.
 
-`DataDirectories` with the log's storage beside it, and the bound of what the store makes good by itself. The bound is
+`DataDirectories` with the log's files beside it, and the bound of what the store makes good by itself. The bound is
 drawn from what hosts were told of the layout, of which the cluster itself knows only a part.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from chaos.simulated_cluster.data_directory import ANCHOR, IDENTITY, LAST_VIEW, DataDirectories
 from datastore_adapter import EpochDocument, SimulatedCluster
 from datastore_adapter.log.layout.document import ExtentState
-from datastore_adapter.log.storage.memory_storage import MemoryStorage
+from membership.files.simulated import SimulatedFiles
 
 
 class StoreDisks(DataDirectories):
@@ -21,36 +21,34 @@ class StoreDisks(DataDirectories):
     def __init__(self, log: SimulatedCluster, rng: random.Random) -> None:
         super().__init__(rng)
         self._log = log
-        self._storage_copies: dict[str, MemoryStorage] = {}
+        self._disk_copies: dict[str, SimulatedFiles] = {}
         self.robbed: set[str] = set()
         """Hosts whose stores have lost files."""
 
     def copy(self, host: str) -> None:
         """As it would be if the power went off now."""
         super().copy(host)
-        copy = self._log.hosts[host].copy_disk()
-        copy.crash(self._rng)
-        self._storage_copies[host] = copy
+        self._disk_copies[host] = self._log.hosts[host].copy_disk()
 
     def _restore(self, host: str) -> None:
         super()._restore(host)
-        self._log.hosts[host].restore_disk(self._storage_copies[host])
+        self._log.hosts[host].restore_disk(self._disk_copies[host])
 
     def _wipe(self, host: str) -> None:
         super()._wipe(host)
         self._log.hosts[host].erase()
 
     def _files(self, host: str) -> list[str]:
-        return [*super()._files(host), *self._log.hosts[host].storage.names("")]
+        return [*super()._files(host), *self._log.hosts[host].disk.files()]
 
     def _remove(self, host: str, file: str) -> None:
         if file in (ANCHOR, IDENTITY, LAST_VIEW):
             super()._remove(host, file)
         else:
-            self._log.hosts[host].storage.remove(file)
+            self._log.hosts[host].disk.remove(file)
             self.robbed.add(host)
         if file == ANCHOR:
-            self._log.hosts[host].storage.is_copy = True
+            self._log.hosts[host].distrust_disk()
 
 
 def makes_good(documents: Iterable[EpochDocument], lost: frozenset[str]) -> bool:

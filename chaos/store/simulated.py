@@ -95,8 +95,7 @@ class SimulatedStore:
     def add_host(self, name: str, number: int, address: str) -> None:
         """A host `number` of the network; nothing runs on it yet."""
         self._numbers[name] = number
-        self.log.add(name, address)
-        self.log.hosts[name].node = None
+        self.log.add(name, address, start=False)
 
     def _link(self, source: str, destination: str) -> float | None:
         ticks = self._network.stream(self._number(source), self._number(destination))
@@ -126,11 +125,11 @@ class SimulatedStore:
 
     def fill_disk(self, name: str) -> None:
         """Nothing more fits on the disk of this host."""
-        self.log.hosts[name].storage.capacity = 0
+        self.log.hosts[name].disk.capacity = 0
 
     def clear_disk(self, name: str) -> None:
         """There is room again."""
-        self.log.hosts[name].storage.capacity = None
+        self.log.hosts[name].disk.capacity = None
 
     def runs_on(self, name: str) -> bool:
         """Whether the agent on this host runs."""

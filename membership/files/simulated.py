@@ -20,6 +20,7 @@ import os
 import random
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn
 
@@ -211,8 +212,8 @@ class _Descriptor:
 class _Numbers:
     """Of inodes: none twice, on a disk and its copies."""
 
-    def __init__(self) -> None:
-        self._last = 1
+    def __init__(self, first: int) -> None:
+        self._last = first
 
     def next(self) -> int:
         self._last += 1
@@ -224,7 +225,7 @@ class SimulatedFiles:
 
     def __init__(self, rng: random.Random) -> None:
         self._random = rng
-        self._numbers = _Numbers()
+        self._numbers = _Numbers(rng.getrandbits(32))
         self._root = self._new_directory(0o755)
         self._pending: list[tuple[_Entry, ...]] = []
         """Changes of directories that are not durable, in order; entries of one stand or fall together."""
@@ -416,8 +417,19 @@ class SimulatedFiles:
     def statvfs(self, path: str, /) -> DiskStatus:
         self._begin("statvfs", path)
         self._node(path)
-        capacity = _UNLIMITED if self.capacity is None else self.capacity
-        return DiskStatus(PAGE, capacity // PAGE, max(0, capacity // PAGE - self._used()))
+        if self.capacity is None:
+            return DiskStatus(PAGE, _UNLIMITED // PAGE, _UNLIMITED // PAGE)
+        return DiskStatus(PAGE, self.capacity // PAGE, max(0, self.capacity // PAGE - self._used()))
+
+    @property
+    def identity(self) -> int:
+        """Of the file system: none that was copied from it, or was made anew, has the same."""
+        return self._root.number
+
+    @property
+    def used(self) -> int:
+        """Bytes of the disk that are in use."""
+        return self._used() * PAGE
 
     # What befalls the host.
 
@@ -446,6 +458,13 @@ class SimulatedFiles:
         other._root = other._copy_of(self._root)
         return other
 
+    def snapshot(self) -> SimulatedFiles:
+        """As `copy`, of what would be there if the power went off now."""
+        left = deepcopy(self)
+        left.cut_power()
+        left._numbers = self._numbers
+        return left.copy()
+
     def _copy_of(self, directory: _Directory) -> _Directory:
         copy = _Directory(self._numbers.next(), directory.mode)
         for name, node in directory.entries.items():
@@ -466,6 +485,10 @@ class SimulatedFiles:
     def files(self) -> list[str]:
         """The paths of all files, sorted."""
         return sorted(path for path, _ in self._files(self._root, ""))
+
+    def size(self, path: str) -> int:
+        """Bytes of a file."""
+        return len(self._file(path).content)
 
     def remove(self, path: str) -> None:
         """A file vanishes, or a directory with all that is in it."""
