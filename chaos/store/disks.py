@@ -39,13 +39,13 @@ class StoreDisks(DataDirectories):
         self._log.hosts[host].erase()
 
     def _files(self, host: str) -> list[str]:
-        return [*super()._files(host), *self._log.hosts[host].disk.files()]
+        return [*super()._files(host), *self._log.hosts[host].storage.files()]
 
     def _remove(self, host: str, file: str) -> None:
         if file in (ANCHOR, IDENTITY, LAST_VIEW):
             super()._remove(host, file)
         else:
-            self._log.hosts[host].disk.remove(file)
+            self._log.hosts[host].storage.remove(file)
             self.robbed.add(host)
         if file == ANCHOR:
             self._log.hosts[host].distrust_disk()

@@ -125,11 +125,11 @@ class SimulatedStore:
 
     def fill_disk(self, name: str) -> None:
         """Nothing more fits on the disk of this host."""
-        self.log.hosts[name].disk.capacity = 0
+        self.log.hosts[name].storage.capacity = 0
 
     def clear_disk(self, name: str) -> None:
         """There is room again."""
-        self.log.hosts[name].disk.capacity = None
+        self.log.hosts[name].storage.capacity = None
 
     def runs_on(self, name: str) -> bool:
         """Whether the agent on this host runs."""

@@ -78,6 +78,14 @@ def fail(error: int, *operations: str, path: str = "", after: int = 0) -> Fault:
     return ask
 
 
+def first_of(faults: Iterable[Fault]) -> Fault:
+    """All of them; where several would strike, the first one does."""
+    chosen = tuple(faults)
+    return lambda operation, path: next(
+        (found for fault in chosen if (found := fault(operation, path)) is not None), None
+    )
+
+
 def cut_after(changes: int) -> Fault:
     """A fault that cuts the power after so many calls that change something."""
     left = changes
@@ -240,6 +248,8 @@ class SimulatedFiles:
         """The same, but `statvfs` does not show it, and the error is EDQUOT."""
         self.most_files: int | None = None
         """So many files and directories, which `statvfs` does not show either."""
+        self.broken = False
+        """Every call that would change something on the disk fails."""
         self.is_read_only = False
         """As a kernel makes a file system that it does not trust any more."""
         self.short_writes = 0.0
@@ -519,8 +529,8 @@ class SimulatedFiles:
         if found is not None:
             _fail(found, path)
         if operation in CHANGING:
-            if self.is_read_only:
-                _fail(errno.EROFS, path)
+            if self.broken or self.is_read_only:
+                _fail(errno.EIO if self.broken else errno.EROFS, path)
             self.changes += 1
 
     def _check_power(self) -> None:

@@ -146,7 +146,7 @@ class Harness:
 
     def lose_ends(self, name: str, segment: str, size: int) -> None:
         """A host that is down loses the end of what it has of segments, and the commit logs that would tell it."""
-        disk = self.cluster.hosts[name].disk
+        disk = self.cluster.hosts[name].storage
         for path in disk.files():
             if path.startswith(f"{DIRECTORY}/unit/{segment}"):
                 disk.cut(path, max(0, disk.size(path) - size))

@@ -56,7 +56,7 @@ def chain_of(harness: Harness, address: int) -> tuple[str, tuple[str, ...]]:
 def damage(harness: Harness, host: str, address: int, payload: bytes) -> None:
     """Flip a bit of the payload on one host's disk."""
     key, _ = chain_of(harness, address)
-    disk = harness.cluster.hosts[host].disk
+    disk = harness.cluster.hosts[host].storage
     for path in disk.files():
         position = read_file(disk, path, 1 << 20).find(payload) if f"/unit/{key}/" in path else -1
         if position >= 0:

@@ -331,7 +331,7 @@ def test_a_host_that_cannot_be_sealed_takes_nothing_back_and_holds_nobody_up() -
 
     async def story() -> None:
         adapter = await written_and_without_pair(harness)
-        harness.cluster.hosts["n5"].disk.capacity = 0
+        harness.cluster.hosts["n5"].storage.capacity = 0
         harness.restart("n5")
         adapter.set_hosts(harness.view_epoch, harness.members)
         observation = await adapter.observe()
@@ -343,7 +343,7 @@ def test_a_host_that_cannot_be_sealed_takes_nothing_back_and_holds_nobody_up() -
         assert "cannot be sealed" in status.message
         assert away(harness)
         await harness.write(12)
-        harness.cluster.hosts["n5"].disk.capacity = None
+        harness.cluster.hosts["n5"].storage.capacity = None
         await harness.settle(adapter)
         assert not away(harness)
 

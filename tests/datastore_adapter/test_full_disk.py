@@ -16,7 +16,7 @@ SETTINGS = LogSettings(call_timeout=0.3, max_payload=2000, append_timeout=3.0, b
 
 def fill(harness: Harness, name: str, left: int = 0) -> None:
     """No more room for records on the disk of a host, but some that is kept back."""
-    disk = harness.cluster.hosts[name].disk
+    disk = harness.cluster.hosts[name].storage
     used = disk.used + left
     disk.capacity = used + used // (RESERVED_SHARE - 1)
 
@@ -49,7 +49,7 @@ def test_appends_go_on_elsewhere_and_nothing_is_lost(role: int) -> None:
         await harness.check_everything()
         assert not any(name in segment.hosts() for segment in harness.document.layout.segments)
 
-        harness.cluster.hosts[name].disk.capacity = None
+        harness.cluster.hosts[name].storage.capacity = None
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
         assert not observation.full
@@ -71,7 +71,7 @@ def test_a_disk_that_has_not_even_room_to_be_settled_is_left_behind(seed: int) -
         writers = harness.start_writers(8, pause=0.001)
         await harness.runtime.sleep(0.2)
         fill(harness, name)
-        harness.cluster.hosts[name].disk.fault = no_room_for_segments
+        harness.cluster.hosts[name].storage.fault = no_room_for_segments
         await harness.runtime.sleep(0.2)
         await harness.settle(adapter)
         await harness.runtime.sleep(0.3)
@@ -99,7 +99,7 @@ def test_a_disk_that_takes_nothing_at_all_is_left_by_one_step_and_not_used_again
         name = harness.document.layout.segments[0].open_extent.chain[role]
         writers = harness.start_writers(pause=0.01)
         await harness.runtime.sleep(0.2)
-        harness.cluster.hosts[name].disk.capacity = 0
+        harness.cluster.hosts[name].storage.capacity = 0
         await harness.runtime.sleep(0.2)
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
@@ -112,7 +112,7 @@ def test_a_disk_that_takes_nothing_at_all_is_left_by_one_step_and_not_used_again
         assert not any(name in segment.hosts() for segment in harness.document.layout.segments)
         await harness.stop_writers(writers)
         await harness.write(12)
-        harness.cluster.hosts[name].disk.capacity = None
+        harness.cluster.hosts[name].storage.capacity = None
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
         assert not observation.full
@@ -134,7 +134,7 @@ def test_without_another_host_the_error_says_why() -> None:
             await client.append("red", b"one too many")
         for address in range(3):
             assert await client.read(address) is not None
-        harness.cluster.hosts["n1"].disk.capacity = None
+        harness.cluster.hosts["n1"].storage.capacity = None
         await harness.write(3)
         await harness.check_everything()
 

@@ -303,9 +303,9 @@ def test_a_host_that_lost_the_end_of_its_files_is_not_believed_and_copies_what_i
         if again:  # it is remembered over a second start
             harness.crash("n1")
             harness.restart("n1")
-        storage = harness.cluster.hosts["n1"].storage
-        assert storage is not None
-        assert not storage.is_damaged
+        files = harness.cluster.hosts["n1"].files
+        assert files is not None
+        assert not files.is_damaged
         states = {
             replica.state
             for segment in (await observed(adapter)).segments

@@ -55,10 +55,10 @@ class SimulatedHost:
         self.name = name
         self.address = address
         self.settings = cluster.settings
-        self.disk = SimulatedFiles(random.Random(rng.getrandbits(64)))
+        self.storage = SimulatedFiles(random.Random(rng.getrandbits(64)))
         self.node: LogNode | None = None
-        self.storage: FileStorage | None = None
-        """Of the node that runs, or ran last."""
+        self.files: FileStorage | None = None
+        """Of the log there; of the process that runs, or ran last."""
         self.waiting: list[_Waiting] = []
         """What came while the process waited for its disk."""
         self.busy_until = 0.0
@@ -69,31 +69,31 @@ class SimulatedHost:
 
     def start(self) -> None:
         """Raises StorageError, and PowerCut."""
-        self.disk.power_on()
-        identity = self.disk.identity
-        is_copy = identity not in self._own_disks and bool(self.disk.files())
+        self.storage.power_on()
+        identity = self.storage.identity
+        is_copy = identity not in self._own_disks and bool(self.storage.files())
         try:
-            self.storage = FileStorage(
+            self.files = FileStorage(
                 Path(DIRECTORY),
                 fsync=self.settings.fsync,
                 commit_log_bytes=COMMIT_LOG_BYTES,
                 reserve=self.settings.reserved_bytes,
-                system=self.disk,
+                system=self.storage,
                 background=self._in_background,
                 draw=self._random.randbytes,
             )
             self.node = LogNode(
-                self.name, self.storage, self.settings, is_copy=is_copy, draw=self._random.randbytes
+                self.name, self.files, self.settings, is_copy=is_copy, draw=self._random.randbytes
             )
         except StorageError:
-            self.disk.kill()
+            self.storage.kill()
             raise
         self._own_disks.add(identity)
 
     def _in_background(self, work: Callable[[], None]) -> Callable[[], None]:
         """Soon, or once it is waited for; as a thread of the process, it ends with it."""
         is_pending = True
-        storage = self.storage
+        files = self.files
 
         def carry_out() -> None:
             nonlocal is_pending
@@ -102,7 +102,7 @@ class SimulatedHost:
                 work()
 
         def in_its_turn() -> None:
-            if self.node is not None and self.storage is storage:
+            if self.node is not None and self.files is files:
                 self._cluster.carry_out(self.name, carry_out)
 
         self._cluster.later(self.name, self._random.uniform(0.0, _CHECKPOINT_SECONDS), in_its_turn)
@@ -111,13 +111,13 @@ class SimulatedHost:
     def crash(self) -> None:
         """Power loss."""
         self._end()
-        if self.disk.is_on:
-            self.disk.cut_power()
+        if self.storage.is_on:
+            self.storage.cut_power()
 
     def kill(self) -> None:
         """The process is killed: what it has written is not lost."""
         self._end()
-        self.disk.kill()
+        self.storage.kill()
 
     def _end(self) -> None:
         self.node = None
@@ -130,19 +130,19 @@ class SimulatedHost:
 
     def erase(self) -> None:
         """The disk is replaced by an empty one."""
-        self.disk.erase()
+        self.storage.erase()
 
     def copy_disk(self) -> SimulatedFiles:
         """A copy of the disk, as it would be if the power went off now."""
-        return self.disk.snapshot()
+        return self.storage.snapshot()
 
     def restore_disk(self, copy: SimulatedFiles) -> None:
         """Put the files of a copy in place of what there is."""
-        self.disk = copy.copy()
+        self.storage = copy.copy()
 
     def swap_disk(self, other: SimulatedFiles) -> SimulatedFiles:
         """Put in another disk that this host had before, as it was taken out; the one taken out now."""
-        mine, self.disk = self.disk, other
+        mine, self.storage = self.storage, other
         return mine
 
     def new_disk(self) -> SimulatedFiles:
@@ -151,15 +151,15 @@ class SimulatedHost:
 
     def distrust_disk(self) -> None:
         """What tells the disk from a copy is gone."""
-        self._own_disks.discard(self.disk.identity)
+        self._own_disks.discard(self.storage.identity)
 
     def lose_file(self) -> str | None:
         """One file vanishes; which."""
-        paths = self.disk.files()
+        paths = self.storage.files()
         if not paths:
             return None
         path = self._random.choice(paths)
-        self.disk.remove(path)
+        self.storage.remove(path)
         return path
 
 
@@ -274,7 +274,7 @@ class SimulatedCluster:
         """Carry out what waits, make it durable together, and answer when the disk has done it."""
         node = host.node
         batch, host.waiting = host.waiting, []
-        before = host.disk.busy_seconds
+        before = host.storage.busy_seconds
         replies: list[Reply] = []
 
         def work() -> None:
@@ -298,7 +298,7 @@ class SimulatedCluster:
 
         seconds = 0.0
         if self.carry_out(host.name, work):
-            seconds = host.disk.busy_seconds - before
+            seconds = host.storage.busy_seconds - before
         if seconds > 0 and host.node is node:
             host.busy_until = self.loop.now + seconds
             self.later(host.name, seconds, answer)
