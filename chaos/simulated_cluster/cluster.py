@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from chaos.checkers import branches
 from chaos.checkers.invariants import ViewInvariants
@@ -272,9 +272,10 @@ class Cluster:
         return ()
 
     def _add(self, number: int) -> Host:
-        name, address = f"n{number}", self._address(number)
+        name = f"n{number}"
 
         def make(generation: int, rng: random.Random) -> Core:
+            address = cast("Address", self.hosts[name].address)
             directory = self.directory(name)
             remembered = directory.last_view
             return Core(
@@ -293,7 +294,14 @@ class Cluster:
 
         # Every machine counts its seconds from its own boot.
         offset = round(self.simulator.rng.uniform(0, 100_000), 3)
-        return self.simulator.add_host(name, address, make, clock_offset=offset)
+        return self.simulator.add_host(name, self._address(number), make, clock_offset=offset)
+
+    def swap_addresses(self, first: Host, second: Host) -> None:
+        """Let two hosts have each other's addresses, unless one of them runs."""
+        if first.process is None and second.process is None:
+            self.simulator.swap_addresses(first, second)
+        else:
+            self.note(f"{first.name} and {second.name} keep their addresses: one of them runs")
 
     def directory(self, name: str) -> DataDirectory:
         """What a process on this host finds there when it starts."""

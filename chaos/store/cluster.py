@@ -15,7 +15,7 @@ from typing import Any
 from chaos import faults
 from chaos.checkers.store_outcome import CopiesWatch, LogOutcome, Roles, log_outcome
 from chaos.errors import InvariantViolation
-from chaos.faults import DiskLoss, Fault
+from chaos.faults import DiskFault, DiskLoss, Fault
 from chaos.recording.views import describe
 from chaos.script import format_fault
 from chaos.simulated_cluster.cluster import Cluster
@@ -25,9 +25,9 @@ from chaos.simulation.network import NetworkSettings
 from chaos.store.clients import Clients
 from chaos.store.disks import StoreDisks, makes_good
 from chaos.store.log_invariants import LogInvariants
-from chaos.store.simulated import SimulatedStore
+from chaos.store.simulated import SEGMENTS, SimulatedStore
 from datastore_adapter import LogSettings
-from datastore_adapter.log.errors import StorageFullError
+from datastore_adapter.log.errors import StorageError
 from datastore_adapter.log.messages import Request
 from datastore_adapter.log.runtime.virtual_loop import Task
 from membership.protocol.context.effects import Evicted
@@ -45,6 +45,8 @@ _CALLS = 8000
 """... and longer where it would make more calls than these in all."""
 _LAST_CALLS = 70.0
 """Seconds within which every call of a client has ended: an append gives up after sixty."""
+_LAST_APPENDS = 2 * SEGMENTS
+"""Records that the store must take when all is healed: each segment has its turn."""
 _START_AGAIN = 1.0
 """Seconds after which an agent that could not start is tried again."""
 _READING = 3600.0
@@ -106,6 +108,7 @@ class StoreCluster(Cluster):
             lambda name: name in disks.robbed,
         )
         self.log.log.on_request = self._on_request
+        self.log.log.on_power_cut = self._on_power_cut
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -196,13 +199,39 @@ class StoreCluster(Cluster):
         if host.name not in self.log.log.hosts:
             self.log.add_host(host.name, host.index, str(host.address))
         try:
-            self.log.start(host.name)
-        except StorageFullError:
-            # It has an identity to write down, and no room for it: started again until it can.
-            self.note(f"{host.name} does not start: its disk is full")
+            is_on = self.log.start(host.name)
+        except StorageError as error:
+            # It has something to write down, and cannot: started again until it can.
+            self._tell(f"{host.name} does not start: {error}")
             self.simulator.call_after(_START_AGAIN, lambda: self.start_host(host))
             return
-        super().start_host(host)
+        if is_on:
+            super().start_host(host)
+
+    def _on_power_cut(self, name: str) -> None:
+        """The log's part of this host has lost power in the middle of something; so has the rest."""
+        self._tell(f"the power of {name} goes")
+        # Not at once: whatever it is that the log does now, it is not for the members to be told meanwhile.
+        self.simulator.call_after(0.0, lambda: self._end_without_power(self.hosts[name]))
+
+    def _end_without_power(self, host: Host) -> None:
+        if self.log.runs_on(host.name) and self.log.log.hosts[host.name].node is None:
+            self._wanted[host.name] = False
+            super().stop_host(host)
+            self._evicted.pop(host.name, None)
+            self._catch_up()
+            self.log.stop(host.name)
+
+    def swap_addresses(self, first: Host, second: Host) -> None:
+        for host in (first, second):
+            if host.name not in self.log.log.hosts:
+                self.log.add_host(host.name, host.index, str(host.address))
+        if self.log.runs_on(first.name) or self.log.runs_on(second.name):
+            self._tell(f"{first.name} and {second.name} keep their addresses: one of them runs")
+            return
+        super().swap_addresses(first, second)
+        for host in (first, second):
+            self.log.log.move(host.name, str(host.address))
 
     def stop_host(self, host: Host) -> None:
         self._catch_up()
@@ -268,12 +297,9 @@ class StoreCluster(Cluster):
             case faults.Resume(names):
                 for name in names:
                     self.log.log.resume(name)
-            case faults.FillDisk(names):
-                for name in names:
-                    self.log.fill_disk(name)
-            case faults.ClearDisk(names):
-                for name in names:
-                    self.log.clear_disk(name)
+        if isinstance(fault, DiskFault):
+            for name in fault.hosts:
+                self.log.hurt_disk(name, fault)
         self._tell(format_fault(fault))
         super().apply(fault)
 
@@ -320,6 +346,7 @@ class StoreCluster(Cluster):
             trouble.append(f"the clients gave up: {self._using.error!r}")
         patience = _SETTLING if self.keep_disks else _SETTLING_AT_ALL
         at_rest = self._come_to_rest(patience, trouble)
+        self._go_on(trouble)
         reading = self.log.loop.start(self._clients.read_back())
         if not self._run_until(lambda: reading.ended, _READING):
             trouble.append(f"the log could not be read within {_READING:.0f} s")
@@ -337,6 +364,14 @@ class StoreCluster(Cluster):
             lost_disks=self._lost_disks,
             trouble=trouble,
         )
+
+    def _go_on(self, trouble: list[str]) -> None:
+        """Now that nothing is wrong any more, every segment takes records."""
+        writing = self.log.loop.start(self._clients.go_on(_LAST_APPENDS))
+        if not self._run_until(lambda: writing.ended, _LAST_APPENDS * _LAST_CALLS):
+            trouble.append("an append to the healed store did not end")
+        elif writing.error is not None:
+            trouble.append(f"the healed store takes no record: {writing.error!r}")
 
     def _come_to_rest(self, seconds: float, trouble: list[str]) -> bool:
         """Wait until the store is settled and every copy where it belongs; note as trouble if it is not settled.

@@ -32,6 +32,8 @@ CHANGING: Final = frozenset(
 )
 """Operations after which a power cut may leave something else than before."""
 
+OPERATIONS: Final = (*sorted(CHANGING), "close", "fstat", "listdir", "open", "pread", "stat", "statvfs")
+
 _UNLIMITED: Final = 1 << 50
 _MODES: Final = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
 _FLAGS: Final = _MODES | os.O_CREAT | os.O_EXCL | os.O_TRUNC | os.O_CLOEXEC | os.O_DIRECTORY

@@ -257,9 +257,9 @@ class SimulatedCluster:
         else:
             action()
 
-    def restart(self, name: str) -> None:
-        """Raises StorageError: it does not start."""
-        self.carry_out(name, self.hosts[name].start)
+    def restart(self, name: str) -> bool:
+        """Whether the power stays on.  Raises StorageError: it does not start."""
+        return self.carry_out(name, self.hosts[name].start)
 
     def submit(
         self, source: str, name: str, request: Request, respond: Callable[[Reply | None], None]
@@ -311,9 +311,14 @@ class SimulatedCluster:
             self.blocked |= {(name, other), (other, name)}
 
     def move(self, name: str, address: str) -> None:
-        """Give a host another address; nobody is told."""
+        """Give a host another address; nobody is told.
+
+        It may be one that another host had, which is down: from now on this one answers there, and the other one is
+        out of reach until it is moved, too.  So it is with a host that is added.
+        """
         host = self.hosts[name]
-        del self._by_address[host.address]
+        if self._by_address.get(host.address) is host:
+            del self._by_address[host.address]
         host.address = address
         self._by_address[address] = host
 
