@@ -46,6 +46,13 @@ some_fault: st.SearchStrategy[Fault] = st.one_of(
     hosts.map(faults.WipeDisk),
     hosts.map(faults.LoseFile),
     st.builds(faults.JumpClock, seconds, hosts),
+    st.builds(faults.FailCall, st.sampled_from(faults.ERRORS), st.sampled_from(faults.OPERATIONS), hosts),
+    hosts.map(faults.ExceedQuota),
+    st.builds(faults.SlowDisk, seconds, hosts),
+    st.builds(faults.ShortWrites, shares, hosts),
+    st.builds(faults.CutPowerAfter, st.integers(0, 10_000), hosts),
+    hosts.map(faults.MendDisk),
+    st.builds(faults.SwapAddresses, names, names),
 )
 scripts = st.builds(
     Script,
