@@ -47,8 +47,7 @@ COMPUTING := --dist worksteal
 
 # Tests with real sockets and processes run after the rest. They wait for more than half of their time, so there is room
 # for twice as many of them as there are processors; those of one file run one after the other, and the files in their
-# order: those with the most tests, which would go first, are not those that take longest. A page of the documentation has
-# the default ports to itself: it is a file's.
+# order: those with the most tests, which would go first, are not those that take longest.
 WAITING := -n $$((2 * $$(nproc))) --dist loadfile --no-loadscope-reorder
 
 test: lint ## lint and every test that needs no root and no server

@@ -136,9 +136,13 @@ class Team:
         ) as cluster:
             self.clusters[name] = cluster
             joined.set()
-            print(f"{name} is in: epoch {cluster.view.epoch} of {len(cluster.view)} members", flush=True)
-            where = membership.Address.parse(self.storage)
-            reader, writer = await asyncio.open_connection(where.host, where.port)
+            where = cluster.me.address
+            print(
+                f"{name} is in at {where}: epoch {cluster.view.epoch} of {len(cluster.view)} members",
+                flush=True,
+            )
+            storage = membership.Address.parse(self.storage)
+            reader, writer = await asyncio.open_connection(storage.host, storage.port)
             with contextlib.closing(writer):
                 await self._lead(name, cluster, reader, writer)
 
@@ -202,7 +206,6 @@ async def run_storage(options: argparse.Namespace) -> None:
 async def run_members(options: argparse.Namespace) -> None:
     """Be members until interrupted."""
     names = [f"{options.name}{number}" for number in range(options.count)]
-    print(f"members {', '.join(names)}, the first at {options.listen}", flush=True)
     await Team(options.storage).run(names, options.listen, options.seed, options.trouble)
 
 

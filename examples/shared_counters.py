@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import urllib.request
 
 import trio
@@ -58,7 +59,9 @@ if __name__ == "__main__":
     parser.add_argument("action", choices=["add", "show"])
     parser.add_argument("name", nargs="?", help="of the counter to add to")
     parser.add_argument("times", nargs="?", type=int, default=1)
-    parser.add_argument("--api", default="http://127.0.0.1:7947", help="HTTP address of any agent")
+    parser.add_argument(
+        "--api", default=os.environ.get("ROTA_API", "http://127.0.0.1:7947"), help="HTTP address of any agent"
+    )
     given = parser.parse_args()
     if (given.action == "add") != (given.name is not None):
         parser.error("add needs a name, show takes none")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from pathlib import Path
 from urllib.request import urlopen
@@ -56,7 +57,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--api", default="http://127.0.0.1:7947", help="of any agent")
+    parser.add_argument(
+        "--api", default=os.environ.get("ROTA_API", "http://127.0.0.1:7947"), help="of any agent"
+    )
     parser.add_argument("--password-file", type=Path, required=True)
     parser.add_argument("action", choices=["write", "check"])
     parser.add_argument("count", type=int)

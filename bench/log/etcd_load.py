@@ -1,6 +1,6 @@
 """Three nodes of etcd on loopback, and the same load on them as on the log: puts, and linearizable reads.
 
-Debian's etcd-server as it is installed, with fsync on, on free ports of this machine; one client process with one
+Debian's etcd-server as it is installed, with fsync on, on addresses of the benchmark's own; one client process with one
 connection to the leader, which spares etcd the way from a follower to it.  The calls are those of etcd's API, once
 through a driver that costs next to nothing (`bench.log.grpc_calls`), and once, where it is installed, through grpcio,
 which is what etcd's clients in Python stand on.  Each put has a key of its own of eight bytes and a value of the
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +23,8 @@ from typing import Final, Protocol
 from bench.log.grpc_calls import CallFailedError, GrpcConnection
 from bench.log.log_load import Measured
 from bench.log.raw_costs import cpu_seconds_of
+from membership import Address
+from membership.runtime.own_network import OwnNetwork
 
 PROGRAM: Final = "etcd"
 ABSENT: Final = "etcd skipped: it is not installed (Debian: etcd-server)"
@@ -84,24 +85,25 @@ def etcd_cluster(directory: Path, nodes: int) -> Iterator[dict[str, EtcdLoad] | 
         yield None
         return
     with ExitStack() as running:
-        ports = _free_ports(2 * nodes)
-        clients, peers = ports[:nodes], ports[nodes:]
-        cluster = ",".join(f"e{number}=http://127.0.0.1:{port}" for number, port in enumerate(peers))
+        network = running.enter_context(closing(OwnNetwork.claim()))
+        clients = [network.address(number + 1) for number in range(nodes)]
+        peers = [Address(client.host, client.port + 1) for client in clients]
+        cluster = ",".join(f"e{number}=http://{peer}" for number, peer in enumerate(peers))
         pids: list[int] = []
         for number, (client, peer) in enumerate(zip(clients, peers, strict=True)):
             options = {
                 "name": f"e{number}", "data-dir": directory / f"e{number}", "initial-cluster": cluster,
-                "listen-client-urls": f"http://127.0.0.1:{client}",
-                "advertise-client-urls": f"http://127.0.0.1:{client}",
-                "listen-peer-urls": f"http://127.0.0.1:{peer}",
-                "initial-advertise-peer-urls": f"http://127.0.0.1:{peer}",
+                "listen-client-urls": f"http://{client}",
+                "advertise-client-urls": f"http://{client}",
+                "listen-peer-urls": f"http://{peer}",
+                "initial-advertise-peer-urls": f"http://{peer}",
             }  # fmt: skip
             arguments = [program, *(f"--{name}={value}" for name, value in options.items())]
             quiet = subprocess.DEVNULL
             node = running.enter_context(subprocess.Popen(arguments, stdout=quiet, stderr=quiet))
             running.callback(node.kill)
             pids.append(node.pid)
-        leader = _leader([f"127.0.0.1:{port}" for port in clients])
+        leader = _leader([str(client) for client in clients])
         running.callback(leader.close)
         numbers = count()
         loads = {LEANEST: EtcdLoad(leader, pids, numbers)}
@@ -130,12 +132,6 @@ def _leader(addresses: list[str]) -> GrpcConnection:
             connection.close()
         time.sleep(_PAUSE)
     raise TimeoutError(f"etcd elected no leader within {_PATIENCE:g} s")
-
-
-def _free_ports(number: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
-        return [each.getsockname()[1] for each in sockets]
 
 
 def _key(number: int) -> bytes:

@@ -1,7 +1,7 @@
 """Servers of Valkey or Redis Cluster that nobody looks after: made a cluster by the engine's own commands, and killed.
 
-Processes with the configuration that rota gives its own servers, on free ports of loopback, for as long as the
-benchmark runs. No agent knows of them, so what they do they do by themselves.
+Processes with the configuration that rota gives its own servers, on an address of the benchmark's own, for as long as
+it runs. No agent knows of them, so what they do they do by themselves.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from datastore_adapter.slots.state.slot_ranges import SLOTS, evenly
+from membership.runtime.own_network import OwnNetwork
 from rota.agent.engine.configuration import Ports, ServerOptions, configuration
 from rota.agent.engine.program import check_library, find_program
 from rota.agent.engine.servers import CONFIGURATION, allocate_ports, start_process
 from rota.errors import SettingsError
 
 ENGINES: Final = ("valkey", "redis")
-BIND: Final = "127.0.0.1"
 PATIENCE: Final = 60.0
 """Seconds after which what was waited for counts as never coming."""
 
@@ -49,6 +49,8 @@ class Server:
     program: Path
     directory: Path
     """With its configuration."""
+    host: str
+    """Its address."""
     ports: Ports
     client: Any
     """Of this server alone."""
@@ -57,7 +59,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        return f"{BIND}:{self.ports.clients}"
+        return f"{self.host}:{self.ports.clients}"
 
     def call(self, *words: str | int) -> Any:
         return self.client.execute_command(*words)
@@ -94,7 +96,7 @@ class Servers:
         for server in self.all:
             for other in self.all:
                 if other is not server:
-                    server.call("CLUSTER MEET", BIND, other.ports.clients, other.ports.cluster)
+                    server.call("CLUSTER MEET", other.host, other.ports.clients, other.ports.cluster)
         _wait(lambda: all(self._knows_all(server) for server in self.all), "all servers know each other")
         for (first, last), (primary, *replicas) in zip(evenly(len(self.shards)), self.shards, strict=True):
             primary.call("CLUSTER ADDSLOTSRANGE", first, last)
@@ -123,10 +125,12 @@ def running(engine: str, directory: Path, shards: int, copies: int, node_timeout
     """
     more = directory / "more.conf"
     more.write_text(f"cluster-node-timeout {int(node_timeout * 1000)}\n", encoding="utf-8")
-    options = ServerOptions(find_program(engine), BIND, BIND, include=more)
+    network = OwnNetwork.claim()
+    host, port = network.address(1)
+    options = ServerOptions(find_program(engine), host, host, include=more)
     every = [
         _server(directory / str(number + 1), options, ports)
-        for number, ports in enumerate(allocate_ports(directory, shards * copies, BIND, 0))
+        for number, ports in enumerate(allocate_ports(directory, shards * copies, host, port))
     ]
     try:
         for server in every:
@@ -139,6 +143,7 @@ def running(engine: str, directory: Path, shards: int, copies: int, node_timeout
         for server in every:
             server.kill()
             server.client.close()
+        network.close()
 
 
 def _server(place: Path, options: ServerOptions, ports: Ports) -> Server:
@@ -146,9 +151,9 @@ def _server(place: Path, options: ServerOptions, ports: Ports) -> Server:
 
     place.mkdir()
     (place / CONFIGURATION).write_text(configuration(options, ports, place), encoding="utf-8")
-    client = Valkey(BIND, ports.clients, decode_responses=True, socket_timeout=5.0)
+    client = Valkey(options.bind, ports.clients, decode_responses=True, socket_timeout=5.0)
     client.response_callbacks.clear()  # answers as the server gives them
-    return Server(options.program, place, ports, client)
+    return Server(options.program, place, options.bind, ports, client)
 
 
 def _answers(server: Server) -> bool:

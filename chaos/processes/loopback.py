@@ -1,12 +1,11 @@
 """Backend `process`: agents on loopback, with faults injected in their own transports. Needs no root.
 
-An address of its own in 127.0.0.0/8 for every host, and the translation of faults into what each agent's transport
+An address of the run's own network for every host, and the translation of faults into what each agent's transport
 has to throw away.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from chaos.errors import BadArgumentError
@@ -14,18 +13,16 @@ from chaos.processes import control_messages as control
 from chaos.processes.agent_process import AgentProcess
 from chaos.processes.link_state import LinkState
 from membership.address import Address
-
-_PORT = 7946
+from membership.runtime.own_network import OwnNetwork
 
 
 class LoopbackLinks:
-    """Hosts 127.X.Y.1 and on, with X and Y of this process, so that runs side by side do not meet."""
+    """Hosts 127.X.Y.1 and on, in a network of this run's own, so that runs side by side do not meet."""
 
     most_hosts = 200
 
     def __init__(self) -> None:
-        number = os.getpid()
-        self._net = f"127.{1 + number // 254 % 254}.{1 + number % 254}"
+        self._network = OwnNetwork.claim()
         self._hosts: list[str] = []
 
     def add(self, number: int) -> None:
@@ -38,7 +35,7 @@ class LoopbackLinks:
 
     def address(self, number: int) -> Address:
         """One address per host, one port for all."""
-        return Address(f"{self._net}.{number + 1}", _PORT)
+        return self._network.address(number + 1)
 
     def prefix(self, number: int) -> list[str]:
         """Every host is this one."""
@@ -68,4 +65,5 @@ class LoopbackLinks:
         return sample.received, sample.sent
 
     def close(self) -> None:
-        """There is nothing to take away."""
+        """Give the addresses back."""
+        self._network.close()

@@ -15,8 +15,8 @@ from chaos.processes.agents import AgentCluster
 from chaos.processes.links import Links
 from chaos.script import format_fault
 from chaos.store.observer import Observer
+from membership.address import Address
 
-_API_PORT = 7947
 _RACKS = 3
 
 
@@ -40,12 +40,13 @@ class AgentStoreCluster(AgentCluster):
 
     def _arguments(self, number: int, founder: bool) -> list[str]:
         rack = f"r{number % _RACKS + 1}"
-        name, host = f"n{number}", self._links_of_store.address(number).host
+        name, own = f"n{number}", self._links_of_store.address(number)
+        api = str(Address(own.host, own.port + 1))
         self._spread_over[name] = rack
-        self._observer.ask(name, f"{host}:{_API_PORT}")
+        self._observer.ask(name, api)
         wishes = ("--expect", self.nodes, "--segments", self.segments, "--replication-factor", self.copies)
         return [
-            *("--api", f"{host}:{_API_PORT}", "--tag", f"rack={rack}"),
+            *("--api", api, "--tag", f"rack={rack}"),
             *(map(str, wishes) if founder else ()),
         ]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,6 +17,7 @@ import membership
 from membership import Ensemble, EnsembleError, Faults, KeyRingError, MembershipError, Settings
 from rota.access.access import Access
 from rota.access.tls import TlsFiles
+from rota.agent.parent_process import is_parent_told
 from rota.agent.settings import AgentSettings, default_data_dir
 from rota.errors import AgentError, ApiError, UsageProblem, first_error
 from rota.http.answers import Event, Members, Status
@@ -90,7 +92,7 @@ class EnsembleNode:
             async with trio.open_nursery() as nursery:
                 application = build_application(self._api, self._access)
                 self.api_address = await nursery.start(
-                    serve,
+                    partial(serve, or_any_port=is_parent_told()),
                     application,
                     settings.api,
                     self._access,

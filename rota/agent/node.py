@@ -46,6 +46,7 @@ from mgmt.placement.intent import Intent
 from rota.access.access import Access
 from rota.access.tls import TlsFiles
 from rota.agent.node_api import NodeApi
+from rota.agent.parent_process import is_parent_told
 from rota.agent.settings import COPIES, COPIES_OF_SHARDS, SEGMENTS, SHARDS, AgentSettings, default_data_dir
 from rota.agent.solver_process import COMMAND, SolverLimits, SolverProcess, open_solver_process
 from rota.errors import AgentError, SettingsError, UsageProblem, first_error
@@ -175,7 +176,7 @@ class Node:
                 async with trio.open_nursery() as nursery:
                     application = build_application(self._api, self._access)
                     self.api_address = await nursery.start(
-                        serve,
+                        partial(serve, or_any_port=is_parent_told()),
                         application,
                         self._settings.api,
                         self._access,

@@ -13,8 +13,14 @@ from collections.abc import Mapping
 import trio
 
 READY_DESCRIPTOR = "ROTA_READY_DESCRIPTOR"
+"""Names a pipe on which an agent says where it listens.  So its HTTP port is a wish: where it is taken, any will do."""
 LIFELINE_DESCRIPTOR = "ROTA_LIFELINE_DESCRIPTOR"
 """Names a pipe that nobody writes to: when it ends, whoever started the agent is gone, and so is the agent."""
+
+
+def is_parent_told() -> bool:
+    """Whether somebody waits for :func:`tell_parent`."""
+    return os.environ.get(READY_DESCRIPTOR, "").isdigit()
 
 
 def tell_parent(report: Mapping[str, str]) -> None:

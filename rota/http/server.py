@@ -8,6 +8,7 @@ they would bring queues of their own.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import shutil
@@ -85,12 +86,16 @@ async def serve(
     access: Access | None = None,
     unix_socket: UnixSocket | None = None,
     *,
+    or_any_port: bool = False,
     task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; ``started`` gets the bound address.  Raises :class:`AgentError` when one is taken."""
+    """Serve until cancelled; ``started`` gets the bound address.  Raises :class:`AgentError` when one is taken.
+
+    ``or_any_port``: where somebody has the port, take another.
+    """
     access = access or Access()
     server = _Server(application, access)
-    with _bound(address) as tcp, _bound_unix(unix_socket) as unix:
+    with _bound(address, or_any_port) as tcp, _bound_unix(unix_socket) as unix:
         here = tcp.getsockname()
         shared = access.tls is None  # then this is loopback, where everybody has one address
         tables = {tcp: server.table(CONNECTIONS, CONNECTIONS if shared else CONNECTIONS_OF_HOST)}
@@ -111,7 +116,22 @@ async def serve(
                         connection.give_way()
 
 
-def _bound(address: Address) -> socket.socket:
+def _bound(address: Address, or_any_port: bool) -> socket.socket:
+    try:
+        try:
+            return _listening(address)
+        except OSError as error:
+            if not or_any_port or error.errno != errno.EADDRINUSE:
+                raise
+            return _listening(Address(address.host, 0))
+    except OSError as error:
+        raise AgentError(
+            f"api: cannot serve HTTP at {address}: {error.strerror}; give another address with --api HOST:PORT"
+        ) from error
+
+
+def _listening(address: Address) -> socket.socket:
+    """Raises OSError."""
     sock = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET)
     try:
         sock.setblocking(False)
@@ -119,11 +139,9 @@ def _bound(address: Address) -> socket.socket:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.bind(address)
         sock.listen(BACKLOG)
-    except OSError as error:
+    except OSError:
         sock.close()
-        raise AgentError(
-            f"api: cannot serve HTTP at {address}: {error.strerror}; give another address with --api HOST:PORT"
-        ) from error
+        raise
     return sock
 
 

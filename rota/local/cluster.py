@@ -1,26 +1,27 @@
 """Real agent processes on this machine, one per host: what ``rota up``, ``rota demo`` and the tests run on.
 
-Every agent takes free ports and reports them through a pipe when it listens, so nothing is guessed and
-nothing waits for a fixed time.
+Every agent has an address of its own on loopback, the same whenever it is started again: the others know it by that.
+It reports through a pipe where it listens, so nothing is guessed and nothing waits for a fixed time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import trio
 
 from membership import Address, Key
+from membership.runtime.own_network import OwnNetwork
 from membership.wire.key_ring import write_key_file
 from rota.agent.engine.password import DIRECTORY, PASSWORD_FILE
 from rota.agent.parent_process import LIFELINE_DESCRIPTOR, READY_DESCRIPTOR
@@ -50,9 +51,11 @@ class ClusterPlan:
     segments: int | None = None
     replication_factor: int | None = None
     """None: as many as the store has by default."""
-    first_api: Address = Address("127.0.0.1", 0)
-    host: str = "127.0.0.1"
-    """The address of this machine that all agents listen on; `::1` for IPv6."""
+    first_api: Address | None = None
+    """Where the first agent serves HTTP if nobody else does."""
+    host: str = ""
+    """An address of this machine that all agents listen on, at any ports; none: one for each in the cluster's own
+    network."""
     keys: tuple[Key, ...] = ()
     """Keys of every agent, each in a file of its own; none: nothing is encrypted."""
     places: Mapping[str, Place] = field(default_factory=dict)
@@ -102,11 +105,15 @@ class LocalCluster:
     def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
         self.agents: dict[str, AgentProcess] = {}
+        self.network = _network(plan)
+        self._numbers = itertools.count(1)
         # The end to write to is this process's alone: the system closes it, however this process ends.
         self._lifeline, self._held = os.pipe()
 
     def close(self) -> None:
         """To be called when no agent is left."""
+        if self.network is not None:
+            self.network.close()
         for descriptor in (self._lifeline, self._held):
             os.close(descriptor)
 
@@ -142,19 +149,32 @@ class LocalCluster:
         """
         places = dict(self.plan.places) | self.places
         if not places:
-            await self._start_agent(0, None, None)
+            first = self._new_place()
+            await self._start_agent(0, None, replace(first, api=self.plan.first_api or first.api))
             founder = next(iter(self.agents.values())).address
         else:
             founder = next(iter(places.values())).address
         async with trio.open_nursery() as nursery:
             for index in range(0 if places else 1, self.plan.nodes):
                 seed = founder if index else None
-                nursery.start_soon(self._start_agent, index, seed, places.get(f"n{index + 1}"))
+                place = places.get(f"n{index + 1}") or self._new_place()
+                nursery.start_soon(self._start_agent, index, seed, place)
 
     async def start_one(self, name: str) -> None:
         """Start this agent again where it ran before, with another one's address as its seed."""
         seed = next(place.address for other, place in self.places.items() if other != name)
         await self._start_agent(int(name.removeprefix("n")) - 1, seed, self.places[name])
+
+    def _new_place(self) -> Place:
+        """Where no agent of this cluster has been."""
+        if self.network is None:
+            return Place(Address(self.plan.host, 0), Address(self.plan.host, 0))
+        address = self.network.address(next(self._numbers))
+        return Place(address, Address(address.host, address.port + 1))
+
+    async def start_elsewhere(self, name: str, seed: Address) -> None:
+        """Start this agent again, not where it ran before."""
+        await self._start_agent(int(name.removeprefix("n")) - 1, seed, self._new_place())
 
     @property
     def places(self) -> dict[str, Place]:
@@ -165,21 +185,16 @@ class LocalCluster:
         """Keep in the folder how these agents were started.  Raises :class:`LocalClusterError`."""
         ClusterFile(self.plan.racks, self.places, self.plan.store).save(self.plan.directory)
 
-    async def _start_agent(self, index: int, seed: Address | None, place: Place | None) -> None:
+    async def _start_agent(self, index: int, seed: Address | None, place: Place) -> None:
         plan = self.plan
         name = f"n{index + 1}"
-        first_api = plan.first_api if index == 0 else Address(plan.host, 0)
-        listen, api = Address(plan.host, 0), first_api
-        if place is not None:
-            # Its members know it by the one; the other somebody else's connection may have been given meanwhile.
-            listen, api = place.address, if_free(place.api)
         data_dir = plan.directory / name
         data_dir.mkdir(parents=True, exist_ok=True)
         log = plan.directory / f"{name}.log"
         program, environment = self.program(name)
         arguments = [
             *program, "agent",
-            "--listen", str(listen), "--api", str(api),
+            "--listen", str(place.address), "--api", str(place.api),
             "--name", name, "--tag", f"rack={plan.rack_of(index)}",
             "--data-dir", str(data_dir), "--preset", plan.preset, "--loss", str(plan.loss),
         ]  # fmt: skip
@@ -349,15 +364,19 @@ def check_store(store: str) -> None:
         find_program(store)
 
 
-def if_free(address: Address) -> Address:
-    """This address, or any port of its host if somebody has the port."""
-    with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(address)
-        except OSError:
-            return Address(address.host, 0)
-    return address
+def _network(plan: ClusterPlan) -> OwnNetwork | None:
+    """Where its agents listen, or did; None if that is no network of their own.  Raises :class:`LocalClusterError`."""
+    if not plan.places:
+        return None if plan.host else OwnNetwork.claim()
+    host = next(iter(plan.places.values())).address.host
+    if host in ("127.0.0.1", "::1"):
+        return None
+    network = OwnNetwork.claim_again(host)
+    if network is None:
+        raise LocalClusterError(
+            f"{host} is in use by another cluster on this machine: try again when that has ended"
+        )
+    return network
 
 
 def is_settled(status: Mapping[str, Any]) -> bool:

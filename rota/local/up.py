@@ -19,7 +19,7 @@ from membership import Address
 from rota.client.target import DEFAULT_URL
 from rota.errors import ApiError, LocalClusterError, UsageProblem
 from rota.local import cluster_file
-from rota.local.cluster import ClusterPlan, LocalCluster, check_store, if_free, open_local_cluster
+from rota.local.cluster import ClusterPlan, LocalCluster, check_store, open_local_cluster
 from rota.local.interruption import until_interrupted
 from rota.terminal.output import as_json
 
@@ -65,9 +65,9 @@ def _plan(place: Path, nodes: int | None, racks: int | None, loss: float, store:
     """A new cluster, or the one of this folder.  Raises :class:`UsageProblem` when it is asked for as another."""
     before = cluster_file.load(place)
     if before is None:
-        # The first agent takes the commands' default address, so that they need no --api.
+        # The first agent takes the commands' default address if it can, so that they need no --api.
         default = Address.parse(DEFAULT_URL.removeprefix("http://"))
-        fresh = ClusterPlan(place, loss=loss, first_api=if_free(default), store=store or "log")
+        fresh = ClusterPlan(place, loss=loss, first_api=default, store=store or "log")
         return replace(fresh, nodes=nodes or fresh.nodes, racks=racks or fresh.racks)
     size = len(before.places)
     if nodes not in (None, size) or racks not in (None, before.racks) or store not in (None, before.store):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,15 +22,15 @@ LIMIT = 60.0
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[AgentCluster]:
-    made = AgentCluster(
-        4, LoopbackLinks(), backend="process", seed=1, loss=0.0, preset="local", logs=tmp_path
-    )
-    try:
+    with (
+        closing(LoopbackLinks()) as links,
+        closing(
+            AgentCluster(4, links, backend="process", seed=1, loss=0.0, preset="local", logs=tmp_path)
+        ) as made,
+    ):
         made.start(0.2)
         assert made.run(LIMIT, stop=lambda: standing(made, 4))
         yield made
-    finally:
-        made.close()
 
 
 def standing(cluster: AgentCluster, size: int) -> bool:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import closing
 
 import pytest
 from hypothesis import given
@@ -80,12 +81,12 @@ def state_after(schedule: list[Fault]) -> LinkState:
 
 @given(schedules, names, names)
 def test_transports_lose_what_the_twin_loses(schedule: list[Fault], source: str, destination: str) -> None:
-    links = LoopbackLinks()
-    for number in range(len(HOSTS)):
-        links.add(number)
     state = state_after(schedule)
-    address = {name: str(links.address(number)) for number, name in enumerate(HOSTS)}
-    sender, receiver = links.injected(state, source), links.injected(state, destination)
+    with closing(LoopbackLinks()) as links:
+        for number in range(len(HOSTS)):
+            links.add(number)
+        address = {name: str(links.address(number)) for number, name in enumerate(HOSTS)}
+        sender, receiver = links.injected(state, source), links.injected(state, destination)
     arrives = (1 - sender.egress_loss) * (1 - receiver.ingress_loss)
     if address[destination] in sender.blocked_egress or address[source] in receiver.blocked_ingress:
         arrives = 0.0
@@ -128,9 +129,9 @@ def test_faults_of_processes_are_none_of_links() -> None:
 
 
 def test_every_host_has_an_address_of_its_own() -> None:
-    links = LoopbackLinks()
-    addresses = {links.address(number) for number in range(links.most_hosts)}
-    assert len(addresses) == links.most_hosts
+    with closing(LoopbackLinks()) as links:
+        addresses = {links.address(number) for number in range(links.most_hosts)}
+        assert len(addresses) == links.most_hosts
     assert all(Address.parse(str(address)) == address for address in addresses)
 
 

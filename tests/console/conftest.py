@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.own_addresses import reserved_port
 
 PATIENCE = 60.0
 """Seconds until a condition counts as never met, on the busiest machine."""
@@ -66,8 +69,9 @@ class Page:
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
 
 
-def browser(profile: Path) -> Any:
-    """A Chromium without a window, until it is told to quit."""
+@contextmanager
+def browser(profile: Path) -> Iterator[Any]:
+    """A Chromium without a window."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -81,14 +85,18 @@ def browser(profile: Path) -> Any:
         options.add_argument(argument)
     options.accept_insecure_certs = True
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    with reserved_port() as port:
+        driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver"), port))
+        try:
+            yield driver
+        finally:
+            driver.quit()
 
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    driver = browser(tmp_path_factory.mktemp("chromium"))
-    yield driver
-    driver.quit()
+    with browser(tmp_path_factory.mktemp("chromium")) as driver:
+        yield driver
 
 
 @pytest.fixture

@@ -10,12 +10,8 @@ from tests.console.conftest import Page, browser
 
 
 def main(url: str, token: str, folder: Path) -> None:
-    with TemporaryDirectory() as profile:
-        driver = browser(Path(profile))
-        try:
-            take(Page(driver), url, token, folder)
-        finally:
-            driver.quit()
+    with TemporaryDirectory() as profile, browser(Path(profile)) as driver:
+        take(Page(driver), url, token, folder)
 
 
 def take(page: Page, url: str, token: str, folder: Path) -> None:

@@ -24,16 +24,22 @@ AFTERWARDS = 2000
 ENDING = 4
 """Samples in which agents end."""
 RUN = (sys.executable, "-m", "rota", "chaos", "run")
+HTTP_AT = re.compile(r"listens at \S+, HTTP at (http://\S+/)")
 METRIC = re.compile(r"^(rota_\w+)(\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 Series = dict[tuple[str, str], list[str]]
 """By metric and instance: its samples, ``_`` where there was none."""
 
 
-def agents_of(pid: int, nodes: int) -> Mapping[str, str]:
-    """Where the agents of a chaos run of this process serve HTTP (`chaos.processes.loopback`)."""
-    net = f"127.{1 + pid // 254 % 254}.{1 + pid % 254}"
-    return {f"n{number}": f"http://{net}.{number + 1}:7947/metrics" for number in range(nodes)}
+def agents_of(run: subprocess.Popen[bytes], logs: Path, nodes: int) -> Mapping[str, str]:
+    """Where the agents of this chaos run serve HTTP, by their logs; as far as they say it before the run ends."""
+    found: dict[str, str] = {}
+    while len(found) < nodes and run.poll() is None:
+        time.sleep(PERIOD)
+        for path in logs.glob("n*.log"):
+            if said := HTTP_AT.search(path.read_text()):
+                found[path.stem] = f"{said[1]}metrics"
+    return found
 
 
 class Recorder:
@@ -81,10 +87,11 @@ class Recorder:
 
 def record(arguments: Iterable[str], nodes: int, wanted: set[str], log: Path) -> tuple[int, Series]:
     """Run ``rota chaos run ...``; its exit status, and the series of these metrics."""
-    command = [*RUN, *arguments, "--backend", "process", "--nodes", str(nodes)]
+    logs = log.with_name("agents")
+    command = [*RUN, *arguments, "--backend", "process", "--nodes", str(nodes), "--logs", str(logs)]
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
-        recorder = Recorder(agents_of(process.pid, nodes), wanted)
+        recorder = Recorder(agents_of(process, logs, nodes), wanted)
         while process.poll() is None:
             recorder.take()
     return process.returncode, without_the_end(recorder.series)

@@ -30,7 +30,7 @@ from rota.local.cluster import ClusterPlan, open_local_cluster
 from tests.deploy.recording import Recorder, Series, record, rules_test
 from tests.deploy.test_monitoring import ALERTS, run
 from tests.deploy.test_three_hosts import until
-from tests.examples.running import free_port
+from tests.own_addresses import own_address
 from tests.rota.certificates import DAY, Authority
 
 pytestmark = [
@@ -166,10 +166,9 @@ def lone_agent(
 
 
 def test_a_certificate_that_is_about_to_expire_and_a_crowd_of_connections(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    certificate, key = authority.issue("host", "127.0.0.1", lasts=13 * DAY)
+    authority, api = Authority(tmp_path), own_address()
+    certificate, key = authority.issue("host", api.host, lasts=13 * DAY)
     trusting = ssl.create_default_context(cafile=authority.path)
-    api = Address("127.0.0.1", free_port())
     token = new_token()
     write_tokens(tmp_path / "tokens", [Token("prometheus", READ, digest_of(token))])
     arguments = ["--api", str(api), "--api-certificate", str(certificate), "--api-key", str(key)]
@@ -187,7 +186,7 @@ def test_a_certificate_that_is_about_to_expire_and_a_crowd_of_connections(tmp_pa
                 encrypted.sendall(following.encode())
             for _ in range(12):
                 recorder.take()
-        authority.issue("host", "127.0.0.1", lasts=300 * DAY)
+        authority.issue("host", api.host, lasts=300 * DAY)
         agent.send_signal(signal.SIGHUP)
         for _ in range(12):
             recorder.take()
@@ -214,7 +213,7 @@ main()
 
 def test_a_defect_of_the_log(tmp_path: Path) -> None:
     """There must be one: it is put in."""
-    api = Address("127.0.0.1", free_port())
+    api = own_address()
     recorder = Recorder({"n1": f"http://{api}/metrics"}, WANTED)
     append = [sys.executable, "-m", "rota", "--api", f"http://{api}", "log", "append", "greetings", "hello"]
     one = ("--segments", "1", "--replication-factor", "1")

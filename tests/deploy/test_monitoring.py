@@ -15,8 +15,8 @@ import httpx
 import pytest
 import trio
 
-from membership import Address
-from rota.local.cluster import ClusterPlan, LocalCluster, if_free, is_settled, open_local_cluster
+from rota.local.cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
+from tests.own_addresses import own_address
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ALERTS = DEPLOY / "prometheus/alerts.yml"
@@ -62,7 +62,7 @@ def write_configuration(cluster: LocalCluster, directory: Path) -> None:
 async def prometheus(cluster: LocalCluster, directory: Path) -> AsyncIterator[httpx.AsyncClient]:
     """Prometheus, scraping all agents twice a second; what takes minutes to be an alert takes a second here."""
     write_configuration(cluster, directory)
-    address = if_free(Address("127.0.0.1", 19090))
+    address = own_address()
     async with trio.open_nursery() as nursery:
         command = [
             "prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data",

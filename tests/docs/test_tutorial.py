@@ -3,7 +3,8 @@
 Every fenced ``console`` block of ``docs/tutorial.md``, ``store.md`` and ``valkey.md`` is run, its ``$`` lines one after
 the other in one shell; those of ``remote.md`` in ``tests/deploy``.  A remark before a block says what is expected:
 
-    <!-- background -->     runs on (``rota up``); the next block starts when it says that it answers
+    <!-- background -->     runs on (``rota up``); the next block starts when it says that it answers, and asks it where
+                            it says so: on a machine where somebody has the default port that is another one
     <!-- fails -->          the command must exit with status 1
     <!-- usage -->          the same with status 2
     <!-- skip: why -->      not run here
@@ -48,7 +49,8 @@ def blocks(text: str) -> list[Block]:
 
 
 @contextmanager
-def background(block: Block, environment: dict[str, str], directory: Path) -> Iterator[None]:
+def background(block: Block, environment: dict[str, str], directory: Path) -> Iterator[str]:
+    """Yields where it answers."""
     process = subprocess.Popen(
         ["bash", "-ec", f"exec {block.commands}"],
         env=environment, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -58,11 +60,11 @@ def background(block: Block, environment: dict[str, str], directory: Path) -> It
         printed = ""
         for line in process.stdout:
             printed += line
-            if "answers" in line or "HTTP at" in line:
+            if found := re.search(r"(http://\S+?)/? answers", line):
                 break
         else:
             pytest.fail(f"{block.commands} ended early:\n{printed}")
-        yield
+        yield found[1]
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=STEP_TIMEOUT)
@@ -110,6 +112,6 @@ def test_every_command_of_the_page_works(page: str, least: int, tmp_path: Path) 
     position = next(index for index, block in enumerate(todo) if "background" in block.remarks)
     for block in todo[:position]:
         run(block, environment, tmp_path)
-    with background(todo[position], environment, tmp_path):
+    with background(todo[position], environment, tmp_path) as address:
         for block in todo[position + 1 :]:
-            run(block, environment, tmp_path)
+            run(block, environment | {"ROTA_API": address}, tmp_path)

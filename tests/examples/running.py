@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -30,14 +29,6 @@ def load(name: str) -> Any:
     sys.modules[specification.name] = module  # dataclasses look their module up
     specification.loader.exec_module(module)
     return module
-
-
-def free_port() -> int:
-    """A TCP port that nobody has at the moment."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 class Program:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import membership
 from membership.protocol.view.cut import Cut, Removal
-from tests.examples.running import PATIENCE, Program, free_port, load
+from tests.examples.running import PATIENCE, Program, load
 
 example = load("leader_election")
 
@@ -151,14 +151,15 @@ def test_a_leader_that_is_cut_off_writes_in_vain_and_comes_back_as_the_youngest(
 def test_the_program_elects_another_leader_when_one_is_killed() -> None:
     with Program("leader_election", "storage", "--listen", "127.0.0.1:0") as storage:
         where = storage.wait_for(lambda line: line.startswith("storage at ")).rpartition(" ")[2]
-        options = ["--storage", where, "--trouble", "0", "--listen"]
-        first = f"127.0.0.1:{free_port()}"
-        with (
-            Program("leader_election", "members", "1", "--name", "old", *options, first) as old,
-            Program(
-                "leader_election", "members", "4", "--name", "new", "--seed", first, *options, "127.0.0.1:0"
-            ) as new,
-        ):
+        options = ["--storage", where, "--trouble", "0", "--listen", "127.0.0.1:0"]
+        with contextlib.ExitStack() as programs:
+            old = programs.enter_context(
+                Program("leader_election", "members", "1", "--name", "old", *options)
+            )
+            first = old.wait_for(lambda line: line.startswith("old0 is in at ")).split()[4].rstrip(":")
+            new = programs.enter_context(
+                Program("leader_election", "members", "4", "--name", "new", "--seed", first, *options)
+            )
             new.wait_for(lambda line: line.endswith("of 5 members"))
             storage.wait_for(lambda line: "old0/" in line and "writes" in line)
             assert not any("new" in line for line in storage.lines), "the oldest leads"

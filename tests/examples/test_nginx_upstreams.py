@@ -16,7 +16,8 @@ import pytest
 
 import membership
 from membership.protocol.view.cut import Cut
-from tests.examples.running import PATIENCE, Program, free_port, load
+from tests.examples.running import PATIENCE, Program, load
+from tests.own_addresses import own_address
 
 PROCESSES = 5
 BACKENDS_EACH = 10
@@ -79,7 +80,7 @@ def listed(directory: Path) -> list[str]:
 def test_a_list_that_nginx_refuses_leaves_the_old_one_and_reloads_nothing(
     example: Any, tmp_path: Path
 ) -> None:
-    nginx = example.Nginx(tmp_path, f"127.0.0.1:{free_port()}")
+    nginx = example.Nginx(tmp_path, str(own_address()))
     with nginx.running():
         good = "server 127.0.0.1:9001;  # m1\n"
         assert "reload 1" in nginx.install(good)
@@ -94,9 +95,9 @@ def test_a_list_that_nginx_refuses_leaves_the_old_one_and_reloads_nothing(
 class Load:
     """Clients that ask nginx for a page all the time; what they get is counted."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, where: str) -> None:
         self.answers: Counter[int | str] = Counter()
-        self._port = port
+        self._where = where
         self._stop = threading.Event()
 
     @contextlib.contextmanager
@@ -113,7 +114,7 @@ class Load:
 
     def _client(self) -> None:
         while not self._stop.wait(0.01):
-            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE)
+            connection = http.client.HTTPConnection(self._where, timeout=PATIENCE)
             try:
                 connection.request("GET", "/")
                 response = connection.getresponse()
@@ -137,10 +138,9 @@ class Load:
 @pytest.mark.slow("fifty real members and a proxy")
 @needs_nginx
 def test_ten_of_fifty_backends_die_at_once_and_nginx_reloads_once(tmp_path: Path) -> None:
-    port = free_port()
     total = PROCESSES * BACKENDS_EACH
     with contextlib.ExitStack() as programs:
-        http = f"127.0.0.1:{port}"
+        http = str(own_address())
         options = ["--listen", "127.0.0.1:0", "--http", http, "--directory", str(tmp_path), "--preset", "lan"]
         proxy = programs.enter_context(Program("nginx_upstreams", "proxy", *options))
         seed = proxy.wait_for(lambda line: "member proxy" in line).rpartition("(")[2].rstrip(")")
@@ -152,7 +152,7 @@ def test_ten_of_fifty_backends_die_at_once_and_nginx_reloads_once(tmp_path: Path
         ]
         proxy.wait_for(lambda line: f" {total} backends" in line)
         assert len(listed(tmp_path)) == total
-        load = Load(port)
+        load = Load(http)
         with load.running():
             load.wait_for_more(200)  # the reload that brought the fifty has not happened when it is ordered
             load.answers.clear()

@@ -16,6 +16,7 @@ import trio
 
 import membership
 from membership import Cluster, Key, KeyRing, Settings
+from tests.own_addresses import own_address
 
 pytestmark = pytest.mark.socket
 
@@ -141,11 +142,10 @@ async def test_a_member_behind_a_translated_address_is_heard_and_reached() -> No
             joined("127.0.0.1:0", (str(one.me.address),), "two", keys) as two,
         ):
             # Its port must be known before it joins, since the others begin to talk to it at once.
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                probe.bind(("127.0.0.8", 0))
-                translator.target = probe.getsockname()
+            target = own_address()
+            translator.target = tuple(target)
             nursery.start_soon(translator.run)
-            inside = "{}:{}".format(*translator.target)
+            inside = str(target)
             async with joined(inside, (str(one.me.address),), "inside", keys, translator.address) as hidden:
                 assert str(hidden.me.address) == translator.address
                 assert str(hidden.transport.bound) == inside

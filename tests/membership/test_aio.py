@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ import trio
 import membership
 from membership import ClusterStatus, aio
 from tests.membership.facades import PATIENCE, SETTINGS
+from tests.own_addresses import own_address
 
 pytestmark = pytest.mark.socket
 
@@ -54,13 +54,6 @@ def run(caplog: pytest.LogCaptureFixture) -> Any:
         return result
 
     return run
-
-
-def nobody() -> str:
-    """An address at which nobody answers, for as long as the machine gives the port to nobody else."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
 
 
 def test_many_clusters_share_one_guest(run: Any) -> None:
@@ -109,12 +102,12 @@ def test_a_cancelled_block_vanishes_and_the_others_see_a_failure(run: Any) -> No
 def test_joining_can_be_given_up(run: Any) -> None:
     async def main() -> None:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2), join(nobody()):
+            async with asyncio.timeout(0.2), join(str(own_address())):
                 pytest.fail("joined")
         # And with another cluster in the loop, which does not notice.
         async with join() as cluster:
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2), join(nobody()):
+                async with asyncio.timeout(0.2), join(str(own_address())):
                     pytest.fail("joined")
             assert cluster.status is ClusterStatus.MEMBER
 

@@ -12,6 +12,7 @@ import pytest
 import membership
 from membership import Change, ClusterStatus, EdgeError, MembershipEndedError, WaitTimeoutError
 from tests.membership.facades import FACADES, PATIENCE, Facade
+from tests.own_addresses import own_address
 
 
 @pytest.fixture(params=FACADES, ids=str)
@@ -125,19 +126,9 @@ def test_one_can_join_again_and_again(facade: Facade) -> None:
 # The centralised mode
 
 
-def free_addresses(count: int) -> list[str]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return addresses
-
-
 @pytest.mark.socket
 def test_voters_and_their_member_stand_in_one_view(facade: Facade, tmp_path: Path) -> None:
-    voters = free_addresses(3)
+    voters = [str(own_address()) for _ in range(3)]
 
     def serve(number: int) -> Any:
         return facade.serve_ensemble(voters[number], voters, state=tmp_path / str(number), name=f"e{number}")

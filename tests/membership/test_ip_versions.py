@@ -11,7 +11,7 @@ import pytest
 import trio
 
 import membership
-from membership import Address, Cluster
+from membership import Cluster
 from rota.local.cluster import ClusterPlan, open_local_cluster
 from tests.membership.facades import FACADES, PATIENCE, SETTINGS, Facade
 
@@ -147,7 +147,7 @@ async def test_a_seed_of_the_other_version_is_told_apart_from_a_firewall(first: 
 
 @pytest.mark.slow("three real agents")
 async def test_agents_on_ipv6_form_a_cluster_with_a_log(tmp_path: Path) -> None:
-    plan = ClusterPlan(tmp_path, nodes=3, racks=3, segments=2, host="::1", first_api=Address("::1", 0))
+    plan = ClusterPlan(tmp_path, nodes=3, racks=3, segments=2, host="::1")
     async with open_local_cluster(plan) as cluster:
         answers = await cluster.wait_until(
             lambda answers: all(answer["size"] == 3 for answer in answers.values()),

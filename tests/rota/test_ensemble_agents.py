@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,20 +16,11 @@ import pytest
 
 from rota.agent.settings import load
 from rota.errors import SettingsError
+from tests.own_addresses import own_address
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 """Seconds: these machines may be busy."""
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Agents:
@@ -38,22 +28,21 @@ class Agents:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ports = free_ports(9)
-        self.ensemble = [f"127.0.0.1:{port}" for port in self._ports[:3]]
+        self.ensemble = [str(own_address()) for _ in range(3)]
+        self.voter_apis = [str(own_address()) for _ in range(3)]
+        self.member_apis = [str(own_address()) for _ in range(3)]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def voter(self, number: int) -> None:
         options = [word for address in self.ensemble for word in ("--ensemble", address)]
-        self._start(f"e{number}", "--listen", self.ensemble[number], "--api", self.api(6 + number), *options)
+        self._start(
+            f"e{number}", "--listen", self.ensemble[number], "--api", self.voter_apis[number], *options
+        )
 
     def member(self, number: int) -> None:
         seeds = [word for address in self.ensemble for word in ("--seed", address)]
-        api = self.api(3 + number)
         mode = ("--mode", "centralised", "--no-store", "--name", f"n{number}")
-        self._start(f"n{number}", "--listen", "127.0.0.1:0", "--api", api, *mode, *seeds)
-
-    def api(self, number: int) -> str:
-        return f"127.0.0.1:{self._ports[number]}"
+        self._start(f"n{number}", "--listen", "127.0.0.1:0", "--api", self.member_apis[number], *mode, *seeds)
 
     def rota(self, *words: str) -> str:
         """What the command prints."""
@@ -79,7 +68,7 @@ class Agents:
         process.wait()
 
     def view(self, number: int) -> set[str]:
-        url = f"http://{self.api(3 + number)}/v1/members"
+        url = f"http://{self.member_apis[number]}/v1/members"
         try:
             with urllib.request.urlopen(url, timeout=5) as answer:
                 return {member["name"] for member in json.load(answer)["members"]}
@@ -111,7 +100,7 @@ def test_a_cluster_with_an_ensemble_outlives_kills_of_both(agents: Agents) -> No
         agents.voter(number)
         agents.member(number)
     agents.until(lambda: all(agents.view(n) == {"n0", "n1", "n2"} for n in range(3)), "three members")
-    voter = ("--api", agents.api(6))
+    voter = ("--api", agents.voter_apis[0])
     agents.until(lambda: all(f"n{n} " in agents.rota("members", *voter) for n in range(3)), "e0 knows them")
     status = agents.rota("status", *voter)
     assert f"{agents.ensemble[0]}, voter, rota " in status.splitlines()[0]

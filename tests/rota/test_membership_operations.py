@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +15,7 @@ from membership import Address
 from rota.client.api_client import ApiClient
 from rota.errors import ApiError
 from rota.local.cluster import AgentProcess, ClusterPlan, LocalCluster, open_local_cluster
+from tests.own_addresses import own_address
 from tests.rota.description import Description
 
 pytestmark = pytest.mark.socket
@@ -172,7 +171,7 @@ async def test_two_of_five_recover_and_the_killed_join_as_new(
         assert {answer["cluster_id"] for answer in statuses.values()} == {before["cluster_id"]}
         await rota("log", "append", "words", "alone", "--api", str(one.api))
         for name in killed:
-            await cluster._start_agent(int(name[1:]) - 1, seed=one.address, place=None)
+            await cluster.start_elsewhere(name, seed=one.address)
         statuses = await until_size(cluster, 5)
         assert all(answer["recoveries"] == [recovered["recovery"]] for answer in statuses.values())
         assert (await one.get("/v1/members"))["epoch"] > recovered["epoch"]
@@ -198,29 +197,14 @@ async def test_b17_one_of_two_goes_on_by_the_operators_command(tmp_path: Path) -
         recovered = await rota("recover", "--survivors", "n1", "--api", str(n1.api))
         assert recovered["members"] == ["n1"]
         await until_size(cluster, 1)
-        await cluster._start_agent(1, seed=n1.address, place=None)
+        await cluster.start_elsewhere("n2", seed=n1.address)
         statuses = await until_size(cluster, 2)
         assert all(answer["recoveries"] == [recovered["recovery"]] for answer in statuses.values())
 
 
-def free_addresses(count: int) -> list[Address]:
-    """Free for datagrams and streams just now; all are held while the others are chosen."""
-    addresses: list[Address] = []
-    with contextlib.ExitStack() as held:
-        while len(addresses) < count:
-            stream = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            stream.bind(("127.0.0.1", 0))
-            port = stream.getsockname()[1]
-            datagram = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-            with contextlib.suppress(OSError):
-                datagram.bind(("127.0.0.1", port))
-                addresses.append(Address("127.0.0.1", port))
-    return addresses
-
-
 async def test_three_agents_started_alike_are_one_cluster(tmp_path: Path) -> None:
-    listen = free_addresses(3)
-    apis = free_addresses(3)
+    listen = [own_address() for _ in range(3)]
+    apis = [own_address() for _ in range(3)]
     seeds = [word for address in listen for word in ("--seed", str(address))]
     processes: list[trio.Process] = []
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from membership import Address
 from rota.errors import LocalClusterError
 from rota.local import cluster_file
-from rota.local.cluster import ClusterPlan, if_free, is_settled, open_local_cluster
+from rota.local.cluster import ClusterPlan, is_settled, open_local_cluster
 from rota.local.cluster_file import ClusterFile, Place
 from rota.local.workload import Workload
 
@@ -46,16 +45,6 @@ async def test_every_acknowledged_write_is_there_after_power_cuts(tmp_path: Path
         assert (outcome.lost, outcome.unreadable) == (0, 0)
         assert epochs == sorted(set(epochs)), "fencing tokens only grow"
         assert layout["drained"] == [drained], "an acknowledged wish survives as well"
-
-
-@pytest.mark.socket
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_a_port_that_somebody_else_has_is_not_asked_for_again(host: str) -> None:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, 0), family=family) as taken:
-        address = Address(host, taken.getsockname()[1])
-        assert if_free(address) == Address(host, 0)
-    assert if_free(address) == address
 
 
 def test_what_a_local_cluster_was_is_kept_in_its_folder(tmp_path: Path) -> None:

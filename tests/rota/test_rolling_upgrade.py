@@ -37,11 +37,16 @@ class MixedCluster(LocalCluster):
     """Hosts that run version 0.1, but for some."""
 
     frozen: ClassVar[tuple[list[str], dict[str, str]]]
-    access: ClassVar[Target | None]
-    """Where there is one, all serve HTTPS to those who have its token, with a certificate and tokens beside it."""
+    secured: ClassVar[bool]
+    """All serve HTTPS to those who have a token, with a certificate and tokens beside it."""
 
     def __init__(self, plan: ClusterPlan) -> None:
         super().__init__(plan)
+        self.access: Target | None = None
+        if self.secured:
+            assert self.network is not None
+            hosts = [self.network.host(number + 1) for number in range(plan.nodes)]
+            self.access = issue_access(plan.directory, hosts)
         self.upgraded: set[str] = set()
         self.leaving = False
         """A restart is a leave and a join; otherwise the host takes its own place."""
@@ -131,11 +136,11 @@ class Traffic:
             assert self.confirmed.items() <= found.items()
 
 
-def issue_access(directory: Path) -> Target:
+def issue_access(directory: Path, hosts: list[str]) -> Target:
     """A certificate and tokens for every agent of a cluster; how a client with one of the tokens reaches them."""
     directory.mkdir()
     authority, token = Authority(directory), new_token()
-    authority.issue("host", "127.0.0.1")
+    authority.issue("host", *hosts)
     write_tokens(directory / "host.tokens", [Token("alice", OPERATE, digest_of(token))])
     (directory / "alice.token").write_text(token)
     return Target(token_file=directory / "alice.token", ca_file=authority.path)
@@ -153,8 +158,7 @@ async def test_from_0_1_to_this_version_and_back(
 ) -> None:
     """``secured``: with TLS, tokens and a key ring."""
     monkeypatch.setattr(MixedCluster, "frozen", frozen_build(tmp_path / "0.1"), raising=False)
-    access = issue_access(tmp_path / "cluster") if secured else None
-    monkeypatch.setattr(MixedCluster, "access", access, raising=False)
+    monkeypatch.setattr(MixedCluster, "secured", secured, raising=False)
     keys = (Key.generate(),) if secured else ()
     # A crash is found out after 30 s: a slow start is no view change.
     plan = ClusterPlan(tmp_path / "cluster", nodes=3, segments=3, preset="wan", keys=keys)

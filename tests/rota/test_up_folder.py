@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
+from membership import Address
 from rota.errors import LocalClusterError
 from rota.local.cluster import ClusterPlan, open_local_cluster
 from rota.local.up import _directory, _show
@@ -19,6 +21,29 @@ def test_a_second_one_is_refused_before_it_starts_anything(tmp_path: Path) -> No
         pytest.fail("it must not get so far")
     with _directory(place) as again:
         assert again == place
+
+
+@pytest.mark.socket
+async def test_where_somebody_has_the_wanted_port_the_agent_says_which_one_it_took(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        wanted = Address("127.0.0.1", taken.getsockname()[1])
+        async with open_local_cluster(ClusterPlan(tmp_path, nodes=1, first_api=wanted)) as cluster:
+            (agent,) = cluster.live()
+            assert agent.api.host == wanted.host
+            assert agent.api.port not in (0, wanted.port)
+            assert (await agent.get("/v1/status"))["name"] == "n1"
+
+
+@pytest.mark.socket
+async def test_agents_come_back_at_addresses_that_nobody_else_can_claim(tmp_path: Path) -> None:
+    async with open_local_cluster(ClusterPlan(tmp_path, nodes=1)) as cluster:
+        places = cluster.places
+        again = ClusterPlan(tmp_path, nodes=1, places=places)
+        with pytest.raises(LocalClusterError, match="in use by another cluster on this machine"):
+            async with open_local_cluster(again):
+                pytest.fail("it runs twice")
+    async with open_local_cluster(again) as cluster:
+        assert cluster.places == places
 
 
 @pytest.mark.socket

@@ -32,6 +32,7 @@ from valkey import AuthenticationError, ResponseError, Valkey, ValkeyError
 from valkey import ConnectionError as ServerGoneError
 from valkey.crc import key_slot
 
+from tests.own_addresses import own_host
 from tests.slots.nodes import Node, parse
 
 SLOTS: Final = 16384
@@ -514,19 +515,13 @@ def _plan(
     return planned
 
 
-def own_address() -> str:
-    """A loopback address that this process alone uses."""
-    pid = os.getpid()
-    return f"127.{64 + (pid >> 16)}.{pid >> 8 & 255}.{pid & 255}"
-
-
 _next_port = FIRST_PORT
 
 
 def _place() -> tuple[str, int]:
     """An address, and the first of two ports there that nobody listens on."""
     global _next_port
-    address = own_address()
+    address = own_host()
     while True:
         port, _next_port = _next_port, _next_port + 2
         if all(_is_free(address, number) for number in (port, port + 1)):

@@ -11,6 +11,7 @@ import trio
 
 from datastore_adapter.interface import Done, Failed, Observation, Refusal
 from datastore_adapter.slots.settings import EngineAccess, SlotsSettings
+from tests.own_addresses import own_host
 from tests.slots import certificates
 from tests.slots.controllers import Controller, chains_of, placement, story
 from tests.slots.servers import (
@@ -18,7 +19,6 @@ from tests.slots.servers import (
     Options,
     Server,
     introduce,
-    own_address,
     program,
     running,
     wait_until,
@@ -79,7 +79,7 @@ def test_with_the_right_user_and_password_slots_and_copies_move(engine: str) -> 
 def test_tls(tmp_path: Path) -> None:
     if program("redis") is None:
         pytest.skip("there is no redis-server here: `make system` installs it")
-    files = certificates.make(tmp_path, [own_address()])
+    files = certificates.make(tmp_path, [own_host()])
     with running("redis", {"n0": 1, "n1": 1, "n2": 1}, Options(tls=files)) as fleet:
         controller = Controller(fleet, access=EngineAccess(ca_file=files["ca"]))
         stranger = Controller(fleet, access=EngineAccess(is_tls=True))

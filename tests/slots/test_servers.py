@@ -8,8 +8,9 @@ import pytest
 from valkey import AuthenticationError
 from valkey import ConnectionError as ServerGoneError
 
+from tests.own_addresses import own_host
 from tests.slots import certificates
-from tests.slots.servers import SLOTS, Options, own_address, program, running
+from tests.slots.servers import SLOTS, Options, program, running
 
 pytestmark = pytest.mark.engine
 
@@ -45,7 +46,7 @@ def test_replicas_follow_with_an_acl_user_and_nobody_else_is_let_in(engine: str)
 def test_servers_that_speak_tls_only(tmp_path: Path) -> None:
     if program("redis") is None:
         pytest.skip("there is no redis-server here: `make system` installs it")
-    files = certificates.make(tmp_path, [own_address()])
+    files = certificates.make(tmp_path, [own_host()])
     with running("redis", ["n0", "n1"], Options(tls=files)) as fleet:
         (primary,), (replica,) = fleet.hosts.values()
         fleet.create([[primary, replica]])

@@ -193,7 +193,7 @@ def allocate_ports(directory: Path, count: int, host: str, agent_port: int) -> t
             )
         numbers: Sequence[int] = range(first, first + 2 * count)
     else:
-        numbers = _free_ports(host, 2 * count)
+        numbers = _reserve_ports(host, 2 * count)
     ports = tuple(Ports(*numbers[2 * number : 2 * number + 2]) for number in range(count))
     document = json.dumps({"servers": [asdict(entry) for entry in ports]}, indent=2)
     try:
@@ -223,19 +223,22 @@ def _remembered(directory: Path, count: int) -> tuple[Ports, ...] | None:
     return ports
 
 
-def _free_ports(host: str, count: int) -> Sequence[int]:
+def _reserve_ports(host: str, count: int) -> Sequence[int]:
     """Below those that the system hands out to connections: one of those might have it while the server is away.
 
-    Held together, so that all are different.
+    They stay this process's until it ends: nobody else is given them before the servers have been started, which is
+    once the agent is a member, nor while one is away.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports: list[int] = []
-    with contextlib.ExitStack() as stack:
-        while len(ports) < count:
-            port = LOWEST_PORT + secrets.randbelow(HIGHEST_PORT - LOWEST_PORT)
-            with contextlib.suppress(OSError):
-                stack.enter_context(socket.socket(family)).bind((host, port))
-                ports.append(port)
+    while len(ports) < count:
+        port = LOWEST_PORT + secrets.randbelow(HIGHEST_PORT - LOWEST_PORT)
+        with contextlib.suppress(OSError), socket.socket(family) as reserved:
+            reserved.bind((host, port))  # refused while anybody has the port, or has reserved it like this
+            # From now on a server may have it besides: it sets this as well, and nobody listens here.
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.detach()
+            ports.append(port)
     return ports
 
 
