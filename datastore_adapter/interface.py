@@ -138,6 +138,11 @@ class Unreachable:
     """No majority answered; nothing may be concluded about the engine."""
 
     reason: str
+    lost: tuple[str, ...] = ()
+    """Layout servers without which there is no majority: they have left the view, or lost the disk that voted.  Nothing
+    changes until one is back, or an operator orders to go on without them (``Adapter.recover``)."""
+    known: Observation | None = None
+    """The latest that live hosts know, which may not be in force any more: to show to people, never to act upon."""
 
 
 @dataclass(frozen=True, slots=True)

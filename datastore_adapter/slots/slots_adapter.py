@@ -135,7 +135,10 @@ class SlotsAdapter:
             state = await self._cluster.read_state()
         kept = answers["kept"]
         if isinstance(kept, Unreachable):
-            return kept
+            known = kept.known
+            if known is not None and not isinstance(state, NoMajority):
+                known = make_observation(known, state, self._cluster.hosts, self._settings.sync_lag)
+            return replace(kept, known=None if isinstance(state, NoMajority) else known)
         if isinstance(state, NoMajority):
             return Unreachable(state.reason)
         self._shared.record = record_of(kept.intent)
