@@ -42,7 +42,7 @@ async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
         await cluster.settled()
         cluster.check_placement()
         assert [plan.data["moves"] for plan in cluster.of_kind("plan-done")[1:]] == [lost]
-        assert len(cluster.engine.roles.layout_servers) == 3
+        assert len(cluster.engine.roles.layout_servers) == 5
 
         cluster.add(Host("n7", "127.0.0.1:9006", "r2"))
         await cluster.settled()
