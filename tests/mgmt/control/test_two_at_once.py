@@ -1,4 +1,4 @@
-"""Of nine hosts any two are killed at the same moment, while somebody writes: the store goes on.
+"""Of nine hosts any two, or a rack, are killed at the same moment while somebody writes: the store goes on.
 
 Controllers, log and transfers are the product's own, in virtual time.
 """
@@ -83,17 +83,17 @@ def go_on(harness: LogHarness, seconds: float) -> None:
     harness.run_until(lambda: harness.log.loop.now >= until, within=seconds + 1)
 
 
-def lose_two(harness: LogHarness, pair: tuple[str, ...]) -> tuple[Writer, Layout]:
-    """Somebody writes, and goes on; the layout before both are killed, which the view knows by then."""
+def lose(harness: LogHarness, hosts: tuple[str, ...]) -> tuple[Writer, Layout]:
+    """Somebody writes, and goes on; the layout before all are killed, which the view knows by then."""
     harness.settle()
     writer = Writer(harness)
     writer.task = harness.log.loop.start(writer.run())
     go_on(harness, 3.0)
     before = layout_of(harness)
-    for name in pair:
+    for name in hosts:
         harness.kill(name)
     go_on(harness, DETECTION)
-    harness.change(*pair)
+    harness.change(*hosts)
     return writer, before
 
 
@@ -116,7 +116,7 @@ def status_of(harness: LogHarness) -> dict[str, Any]:
 @pytest.mark.parametrize("pair", budgeted(PAIRS, 30, in_test=6), ids="-".join)
 def test_any_two_of_nine(pair: tuple[str, ...]) -> None:
     with LogHarness(HOSTS, RACKS, SEGMENTS, PAIRS.index(pair)) as harness:
-        writer, _ = lose_two(harness, pair)
+        writer, _ = lose(harness, pair)
         read = stop_and_read(harness, writer)
         assert read == writer.acknowledged, "of three copies one is left"
         assert not writer.unconfirmed
@@ -136,7 +136,7 @@ def test_any_two_of_nine_that_hold_the_only_copies(pair: tuple[str, ...]) -> Non
     waits for one of them, or for an operator's word.
     """
     with LogHarness(HOSTS, RACKS, SEGMENTS, PAIRS.index(pair), copies=2) as harness:
-        writer, before = lose_two(harness, pair)
+        writer, before = lose(harness, pair)
         lost = {s.key for s in before.segments if set(s.open_extent.chain) == set(pair)}
         if lost and before.sequencer in pair:
             harness.run_until(lambda: "rota log forget" in status_of(harness)["last_error"])
@@ -151,3 +151,15 @@ def test_any_two_of_nine_that_hold_the_only_copies(pair: tuple[str, ...]) -> Non
             isinstance(told, ExtentAwayError) and set(told.hosts) == set(pair) for told in wrong.values()
         )
         assert {away["segment"] for away in status_of(harness)["away"]} == lost
+
+
+@pytest.mark.parametrize("rack", ["r1", "r2", "r3"])
+def test_any_rack_of_three(rack: str) -> None:
+    """With two copies in different racks, which two racks can hold."""
+    with LogHarness(HOSTS, RACKS, SEGMENTS, copies=2) as harness:
+        hosts = tuple(name for name, host in harness.hosts.items() if host.rack == rack)
+        writer, before = lose(harness, hosts)
+        assert len(set(hosts).intersection(before.layout_servers)) <= 2
+        assert stop_and_read(harness, writer) == writer.acknowledged
+        assert writer.longest_pause < LONGEST_PAUSE
+        assert len(layout_of(harness).layout_servers) == 5
