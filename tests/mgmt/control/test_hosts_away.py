@@ -162,6 +162,8 @@ def test_only_the_controller_forgets_and_any_host_recovers_a_layout(harness: Log
         assert not harness.answer(partial(recover, confirmed=False))["recovered"]
         answer = harness.answer(partial(recover, confirmed=True))
         assert answer["layout_epoch"] == 1_000_000_000
+        known = harness.answer(controller.reports.layout)
+        assert len(known["roles"]["layout_servers"]) == 5, "of the six hosts that are left"
         assert answer["hosts"] == sorted(harness.hosts)
         harness.settle()
         harness.write(18)
