@@ -71,13 +71,13 @@ def test_without_a_majority_it_is_said_who_is_lost_what_is_known_and_what_goes_o
         early = await adapter.observe()
         assert isinstance(early, Unreachable)
         assert early.lost == (), "the view may still have them"
-        assert "n1, n2 did not answer; retry" in early.reason
+        assert "(silent: n1, n2); retry" in early.reason
         harness.crash()
         adapter.set_hosts(harness.view_epoch, harness.members)
         answer = await adapter.observe()
         assert isinstance(answer, Unreachable)
         assert answer.lost == ("n1", "n2")
-        assert "n1, n2 left the view. Live hosts serve what they hold" in answer.reason
+        assert "(not in the view: n1, n2). Live hosts serve what they hold" in answer.reason
         assert "`rota layout recover`" in answer.reason
         assert answer.known is not None
         assert answer.known.layout_epoch == seen.layout_epoch

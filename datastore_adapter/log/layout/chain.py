@@ -106,17 +106,14 @@ class LayoutChain:
         gone = [host for host in servers if host in self._silent and self._view and host not in self._view]
         silent = [host for host in servers if host in self._silent and host not in gone]
         replaced = [host for host in servers if host in self._replaced]
-        found = [
-            f"{', '.join(hosts)} {what}"
-            for hosts, what in (
-                (gone, "left the view"),
-                (replaced, "came back without the disk that voted, and may have forgotten a vote"),
-                (silent, "did not answer"),
-            )
-            if hosts
-        ]
+        reasons = (
+            ("not in the view", gone),
+            ("back without the disk that voted", replaced),
+            ("silent", silent),
+        )
+        found = "; ".join(f"{reason}: {', '.join(hosts)}" for reason, hosts in reasons if hosts)
         text = f"no majority of the layout servers {', '.join(servers)} of epoch {known.epoch} answered"
-        text = ": ".join([text, *([" and ".join(found)] if found else [])])
+        text += f" ({found})" if found else ""
         lost = tuple(host for host in servers if host in gone or host in replaced)
         if len(servers) - len(lost) >= classic_quorum(len(servers)):
             later = "; `rota layout recover` goes on once the view is without them" if silent else ""

@@ -131,7 +131,7 @@ def test_without_a_majority_of_the_layout_servers_everybody_says_who_is_lost_and
         assert known["layout_epoch"] == before["layout_epoch"]
         assert set(known["layout_servers_lost"]) == set(servers)
         for told in (status["last_error"], known["notices"][-1]):
-            assert f"{', '.join(status['layout_servers_lost'])} left the view" in told
+            assert f"not in the view: {', '.join(status['layout_servers_lost'])}" in told
             assert "rota layout recover" in told
         with pytest.raises(EngineUnreachableError, match="rota layout recover"):
             harness.answer(partial(controller.reports.outcome, "p1"))
