@@ -102,6 +102,14 @@ class ServiceRoles:
     log_units: tuple[str, ...] = ()
 
 
+def layout_servers_wanted(hosts: int) -> int:
+    """How many layout servers there are to be, of so many hosts that can carry one.
+
+    A majority of three outlives one that dies, of five two that die together.
+    """
+    return 5 if hosts >= 5 else min(3, hosts)
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """What the engine reports, read from a majority: never a guess.  ``layout_epoch`` is -1 before a layout exists."""
@@ -130,6 +138,11 @@ class Unreachable:
     """No majority answered; nothing may be concluded about the engine."""
 
     reason: str
+    lost: tuple[str, ...] = ()
+    """Layout servers without which there is no majority: they have left the view, or lost the disk that voted.  Nothing
+    changes until one is back, or an operator orders to go on without them (``Adapter.recover``)."""
+    known: Observation | None = None
+    """The latest that live hosts know, which may not be in force any more: to show to people, never to act upon."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""Scenarios that need a store: `kill-host`, `kill-sequencer`, `kill-controller`, `rack-loss`, `disk-full`,
-`lost-disks`.
+"""Scenarios that need a store: `kill-host`, `kill-two`, `kill-sequencer`, `kill-controller`, `rack-loss`,
+`disk-full`, `lost-disks`.
 
 Source: `shared/spec-datastore.md`, sections 2 and 4: what may be lost and what must go on.
 """
@@ -29,6 +29,8 @@ _ANY_MOMENT = 20.0
 _FOUNDER = "n0"
 _FOUNDED = 10.0
 """Seconds by which the first placement is done."""
+_LONGEST_PAUSE = 20.0
+"""Seconds that writers may wait at most when two hosts die: for their removal, and for the next layout."""
 _RACK_AWAY = 40.0
 """Seconds that a rack is down: much longer than its removal and the repair after it."""
 _DISK_FULL = 30.0
@@ -50,6 +52,11 @@ def _any_host(context: ScenarioContext) -> Plan:
     victim = context.choose_faulty()[0]
     first = _FOUNDED if victim == _FOUNDER else 0.0
     return _kill(victim, round(context.rng.uniform(first, _ANY_MOMENT), 3))
+
+
+def _two_hosts(context: ScenarioContext) -> Plan:
+    faulty = context.choose_faulty()
+    return Plan(faulty, (At(0.0, Crash(faulty)),))
 
 
 def _rack(context: ScenarioContext) -> Plan:
@@ -87,6 +94,14 @@ def _repaired_meanwhile(outcome: Outcome) -> bool:
     return store is not None and store.repair_seconds is not None and store.repair_seconds < _RACK_AWAY
 
 
+def _written_on(outcome: Outcome) -> bool:
+    return outcome.store is not None and outcome.store.longest_write_pause < _LONGEST_PAUSE
+
+
+def _repaired(outcome: Outcome) -> bool:
+    return outcome.store is not None and outcome.store.repair_seconds is not None
+
+
 def _written_meanwhile(outcome: Outcome) -> bool:
     store = outcome.store
     return store is not None and store.longest_write_pause < _RACK_AWAY / 2
@@ -105,6 +120,24 @@ SCENARIOS = (
         needs_store=True,
         waits_for_placement=False,
         runs_with_servers=True,
+    ),
+    Scenario(
+        name="kill-two",
+        summary="any two hosts are killed at the same moment: writes go on, all copies are made again, nothing lost",
+        promises=(
+            AGREEMENT,
+            CONVERGED,
+            EXACTLY_THE_FAULTY,
+            NOT_READDED,
+            Promise("writes go on", _written_on),
+            Promise("the copies are made again on the hosts that are left", _repaired),
+        ),
+        duration=60.0,
+        minimum_duration=_LONGEST_PAUSE + 20.0,
+        plan=_two_hosts,
+        faulty=lambda nodes: 2,
+        minimum_nodes=6,
+        needs_store=True,
     ),
     Scenario(
         name="kill-sequencer",

@@ -76,7 +76,15 @@ class ReplicaRefusedError(ReplicaUnavailableError):
 
 
 class LayoutUnavailableError(LogError):
-    """No majority of the layout servers answered, so the current layout is unknown.  Retry."""
+    """No majority of the layout servers answered, so the current layout is unknown.  Retry.
+
+    Where a majority cannot be without those that are `lost`, one of them has to come back, or an operator has to order
+    to go on without them.
+    """
+
+    def __init__(self, message: str, lost: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.lost = lost
 
 
 class SupersededError(LogError):

@@ -135,10 +135,15 @@ class SlotsAdapter:
             state = await self._cluster.read_state()
         kept = answers["kept"]
         if isinstance(kept, Unreachable):
-            return kept
+            known = None if kept.known is None else self._joined(kept.known, state)
+            return replace(kept, known=known if isinstance(known, Observation) else None)
+        if not isinstance(state, NoMajority):
+            self._shared.record = record_of(kept.intent)
+        return self._joined(kept, state)
+
+    def _joined(self, kept: Observation, state: ClusterState | NoMajority) -> Observation | Unreachable:
         if isinstance(state, NoMajority):
             return Unreachable(state.reason)
-        self._shared.record = record_of(kept.intent)
         return make_observation(kept, state, self._cluster.hosts, self._settings.sync_lag)
 
     async def history(self) -> tuple[LayoutVersion, ...] | Unreachable:

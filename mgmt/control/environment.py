@@ -67,6 +67,8 @@ class Environment:
         self.view: HostView = EMPTY_VIEW
         self.observation: Observation | None = None
         """The last one."""
+        self.unreachable: Unreachable | None = None
+        """The last answer, if it was none."""
         # The document that `intent` was read from; it is most often the one before.
         self._read: object = None
         self._looked_at = -math.inf
@@ -120,6 +122,7 @@ class Environment:
         answer = await self._adapter.observe()
         self.observations += 1
         reachable = isinstance(answer, Observation)
+        self.unreachable = answer if isinstance(answer, Unreachable) else None
         if reachable != self._reachable:
             self._reachable = reachable
             if isinstance(answer, Unreachable):

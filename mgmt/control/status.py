@@ -151,6 +151,9 @@ class ControlStatus:
             "asks": [
                 {"segment": segment, "text": text} for segment, text in sorted(environment.questions.items())
             ],
+            "layout_servers_lost": []
+            if environment.unreachable is None
+            else list(environment.unreachable.lost),
             "shards": [] if observation is None else shards_to_json(observation),
             "full": [] if observation is None else sorted(observation.full),
             "pins": [{"segment": s, "host": h} for s, h in (intent.pins if intent is not None else ())],

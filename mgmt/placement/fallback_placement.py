@@ -10,6 +10,7 @@ next record somewhere.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from datastore_adapter.interface import (
@@ -18,11 +19,10 @@ from datastore_adapter.interface import (
     ReplicaState,
     SegmentObservation,
     ServiceRoles,
+    layout_servers_wanted,
 )
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.placement_rows import log_units_of
-
-LAYOUT_SERVERS = 3
 
 
 def available_placement(view: HostView, observation: Observation, drains: Sequence[str] = ()) -> Placement:
@@ -36,12 +36,7 @@ def available_placement(view: HostView, observation: Observation, drains: Sequen
         for number, segment in enumerate(observation.segments)
     }
     roles = ServiceRoles(
-        layout_servers=refilled(
-            observation.roles.layout_servers,
-            view,
-            candidates,
-            max(LAYOUT_SERVERS, len(observation.roles.layout_servers)),
-        ),
+        layout_servers=_replaced_layout_servers(observation.roles.layout_servers, view, candidates),
         sequencers=refilled(observation.roles.sequencers, view, candidates, 1),
         log_units=log_units_of(chains, observation, view.names),
     )
@@ -97,25 +92,37 @@ def _elsewhere(
 def refilled(
     standing: Sequence[str], view: HostView, candidates: Sequence[Host], wanted: int
 ) -> tuple[str, ...]:
-    """Live holders keep their role; free places go to hosts of racks that have none yet, the senior first."""
+    """Live holders keep their role; free places go to hosts of racks that have fewest, the senior first."""
     holders = [name for name in standing if name in view.names]
     if len(holders) == len(standing):
         return tuple(holders)
     return _filled(holders, view, candidates, wanted)
 
 
-def enough_layout_servers(view: HostView, standing: Sequence[str]) -> tuple[str, ...]:
+def enough_layout_servers(
+    view: HostView, standing: Sequence[str], candidates: Sequence[Host] | None = None
+) -> tuple[str, ...]:
     """Those that live, and others for as many as there are to be."""
+    usable = view.by_seniority if candidates is None else candidates
     holders = [name for name in standing if name in view.names]
-    return _filled(holders, view, view.by_seniority, LAYOUT_SERVERS)
+    return _filled(holders, view, usable, layout_servers_wanted(len(usable)))
+
+
+def _replaced_layout_servers(
+    standing: Sequence[str], view: HostView, candidates: Sequence[Host]
+) -> tuple[str, ...]:
+    """Those that stand, if none of them is lost: of an even number one is, though it is not shown."""
+    if view.names.issuperset(standing) and len(standing) % 2:
+        return tuple(standing)
+    return enough_layout_servers(view, standing, candidates)
 
 
 def _filled(holders: list[str], view: HostView, candidates: Sequence[Host], wanted: int) -> tuple[str, ...]:
     racks = {host.name: host.failure_domain for host in view.hosts}
     spare = [host for host in candidates if host.name not in holders]
     while spare and len(holders) < wanted:
-        taken = {racks[name] for name in holders}
-        chosen = next((host for host in spare if host.failure_domain not in taken), spare[0])
+        held = Counter(racks[name] for name in holders)
+        chosen = min(spare, key=lambda host: held[host.failure_domain])
         spare.remove(chosen)
         holders.append(chosen.name)
     return tuple(holders)

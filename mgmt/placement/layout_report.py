@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from datastore_adapter.interface import Away, Observation, Placement, Replica, ReplicaState
+from datastore_adapter.interface import Away, Observation, Placement, Replica, ReplicaState, Unreachable
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent
 
@@ -134,7 +134,22 @@ def layout_report(view: HostView, observation: Observation, intent: Intent | Non
         "unresponsive": sorted(observation.unresponsive),
         "servers": dict(sorted(observation.servers.items())),
         "notices": list(observation.notices),
+        "known_only": False,
+        "layout_servers_lost": [],
         **check_observation(view, observation, intent).to_json(),
+    }
+
+
+def known_layout_report(
+    view: HostView, known: Observation, intent: Intent | None, answer: Unreachable
+) -> dict[str, Any]:
+    """The same while no majority of the engine answers: of the latest that live hosts know."""
+    report = layout_report(view, known, intent)
+    notice = f"this is the latest that live hosts know, perhaps not in force any more: {answer.reason}"
+    return report | {
+        "notices": [*report["notices"], notice],
+        "known_only": True,
+        "layout_servers_lost": list(answer.lost),
     }
 
 

@@ -108,10 +108,19 @@ SELECT replica.segment FROM replica JOIN maintenance ON replica.controllable__ho
 WHERE replica.controllable__primary
 MINIMIZE count(*) TIER 4 WEIGHT 3;
 
+-- The even share of a rack: of five in three racks none holds the majority.
+CREATE VIEW rack_layout_servers AS
+SELECT host.rack, count(*) FILTER (WHERE host.controllable__layout_server) AS servers, least, most
+FROM host
+JOIN usable_host ON usable_host.name = host.name
+CROSS JOIN (SELECT wanted / racks AS least, (wanted + racks - 1) / racks AS most
+            FROM layout_servers
+            CROSS JOIN (SELECT greatest(count(DISTINCT rack), 1) AS racks FROM usable_host)) AS share
+GROUP BY host.rack, least, most;
+
 CREATE CONSTRAINT layout_servers_in_distinct_racks AS
-SELECT rack FROM host
-GROUP BY rack
-MINIMIZE greatest(count(*) FILTER (WHERE controllable__layout_server) - 1, 0) TIER 4;
+SELECT rack FROM rack_layout_servers
+MINIMIZE sum(greatest(servers - most, least - servers, 0)) TIER 4;
 
 -- How heavy it is to lead a segment, by slots and by load, in whole average segments: finer differences are not worth
 -- a change of primaries, and cannot be evened out with primaries that are few.

@@ -132,6 +132,11 @@ def agent(target: Target) -> tuple[bool, Finding]:
             "agent", Outcome.FAILED, f"{name} has no majority within reach",
             "start the others, or look at the network; for good: `rota recover --help`",
         )  # fmt: skip
+    if lost := (status.get("control") or {}).get("layout_servers_lost"):
+        return True, Finding(
+            "agent", Outcome.FAILED, f"{name}: a majority of the layout servers is lost, with {', '.join(lost)}",
+            "start them with the disks they had; for good: `rota layout recover --help`",
+        )  # fmt: skip
     trouble = (status.get("control") or {}).get("last_error")
     if trouble:
         return True, Finding("agent", Outcome.WARNING, f"{name}: {trouble}", "`rota status` shows more")

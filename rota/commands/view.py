@@ -108,7 +108,7 @@ def _show_status(answer: dict[str, Any]) -> None:
     control = answer["control"]
     if answer["engine"] is not None:
         line("servers", _servers(answer["engine"]))
-    line("layout", f"epoch {control['layout_epoch']}" if control["layout_epoch"] >= 0 else "none yet")
+    line("layout", _layout(control))
     if control["shards"]:
         slots = sum(shard["slots"] for shard in control["shards"])
         line("shards", f"{len(control['shards'])}, with {slots} slots")
@@ -146,6 +146,15 @@ def _show_status(answer: dict[str, Any]) -> None:
     if control.get("last_error"):
         line("trouble", control["last_error"])
     _show_dropped(answer)
+
+
+def _layout(control: dict[str, Any]) -> str:
+    epoch = f"epoch {control['layout_epoch']}" if control["layout_epoch"] >= 0 else "none yet"
+    if not (lost := control.get("layout_servers_lost")):
+        return epoch
+    return (
+        f"{epoch}, LOST its majority: layout servers {', '.join(lost)}; `rota layout recover` goes on without"
+    )
 
 
 def _servers(engine: dict[str, Any]) -> str:

@@ -97,7 +97,8 @@ class Shard(TypedDict):
 
 
 class Control(TypedDict):
-    """What the management plane of one host is at.  ``layout_epoch`` is -1 before the engine has answered."""
+    """What the management plane of one host is at.  ``layout_epoch`` is -1 before the engine has answered;
+    ``layout_servers_lost``: those without which no majority of them is left, so that nothing can be changed."""
 
     role: str
     controller: str | None
@@ -117,6 +118,7 @@ class Control(TypedDict):
     frozen: dict[str, float]
     away: list[AwayOf]
     full: list[str]
+    layout_servers_lost: list[str]
     pins: list[Pin]
     solve_status: str | None
     solve_seconds: float | None
@@ -163,7 +165,8 @@ class Roles(TypedDict):
 
 class Layout(TypedDict):
     """The layout in force, and how many segments break a rule.  ``servers``: how many copies each live host can hold,
-    empty where that is any number; ``notices``: what operators should know of the engine."""
+    empty where that is any number; ``notices``: what operators should know of the engine; ``known_only``: no majority
+    answers, so this is the latest that live hosts know; ``layout_servers_lost``: those without which there is none."""
 
     layout_epoch: int
     cluster_id: str
@@ -174,6 +177,8 @@ class Layout(TypedDict):
     unresponsive: list[str]
     servers: dict[str, int]
     notices: list[str]
+    known_only: bool
+    layout_servers_lost: list[str]
     rack_violations: int
     under_replicated: int
     open_moves: int

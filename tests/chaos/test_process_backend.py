@@ -6,6 +6,7 @@ import pytest
 
 import chaos
 from chaos.slots.outcome import SlotsOutcome
+from tests.budget import budgeted
 
 pytestmark = [pytest.mark.socket, pytest.mark.slow("real agents, 15 to 20 s of real time each")]
 
@@ -31,6 +32,16 @@ def test_crash_on_real_processes_is_one_view_change() -> None:
     assert seen == {8, 6}
     hurt = {int(name.removeprefix("n")) for name in report.hurt}
     assert all(host not in hurt for seconds, host, _ in report.samples if seconds > 0)
+
+
+@pytest.mark.parametrize("seed", budgeted(range(1, 6), 1))
+def test_any_two_of_nine_real_agents_are_killed_at_once_and_nothing_is_lost(seed: int) -> None:
+    """Longer than 10 s: nine agents with solvers, two of which have to be found dead, and all copies made again."""
+    report = chaos.run("kill-two", backend="process", nodes=9, seed=seed)
+    assert report.broken == ()
+    assert report.store is not None
+    assert report.store.acknowledged_writes > 100
+    assert (report.store.lost_writes, report.store.unreadable_writes) == (0, 0)
 
 
 @pytest.mark.sweep("the demo kills one, too")

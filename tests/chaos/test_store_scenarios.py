@@ -18,10 +18,10 @@ from membership.settings import Settings
 from tests.budget import budgeted
 from tests.membership.conftest import Laboratory
 
-WITH_A_STORE = ("kill-host", "kill-sequencer", "kill-controller", "rack-loss")
+WITH_A_STORE = ("kill-host", "kill-two", "kill-sequencer", "kill-controller", "rack-loss")
 
 
-@pytest.mark.parametrize("scenario", budgeted(WITH_A_STORE, 3, in_test=1))
+@pytest.mark.parametrize("scenario", budgeted(WITH_A_STORE, 4, in_test=1))
 def test_every_scenario_keeps_its_promises(scenario: str) -> None:
     report = chaos.run(scenario, seed=1)
     assert report.broken == ()

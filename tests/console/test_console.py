@@ -222,6 +222,17 @@ def test_no_majority_is_the_first_thing_said(page: Page) -> None:
         page.until(lambda: page.driver.title.startswith("! "), "the title does not warn")
 
 
+def test_lost_layout_servers_are_named_with_the_way_out(page: Page) -> None:
+    agent = FakeAgent()
+    error = "no majority of the layout servers answered: go on by `rota layout recover`"
+    lost = ["n2", "n4", "n5"]
+    agent.control_now = {"phase": "engine unreachable", "last_error": error, "layout_servers_lost": lost}
+    with served(agent) as server:
+        open_settled(page, server.url)
+        page.until_text("#headline", "A majority of the layout servers is lost, with n2, n4")
+        page.until_text("#headline", "rota layout recover")
+
+
 def test_when_the_agent_is_away_nothing_looks_fresh_and_it_comes_back_by_itself(page: Page) -> None:
     agent = FakeAgent()
     with served(agent) as server:

@@ -198,7 +198,7 @@ class Harness:
                 chain.append(host)
                 load[host] += 1
         roles = observation.roles
-        servers = [host for host in roles.layout_servers if host in usable]
+        servers = [host for host in roles.layout_servers if host in usable][: self.layout_servers]
         servers += [host for host in usable if host not in servers][: self.layout_servers - len(servers)]
         sequencer = next((host for host in roles.sequencers if host in usable), usable[0])
         units = [host for host in roles.log_units if host in self.live]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import mgmt
+from datastore_adapter.interface import layout_servers_wanted
 from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError
 from mgmt.language.policy_packs import load_pack, pack_names
@@ -132,7 +133,7 @@ def test_the_first_placement_follows_every_rule_and_is_even(settled: Cluster) ->
     assert set(settled.load().values()) == {6}
     assert set(Counter(settled.primaries().values()).values()) == {2}
     assert len(settled.primaries()) == 12
-    assert sorted(settled.racks(settled.with_role("layout_server"))) == ["rack-1", "rack-2", "rack-3"]
+    assert sorted(Counter(settled.racks(settled.with_role("layout_server"))).values()) == [1, 2, 2]
     assert len(settled.with_role("sequencer")) == 1
 
 
@@ -417,6 +418,29 @@ def test_one_primary_per_segment_and_never_on_a_dead_host(settled: Cluster) -> N
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
+def test_layout_servers_are_as_many_as_the_interface_says_in_as_many_racks_as_there_are() -> None:
+    """Grown by a host at a time, and shrunk again; the hosts that hold the layout keep it as long as they may."""
+    cluster = Cluster(hosts=0, racks=3, segments=0)
+    grown = [f"n{number + 1}" for number in range(7)]
+    for live, host in enumerate(grown, 1):
+        before = set(cluster.with_role("layout_server"))
+        cluster.add_host(host, f"rack-{live % 3}")
+        cluster.settle()
+        assert before <= set(cluster.with_role("layout_server"))
+        check_layout_servers(cluster, live)
+    for left, host in enumerate(reversed(grown[1:]), 1):
+        cluster.set(host, "drained" if left % 2 else "alive", left % 2)
+        cluster.settle()
+        check_layout_servers(cluster, len(grown) - left)
+
+
+def check_layout_servers(cluster: Cluster, usable: int) -> None:
+    servers = cluster.with_role("layout_server")
+    assert len(servers) == layout_servers_wanted(usable)
+    if usable >= 3:
+        assert max(Counter(cluster.racks(servers)).values()) <= len(servers) // 2, "no rack holds a majority"
+
+
 def test_layout_servers_are_three_or_all_there_are() -> None:
     cluster = Cluster(hosts=2, racks=2, segments=2, copies=2)
     cluster.settle()
@@ -438,7 +462,7 @@ def test_roles_leave_dead_hosts_and_stay_elsewhere(settled: Cluster) -> None:
     assert successor != sequencer
     kept = set(servers) - {sequencer}
     assert kept <= set(settled.with_role("layout_server"))
-    assert len(settled.with_role("layout_server")) == 3
+    assert len(settled.with_role("layout_server")) == 5
 
 
 # ---- how they play together ---------------------------------------------------------------------------

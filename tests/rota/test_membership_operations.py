@@ -137,14 +137,12 @@ async def test_two_of_five_recover_and_the_killed_join_as_new(
             timeout=60,
             what="a settled placement",
         )
-        # The store goes on with the survivors, because two of its three layout servers are among them.
         for path in description.document["paths"]:  # each answer is held against it
             needs_more = path == "/v1/keys" or "{" in path or not path.startswith("/v1/")
             operation = None if needs_more else description.operation("GET", path)
             if operation is not None and "application/json" in operation["responses"]["200"]["content"]:
                 assert await cluster.agents["n2"].get(path)
-        servers = (await cluster.agents["n1"].get("/v1/layout"))["roles"]["layout_servers"]
-        one, other = (cluster.agents[name] for name in servers[:2])
+        one, other = (cluster.agents[name] for name in await two_with_everything(cluster))
         names = f"{one.name},{other.name}"
         killed = sorted(set(cluster.agents) - {one.name, other.name})
         before = await one.get("/v1/status")
@@ -169,6 +167,22 @@ async def test_two_of_five_recover_and_the_killed_join_as_new(
         statuses = await until_size(cluster, 2)
         assert {answer["id"] for answer in statuses.values()} == {recovered["id"]}
         assert {answer["cluster_id"] for answer in statuses.values()} == {before["cluster_id"]}
+        # Three of the five layout servers were killed, too: that takes a word of its own.
+        await cluster.wait_until(
+            lambda answers: all(
+                set(answer["control"]["layout_servers_lost"]) == set(killed) for answer in answers.values()
+            ),
+            timeout=60,
+            what="the loss of the layout servers",
+        )
+        known = await rota("layout", "show", "--api", str(one.api))
+        description.check_answer("GET", "/v1/layout", known)
+        assert known["known_only"]
+        assert set(known["layout_servers_lost"]) == set(killed)
+        checks = (await rota("doctor", "--api", str(one.api), fails=True))["checks"]
+        (found,) = [check for check in checks if check["check"] == "agent"]
+        assert (found["outcome"], "rota layout recover" in found["remedy"]) == ("failed", True)
+        await rota("layout", "recover", "--yes", "--api", str(other.api))
         await rota("log", "append", "words", "alone", "--api", str(one.api))
         for name in killed:
             await cluster.start_elsewhere(name, seed=one.address)
@@ -177,6 +191,15 @@ async def test_two_of_five_recover_and_the_killed_join_as_new(
         assert (await one.get("/v1/members"))["epoch"] > recovered["epoch"]
         read = await rota("log", "read", "words", "--api", str(cluster.agents[killed[0]].api))
         assert [record["text"] for record in read["records"]] == ["before", "alone"]
+
+
+async def two_with_everything(cluster: LocalCluster) -> tuple[str, str]:
+    """The sequencer, and a host with which it has a copy of every segment."""
+    layout = await cluster.agents["n1"].get("/v1/layout")
+    sequencer = layout["roles"]["sequencers"][0]
+    chains = [{copy["host"] for copy in segment["replicas"]} for segment in layout["segments"]]
+    others = (name for name in sorted(cluster.agents) if name != sequencer)
+    return sequencer, next(name for name in others if all(chain & {sequencer, name} for chain in chains))
 
 
 async def test_b17_one_of_two_goes_on_by_the_operators_command(tmp_path: Path) -> None:

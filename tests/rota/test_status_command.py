@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from rota.client.api_client import ApiClient
+from rota.client.target import Target
+from rota.commands.host_checks import Outcome, agent
 from tests.rota.test_command_line import run
 
 CONTROL: dict[str, Any] = {
@@ -36,6 +38,20 @@ def test_a_plan_under_way_is_told_with_bytes_rate_and_what_is_left(
     status, out, _ = run(capsys, "status")
     assert status == 0
     assert "progress      25%, wave 1 of 2, 15.0 MB of 60.0 MB, 1.0 MB/s, 45 s left" in out.splitlines()
+
+
+def test_lost_layout_servers_are_named_with_the_command_that_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered(monkeypatch, {**CONTROL, "layout_servers_lost": ["n2", "n4", "n5"]})
+    _, out, _ = run(capsys, "status")
+    (layout,) = [line for line in out.splitlines() if line.startswith("layout ")]
+    assert layout.startswith("layout        epoch 8, LOST its majority: layout servers n2, n4, n5;")
+    assert "`rota layout recover`" in layout
+    found, finding = agent(Target("127.0.0.1:7947"))
+    assert (found, finding.outcome) == (True, Outcome.FAILED)
+    assert "n2, n4, n5" in finding.text
+    assert "rota layout recover" in finding.remedy
 
 
 def test_drained_hosts_are_told_with_what_they_still_hold(
@@ -106,3 +122,10 @@ def test_a_layout_of_shards_has_their_slots_and_free_servers(
     assert "notice          127.0.0.1:1 may move replicas by itself\n" in out
     assert "1 under-replicated shards" in out
     assert "log units" not in out
+    assert "(the latest known)" not in out
+    layout["known_only"] = True
+    monkeypatch.setattr(ApiClient, "post", lambda self, path, body: {"host": "n1", "drained": True})
+    _, out, _ = run(capsys, "layout", "show")
+    assert "layout epoch 3 (the latest known)" in out
+    status, _, err = run(capsys, "drain", "n1", "--wait")
+    assert (status, "may move replicas by itself" in err) == (1, True), "what is known may be out of date"

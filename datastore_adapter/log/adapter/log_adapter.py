@@ -50,7 +50,7 @@ from datastore_adapter.log.errors import (
     ReplicaUnavailableError,
     SupersededError,
 )
-from datastore_adapter.log.layout.chain import LayoutChain
+from datastore_adapter.log.layout.chain import Latest, LayoutChain
 from datastore_adapter.log.layout.change import LayoutTarget
 from datastore_adapter.log.layout.document import EpochDocument, Layout, encode_document
 from datastore_adapter.log.layout.history import read_history
@@ -135,11 +135,21 @@ class LogAdapter:
         try:
             latest = await self._chain.fetch()
         except LayoutUnavailableError as error:
-            return Unreachable(str(error))
+            return Unreachable(str(error), error.lost, await self._observe_known())
         # Also those that the layout does not name: whoever may be given something must not be full.
         statuses = await status_of(self._runtime, self._settings, self._addresses)
         await self._tell_laggards(latest.document, statuses)
         return make_observation(latest, statuses, self._addresses)
+
+    async def _observe_known(self) -> Observation | None:
+        """What the latest document that could be found says, though it is not known to be in force."""
+        known = self._chain.known
+        if known is None:
+            return None
+        statuses = await status_of(self._runtime, self._settings, self._addresses)
+        observation = make_observation(Latest(known, sealed=False), statuses, self._addresses)
+        roles = replace(observation.roles, layout_servers=known.layout.layout_servers)
+        return replace(observation, roles=roles)
 
     async def history(self) -> tuple[LayoutVersion, ...] | Unreachable:
         """See `interface.Adapter.history`; read from every host that answers."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from consensus import classic_quorum
 from datastore_adapter.log.errors import LayoutError, ReplicaUnavailableError
 from datastore_adapter.log.layout.document import EpochDocument, decode_document
 from datastore_adapter.log.messages import DocumentReply, FetchDocument, Reply
@@ -33,6 +34,8 @@ class LayoutCache:
         """The highest epoch seen sealed: only a layout of a higher data epoch is of use."""
         self._asking: Event | None = None
         """The layout is being asked for; set when that ends."""
+        self._silent: tuple[str, ...] = ()
+        """Layout servers of the document from whose disks nothing came when it was asked for last."""
 
     async def current(self) -> EpochDocument:
         """One to work with, asked for if there is none.  Raises ReplicaUnavailableError."""
@@ -68,13 +71,33 @@ class LayoutCache:
             self._runtime, addresses, request, self._settings.call_timeout, self._is_news
         )
         self._counters["layout_fetches"] += 1
-        for reply in replies.values():
-            if isinstance(reply, DocumentReply) and reply.document is not None:
+        told = [reply for reply in replies.values() if isinstance(reply, DocumentReply)]
+        for reply in told:
+            if reply.document is not None:
                 self._learn(decode_document(reply.document))
+        self._silent = ()
+        if document is not None and self.document is document:
+            disks = {reply.disk for reply in told}
+            servers = document.layout.layout_servers
+            self._silent = tuple(host for host in servers if document.disks[host] not in disks)
         if not replies:
             raise ReplicaUnavailableError(
                 f"no agent answered at {', '.join(sorted(set(addresses.values())))}"
             )
+
+    def trouble(self) -> str:
+        """What keeps the layout from changing, for who has waited for that in vain; empty if nothing does."""
+        document = self.document
+        if document is None or not self._silent:
+            return ""
+        servers = document.layout.layout_servers
+        if len(servers) - len(self._silent) >= classic_quorum(len(servers)):
+            return ""
+        return (
+            f"; of the layout servers {', '.join(servers)} no majority is there, {', '.join(self._silent)} do not "
+            "answer: no lost copy or sequencer is replaced until they are back, or `rota layout recover` goes on "
+            "without them"
+        )
 
     def _usable(self) -> EpochDocument:
         document = self.document

@@ -419,7 +419,9 @@ class LogClient:
                 known = self.document
                 if self._runtime.now() >= deadline:
                     kind = NoLayoutError if self.document is None else LogUnavailableError
-                    raise kind(f"no success within {seconds:g} s: {error}") from error
+                    raise kind(
+                        f"no success within {seconds:g} s: {error}{self._layouts.trouble()}"
+                    ) from error
                 replica_failed = isinstance(error, ReplicaUnavailableError)
             # Not while an error is handled, which leads back to this frame.
             await backoff.pause()

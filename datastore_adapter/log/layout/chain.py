@@ -99,19 +99,29 @@ class LayoutChain:
             return latest
         if self._known is None:
             raise LayoutUnavailableError("no host that could be reached knows a layout; retry")
-        raise LayoutUnavailableError(self._no_majority(self._known))
+        raise self._no_majority(self._known)
 
-    def _no_majority(self, known: EpochDocument) -> str:
+    def _no_majority(self, known: EpochDocument) -> LayoutUnavailableError:
         servers = known.layout.layout_servers
-        text = f"no majority of the layout servers {', '.join(servers)} of epoch {known.epoch} answered"
+        gone = [host for host in servers if host in self._silent and self._view and host not in self._view]
+        silent = [host for host in servers if host in self._silent and host not in gone]
         replaced = [host for host in servers if host in self._replaced]
-        if not replaced:
-            return f"{text}; retry"
-        silent = [host for host in servers if host in self._silent]
-        start = f"start {', '.join(silent)} with what they had, or " if silent else ""
-        return (
-            f"{text}: {', '.join(replaced)} came back without the disk that voted, and may have forgotten a vote; "
-            f"{start}see `rota layout recover` if that disk is lost for good"
+        reasons = (
+            ("not in the view", gone),
+            ("back without the disk that voted", replaced),
+            ("silent", silent),
+        )
+        found = "; ".join(f"{reason}: {', '.join(hosts)}" for reason, hosts in reasons if hosts)
+        text = f"no majority of the layout servers {', '.join(servers)} of epoch {known.epoch} answered"
+        text += f" ({found})" if found else ""
+        lost = tuple(host for host in servers if host in gone or host in replaced)
+        if len(servers) - len(lost) >= classic_quorum(len(servers)):
+            later = "; `rota layout recover` goes on once the view is without them" if silent else ""
+            return LayoutUnavailableError(f"{text}; retry{later}")
+        return LayoutUnavailableError(
+            f"{text}. Live hosts serve what they hold, but no lost copy, sequencer or layout server is replaced. Start "
+            "them with the disks they had, or go on by `rota layout recover` if those are lost for good",
+            lost,
         )
 
     async def _ask(self, addresses: Mapping[str, str], *, quick: bool) -> Latest | None:

@@ -19,7 +19,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from consensus import Ballot, classic_quorum
-from datastore_adapter.interface import Recovery
+from datastore_adapter.interface import Recovery, layout_servers_wanted
 from datastore_adapter.log.errors import LayoutError, LayoutUnavailableError, ReplicaUnavailableError
 from datastore_adapter.log.layout.chain import LayoutChain
 from datastore_adapter.log.layout.document import EpochDocument, decode_document, encode_document
@@ -43,7 +43,6 @@ from datastore_adapter.log.settings import LogSettings
 
 EPOCHS: Final = 1_000_000_000
 """A forced chain begins at the next multiple of this."""
-LAYOUT_SERVERS: Final = 3
 ATTEMPTS: Final = 5
 """Ballots that are tried, each above those that somebody else has begun meanwhile."""
 
@@ -192,7 +191,8 @@ class ForcedLayout:
         before = latest.layout.layout_servers
         there = [host for host in before if host in self._view]
         spare = sorted(set(self._view).difference(there))
-        layout = replace(latest.layout, layout_servers=tuple([*there, *spare][:LAYOUT_SERVERS]))
+        wanted = layout_servers_wanted(len(self._view))
+        layout = replace(latest.layout, layout_servers=tuple([*there, *spare][:wanted]))
         known = {**latest.hosts, **self._view}
         # Whoever is there with another disk has put in doubt what stands on it when it was told `latest`.
         known_disks = {**latest.disks, **disks}

@@ -12,8 +12,9 @@ from mgmt.control.environment import Environment
 from mgmt.control.settings import ControlSettings
 from mgmt.control.status import ControlStatus, Phase
 from mgmt.errors import ControlError, EngineUnreachableError
+from mgmt.placement.intent import Intent
 from mgmt.placement.layout_history import difference_report, history_report
-from mgmt.placement.layout_report import layout_report
+from mgmt.placement.layout_report import known_layout_report, layout_report
 
 _PATIENCE = 1.0
 """Seconds that a status waits for a look at the engine; then it is as of the look before."""
@@ -39,15 +40,22 @@ class Reports:
                 await self._environment.observe()
 
     async def layout(self) -> dict[str, Any]:
-        """``rota layout show``."""
-        answer = await self._environment.observe()
-        if not isinstance(answer, Observation):
+        """``rota layout show``: without a majority of the engine, what is known of it, marked as such."""
+        environment = self._environment
+        answer = await environment.observe()
+        if isinstance(answer, Observation):
+            return layout_report(environment.view, answer, environment.intent)
+        if answer.known is None:
             raise _unreachable(answer)
-        return layout_report(self._environment.view, answer, self._environment.intent)
+        wishes = answer.known.intent
+        intent = Intent.from_mapping(wishes, environment.slots) if wishes else None
+        return known_layout_report(environment.view, answer.known, intent, answer)
 
     async def outcome(self, plan_id: str) -> dict[str, Any]:
         """What has become of an agreed plan, as the epoch document tells."""
-        await self.layout()
+        answer = await self._environment.observe()
+        if isinstance(answer, Unreachable):
+            raise _unreachable(answer)
         return self._status.outcome(plan_id)
 
     async def history(self) -> dict[str, Any]:

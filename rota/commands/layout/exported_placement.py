@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rota.client.api_client import ApiClient
+from rota.commands.layout.layout import layout_in_force
 from rota.errors import AgentError, SettingsError
 
 Document = TypeVar("Document")
@@ -66,7 +67,7 @@ def of_plan(client: ApiClient) -> ExportedPlacement:
 
 def standing(client: ApiClient) -> ExportedPlacement:
     """What the cluster holds now."""
-    layout = msgspec.convert(client.get("/v1/layout"), _Layout)
+    layout = msgspec.convert(layout_in_force(client), _Layout)
     return _of_layout(layout, _tags_of_members(client), f"what stands at layout epoch {layout.layout_epoch}")
 
 

@@ -141,7 +141,7 @@ def _show_layout(answer: dict[str, Any]) -> None:
             )
             for segment in answer["segments"]
         ],
-        title=f"layout epoch {answer['layout_epoch']}",
+        title=f"layout epoch {answer['layout_epoch']}{' (the latest known)' if answer.get('known_only') else ''}",
     )
     for role, hosts in answer["roles"].items():
         if role == "log_units" and has_slots:
@@ -325,7 +325,7 @@ def drain(host: str, wait: bool, timeout: float, api: Target, json_wanted: bool)
 def _wait_until_empty(client: ApiClient, host: str, timeout: float, progress: Progress) -> None:
     deadline = time.monotonic() + timeout
     told = None
-    while held := _held(client.get("/v1/layout"), host):
+    while held := _held(layout_in_force(client), host):
         control = client.get("/v1/control")
         share, words = share_of(control["progress"])
         progress.share(share, words or f"holds {', '.join(held)}")
@@ -342,6 +342,14 @@ def _wait_until_empty(client: ApiClient, host: str, timeout: float, progress: Pr
                 "look at `rota status` and `rota events`"
             )
         time.sleep(POLL_INTERVAL)
+
+
+def layout_in_force(client: ApiClient) -> dict[str, Any]:
+    """For who acts upon it; raises :class:`AgentError` where only the latest known is to be had."""
+    answer: dict[str, Any] = client.get("/v1/layout")
+    if answer.get("known_only"):
+        raise AgentError("; ".join(answer["notices"]))
+    return answer
 
 
 def _held(layout: dict[str, Any], host: str) -> list[str]:

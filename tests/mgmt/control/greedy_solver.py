@@ -1,13 +1,14 @@
 """A tiny planner behind the control loop's solver seam, so that these tests are about the loop alone.
 
 Rules: only live, undrained hosts; copies of a segment in distinct racks; loads differ by at most one where
-moves within a rack allow it; three layout servers; one sequencer.
+moves within a rack allow it; as many layout servers as the hosts can carry, spread over racks; one sequencer.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
+from datastore_adapter.interface import layout_servers_wanted
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.placement_rows import HostRow, PlacementState
 from mgmt.solution import Delta
@@ -114,11 +115,14 @@ def _primaries(state: PlacementState, hosts: Hosts) -> list[Delta]:
 
 def _roles(state: PlacementState, usable: dict[str, HostRow]) -> list[Delta]:
     servers = [row.name for row in state.hosts if row.layout_server and row.name in usable]
-    for row in sorted(
-        usable.values(), key=lambda row: (row.rack in {usable[n].rack for n in servers}, row.name)
-    ):
-        if len(servers) < 3 and row.name not in servers:
-            servers.append(row.name)
+    wanted = layout_servers_wanted(len(usable))
+    while len(servers) != wanted:
+        held = Counter(usable[name].rack for name in servers)
+        if len(servers) > wanted:
+            servers.remove(max(servers, key=lambda name: (held[usable[name].rack], name)))
+        else:
+            spare = sorted(usable.keys() - servers)
+            servers.append(min(spare, key=lambda name: (held[usable[name].rack], name)))
     sequencers = [row.name for row in state.hosts if row.sequencer and row.name in usable] or [min(usable)]
     deltas: list[Delta] = []
     for row in state.hosts:

@@ -33,7 +33,7 @@ Answer = TypeVar("Answer")
 class LogHarness:
     """`hosts` hosts in as many racks as `racks`, the first the controller; `use` it as a context manager."""
 
-    def __init__(self, hosts: int, racks: int, segments: int, seed: int = 0) -> None:
+    def __init__(self, hosts: int, racks: int, segments: int, seed: int = 0, copies: int = 3) -> None:
         self.hosts = {host.name: host for host in make_hosts(hosts, racks)}
         self._all = dict(self.hosts)
         self.log = SimulatedCluster((), seed=seed, settings=LogSettings.local())
@@ -53,8 +53,8 @@ class LogHarness:
         founder = next(iter(self.hosts.values()))
         self.log.node(founder.name).layout_server.found("c0ffee", founder.name, founder.address)
         for host in self.hosts.values():
-            initial = Intent.initial(segments, expect=hosts) if host is founder else None
-            self._start(host.name, initial, random.Random(f"{seed} {host.name}"))
+            wishes = replace(Intent.initial(segments, expect=hosts), replication_factor=copies)
+            self._start(host.name, wishes if host is founder else None, random.Random(f"{seed} {host.name}"))
 
     def __enter__(self) -> LogHarness:
         self.change()

@@ -66,9 +66,26 @@ def test_a_host_that_was_emptied_takes_no_place() -> None:
 def test_roles_leave_lost_hosts_for_other_racks_first_and_the_senior_first() -> None:
     roles = ServiceRoles(("n1", "n8", "n3"), ("n9",), ("n1", "n9"))
     placement = available_placement(view_of(), observation_of({"a": "n1 n2 n3"}, roles))
-    assert placement.roles.layout_servers == ("n1", "n3", "n2")
+    assert placement.roles.layout_servers == ("n1", "n3", "n2", "n4", "n5")
     assert placement.roles.sequencers == ("n1",)
     assert placement.roles.log_units == ("n1", "n2", "n3")
+
+
+@pytest.mark.parametrize(
+    ("standing", "live", "then"),
+    [
+        ("n1 n2 n3", "n1 n2 n3 n4 n5 n6", "n1 n2 n3"),  # nobody is lost, so nothing is done
+        ("n1 n2", "n1 n2 n4 n5 n6 n7", "n1 n2 n6 n4 n5"),  # of three one is lost, and not shown
+        ("n1 n4 n7 n2 n9", "n1 n4 n5 n6 n7 n8", "n1 n4 n7 n5 n6"),  # no more in the first rack
+        ("n1 n2 n3 n4", "n1 n2 n3 n4", "n1 n2 n3 n4"),  # of five one is lost, and nobody can take its place
+    ],
+)
+def test_lost_layout_servers_are_replaced_in_the_racks_that_have_fewest(
+    standing: str, live: str, then: str
+) -> None:
+    observation = observation_of({"a": "n1"}, ServiceRoles(tuple(standing.split()), ("n1",)))
+    placement = available_placement(view_of(*live.split()), observation)
+    assert placement.roles.layout_servers == tuple(then.split())
 
 
 def test_roles_avoid_drained_hosts_unless_there_are_no_others() -> None:

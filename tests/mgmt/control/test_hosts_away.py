@@ -67,11 +67,11 @@ def test_it_goes_on_without_them_and_takes_them_back(harness: LogHarness) -> Non
 
 
 def test_with_no_placement_possible_writing_goes_on_all_the_same() -> None:
-    """Three copies are wanted and two hosts are left, none of which has half of the segments."""
-    with LogHarness(6, 3, 6) as harness:
+    """Copies are wanted in three racks, and hosts are left in two, which do not have all of the segments."""
+    with LogHarness(9, 3, 9) as harness:
         harness.settle()
         harness.write(30)
-        left = ("n1", "n2")
+        left = ("n1", "n2", "n4")  # a majority of the layout servers
         assert any(not set(chain).intersection(left) for chain in harness.chains().values())
         lose(harness, tuple(host for host in harness.hosts if host not in left))
         controller = harness.controllers["n1"]
@@ -103,6 +103,44 @@ def test_what_an_operator_gives_up_is_told_first_and_then_forgotten(harness: Log
         harness.write(90)
 
 
+def majority_of_the_layout_servers(harness: LogHarness) -> tuple[str, ...]:
+    """As few as can be, without the controller."""
+    document = next(h.node.document for h in harness.log.hosts.values() if h.node and h.node.document)
+    servers = document.layout.layout_servers
+    return tuple(host for host in servers if host != "n1")[: len(servers) // 2 + 1]
+
+
+def test_without_a_majority_of_the_layout_servers_everybody_says_who_is_lost_and_what_goes_on(
+    harness: LogHarness,
+) -> None:
+    with harness:
+        harness.settle()
+        servers = majority_of_the_layout_servers(harness)
+        before = harness.answer(harness.controllers["n1"].reports.layout)
+        assert (before["known_only"], before["layout_servers_lost"]) == (False, [])
+        for host in servers:
+            harness.kill(host)
+        harness.change(*servers)
+        controller = harness.controllers["n1"]
+        harness.run_until(lambda: bool(controller.status()["layout_servers_lost"]))
+        status = controller.status()
+        assert set(status["layout_servers_lost"]) == set(servers)
+        known = harness.answer(controller.reports.layout)
+        assert known["known_only"]
+        assert known["roles"] == before["roles"]
+        assert known["layout_epoch"] == before["layout_epoch"]
+        assert set(known["layout_servers_lost"]) == set(servers)
+        for told in (status["last_error"], known["notices"][-1]):
+            assert f"not in the view: {', '.join(status['layout_servers_lost'])}" in told
+            assert "rota layout recover" in told
+        with pytest.raises(EngineUnreachableError, match="rota layout recover"):
+            harness.answer(partial(controller.reports.outcome, "p1"))
+        harness.revive(*servers)
+        harness.settle()
+        assert not controller.status()["layout_servers_lost"]
+        assert not harness.answer(controller.reports.layout)["known_only"]
+
+
 def test_only_the_controller_forgets_and_any_host_recovers_a_layout(harness: LogHarness) -> None:
     with harness:
         harness.settle()
@@ -111,8 +149,7 @@ def test_only_the_controller_forgets_and_any_host_recovers_a_layout(harness: Log
             harness.answer(
                 partial(harness.controllers["n2"].forced_recovery.forget, ["n9"], "n2", confirmed=True)
             )
-        document = next(h.node.document for h in harness.log.hosts.values() if h.node and h.node.document)
-        servers = tuple(host for host in document.layout.layout_servers if host != "n1")[:2]
+        servers = majority_of_the_layout_servers(harness)
         survivor = next(name for name in harness.hosts if name not in {"n1", *servers})
         recover = partial(harness.controllers[survivor].forced_recovery.recover_layout, survivor)
         with pytest.raises(NothingLostError, match="nothing is to be recovered"):
@@ -125,6 +162,8 @@ def test_only_the_controller_forgets_and_any_host_recovers_a_layout(harness: Log
         assert not harness.answer(partial(recover, confirmed=False))["recovered"]
         answer = harness.answer(partial(recover, confirmed=True))
         assert answer["layout_epoch"] == 1_000_000_000
+        known = harness.answer(controller.reports.layout)
+        assert len(known["roles"]["layout_servers"]) == 5, "of the six hosts that are left"
         assert answer["hosts"] == sorted(harness.hosts)
         harness.settle()
         harness.write(18)

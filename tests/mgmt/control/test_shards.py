@@ -269,7 +269,7 @@ async def test_a_cluster_that_somebody_else_made_is_only_observed(autojump_clock
         engine = cluster.engine
         await observed(cluster)
         assert dict(Intent.from_mapping(engine.intent).slots) == even(FOUND, 16384)
-        assert len(engine.roles.layout_servers) == 3, "those are the plane's own"
+        assert len(engine.roles.layout_servers) == 5, "those are the plane's own"
         status = cluster.controller.status()
         assert (status["observing"], status["rack_violations"], status["settled"]) == (True, 3, False)
         dry = await cluster.controller.requests.plan()

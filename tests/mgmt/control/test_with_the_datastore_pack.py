@@ -42,7 +42,7 @@ async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
         await cluster.settled()
         cluster.check_placement()
         assert [plan.data["moves"] for plan in cluster.of_kind("plan-done")[1:]] == [lost]
-        assert len(cluster.engine.roles.layout_servers) == 3
+        assert len(cluster.engine.roles.layout_servers) == 5
 
         cluster.add(Host("n7", "127.0.0.1:9006", "r2"))
         await cluster.settled()
@@ -91,6 +91,22 @@ async def test_a_lost_rack_takes_one_plan_and_one_more_when_it_is_back(autojump_
         await cluster.until(lambda: cluster.controller.status()["rack_violations"] == 0, within=600)
         await cluster.settled()
         cluster.check_placement()
+
+
+async def test_a_cluster_that_has_three_layout_servers_gets_five_and_no_data_moves(
+    autojump_clock: object,
+) -> None:
+    """An earlier version made it so, and its controller may come back before the last host is upgraded."""
+    async with harness(make_solver=pack_solver, settings=PATIENT) as cluster:
+        engine = cluster.engine
+        started = len(engine.started)
+        three = engine.roles.layout_servers[:3]
+        engine.roles = replace(engine.roles, layout_servers=three)
+        await cluster.until(lambda: len(engine.roles.layout_servers) == 5)
+        await cluster.settled()
+        assert set(three) < set(engine.roles.layout_servers)
+        cluster.check_placement()
+        assert not any("copy" in step for step in engine.started[started:])
 
 
 async def test_a_settled_cluster_stays_as_it_is(autojump_clock: object) -> None:

@@ -169,6 +169,8 @@ export function headline({ status, control, layout, members, racks: groups, plan
   if (control.view_epoch !== status.epoch) return { level: lostWords ? "warn" : "busy", title: lostWords || `The controller takes view ${status.epoch} in`, detail: `${lostWhen}Its last word is about view ${control.view_epoch}.` };
   const state = control;
   if (state.phase === "infeasible") return { level: "bad", title: "The rules cannot all hold", detail: `${state.last_error}. Nothing is moved for them; see Policies.` };
+  const away = state.layout_servers_lost ?? [];
+  if (away.length) return { level: "bad", title: `A majority of the layout servers is lost, with ${listed(away, 5)}`, detail: `${state.last_error}.` };
   if (state.phase === "engine unreachable") return { level: "bad", title: "The store does not answer", detail: state.last_error };
   if (state.phase === "trouble") return { level: "bad", title: "The controller is in trouble", detail: state.last_error };
   if (!status.controller) return { level: "bad", title: "No host is the controller", detail: "No live host carries the manager role; start an agent that does." };
