@@ -13,7 +13,7 @@ from membership.address import Address
 from membership.protocol.context.context import Context
 from membership.protocol.context.effects import QuorumLost, QuorumRegained
 from membership.protocol.messages import Probe, QuorumAlarm
-from membership.protocol.recovery.quorum_watch import QuorumWatch, is_unsure
+from membership.protocol.recovery.quorum_watch import QuorumWatch, is_unsure, polled_at
 from membership.settings import Settings
 from tests.membership.test_quorum_bound import bound
 
@@ -56,7 +56,7 @@ class Watcher:
         while (now := max(self.watch.deadline, begin) + late) <= end:
             for index in self.neighbours:
                 if heard and index not in self.silent:
-                    self.watch.heard(index, now)
+                    self.watch.answered(index, now)
             self.watch.tick(now, None, idle=idle)
             effects = self.context.take_effects(0.0)
             self.events.extend(effects.events)
@@ -72,7 +72,9 @@ class Watcher:
                     index = view.index_of_address(address)
                     assert index is not None
                     if index not in self.silent:
-                        self.watch.heard(index, now + 0.01)
+                        asked_at = polled_at(send.message.sequence, now + 0.01)
+                        assert asked_at is not None
+                        self.watch.answered(index, asked_at)
 
 
 def test_a_few_silent_neighbours_are_no_reason_to_ask_everybody(lab) -> None:
