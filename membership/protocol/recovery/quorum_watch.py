@@ -1,16 +1,30 @@
 """Is a majority within reach? The answer warns the host, and makes this member slow to accuse others.
 
+A member is *in touch* with another when that one answers its probes: both ways are open. To be heard is not enough. A
+member that hears all and is heard by none can neither vote nor lead a round, nor does a deaf one's voice make a
+majority. A member that is in touch with fewer than a majority of its view, itself included, for `quorum_timeout`
+says so. What that promises, whatever the links do, in terms of who reaches whom through any number of others:
+
+- A side is a set of members that all reach each other. If it is no majority, no decision is made on it, and each of its
+  members says so: it is in touch with members of its side at most.
+- Who is in touch with a majority does not, unless a view change hangs: it can lead a classic round, which goes from
+  its coordinator to each member directly.
+- Who belongs to a majority through others only (a host at the end of a star) may say so. Gossip brings it what the
+  others decide, but it can lead no round, and a fast round needs more than a majority.
+
 A member watches its neighbours, the subjects and observers it has anyway, and a view change that comes to no decision.
-In a large cluster its neighbours are a small sample, and may all be on its side of a partition. So when a quarter of
-them are silent, or as many others raise an alarm, it polls a random sample of all members, and ever more of them until
-the answer is sure (`QuorumPoll`). A member that finds no majority raises an alarm itself; everybody who hears several
-alarms polls for itself. A member whose event loop lagged does not poll: the answers may wait unread. While this member
-is idle (see monitor) its neighbours may be, too, and count as heard; afterwards those not heard are asked.
+Subjects answer its probes; of observers it is enough to hear them as long as all subjects answer, so that nobody is
+asked for nothing. In a large cluster its neighbours are a small sample, and may all be on its side of a partition. So
+when a quarter of them are silent, or as many others raise an alarm, it polls a random sample of all members, and ever
+more of them until the answer is sure (`QuorumPoll`). A member that finds no majority raises an alarm itself; everybody
+who hears several alarms polls for itself. A member whose event loop lagged does not poll: the answers may wait unread.
+While this member is idle (see monitor) its neighbours may be, too, and count as in touch; afterwards those not heard
+are asked.
 
 This is no lease: only a decision proves that a view still stands.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from math import ceil, sqrt
 
 from consensus import classic_quorum
@@ -40,18 +54,21 @@ _UNHEARD = 1.25
 _UNASKED = 0.75
 """The same while some neighbour is silent, when only answers count: two attempts or three within `SILENCE`."""
 _POLL_SEQUENCE = 1 << 60
-"""Sequences from here up to those of indirect probes are this module's: they tell when the probe was sent, in
-sixty-fourths of a second, as the timestamps of TCP do (RFC 7323). So an answer tells when the way there was open."""
+"""Sequences from here up to those of indirect probes are this module's. They say when the probe was sent, as the
+timestamps of TCP do (RFC 7323), so that an answer that was long on its way proves nothing about now."""
 _TICKS = 64
+"""Units of those timestamps per second."""
 
 
-def poll_sequence(now: float) -> int:
-    """The sequence of a probe that is sent now."""
-    return _POLL_SEQUENCE + ceil(now * _TICKS)
+def ask(context: Context, members: Iterable[int], now: float, kind: type[Probe] = Probe) -> None:
+    """Probe these members, by index."""
+    addresses = context.view.addresses
+    probe = kind(*context.short_header, _POLL_SEQUENCE + ceil(now * _TICKS), None)
+    context.send_all([addresses[index] for index in members], probe)
 
 
 def polled_at(sequence: int, now: float) -> float | None:
-    """When the probe of this sequence was sent, if it was sent from here; `now`: when its answer came."""
+    """When the probe of this sequence was sent, if `ask` sent it; `now`: when its answer came."""
     if not _POLL_SEQUENCE <= sequence < HELPED_SEQUENCE:
         return None
     return min(now, (sequence - _POLL_SEQUENCE) / _TICKS)
@@ -104,11 +121,11 @@ class QuorumPoll:
             return self._asked, self._asked
         polled_again_lately = self._count_from > now - self._silence
         since = self._count_from_before if polled_again_lately else self._count_from
-        return self._settled - len(self._silent(since)), self._settled
+        return self._settled - len(self._silent(self._settled, since)), self._settled
 
-    def _silent(self, since: float) -> list[int]:
-        """Who was asked in good time, and has not answered anything that was sent since."""
-        return [index for index in self._order[: self._settled] if self._answered[index] < since]
+    def _silent(self, polled: int, since: float) -> list[int]:
+        """Who of the first so many has answered nothing that was sent since then."""
+        return [index for index in self._order[:polled] if self._answered[index] < since]
 
     def advance(
         self,
@@ -128,33 +145,40 @@ class QuorumPoll:
         later than others, polls all the rest at a time.
         """
         news = missing and not self._alarming
+        worse = silent > self._silent_neighbours
         self._alarming = missing
         self._neighbours = neighbours
-        worse = silent > self._silent_neighbours and now >= self._count_from + self._context.settings.probe_interval
-        if not self._asked:
-            self._begin(now)
-        elif self._settled < self._asked:
-            if now >= self._again_at and self._settled == 0:
-                self._ask_again(now)
-        elif unsure and self._asked < len(self._order):
-            more = _MOST_AT_ONCE if alarmed else min(self._asked * _GROWTH, _MOST_AT_ONCE)
-            self._ask(self._asked, more, now)
-        elif worse:
-            self._pause = self._context.settings.probe_interval / 2
-            self._ask_again(now)
-        elif news or now >= self._again_at:
-            self._ask_again(now)
-        if self._count_from == now or self._asked_at == now:
+        if self._ask_what_is_due(now, news=news, worse=worse, unsure=unsure, alarmed=alarmed):
             self._silent_neighbours = silent
         else:
             self._repeat(wanted, now)
 
+    def _ask_what_is_due(self, now: float, *, news: bool, worse: bool, unsure: bool, alarmed: bool) -> bool:
+        """Poll whom it is time for; whether there was anybody."""
+        if not self._asked:
+            self._begin(now)
+        elif self._settled < self._asked:
+            if now < self._again_at or self._settled:
+                return False
+            self._ask_again(now)
+        elif unsure and self._asked < len(self._order):
+            more = _MOST_AT_ONCE if alarmed else min(self._asked * _GROWTH, _MOST_AT_ONCE)
+            self._ask(self._asked, more, now)
+        elif worse and now >= self._count_from + self._context.settings.probe_interval:
+            self._pause = self._context.settings.probe_interval / 2
+            self._ask_again(now)
+        elif news or now >= self._again_at:
+            self._ask_again(now)
+        else:
+            return False
+        return True
+
     def _repeat(self, wanted: int, now: float) -> None:
         """Ask some of the silent again, while those that answered the last poll are not as many as wanted."""
-        silent = [index for index in self._order[: self._asked] if self._answered[index] < self._count_from]
+        silent = self._silent(self._asked, self._count_from)
         if self._asked - len(silent) < wanted:
             chosen = self._context.rng.sample(silent, min(_REPEATED, len(silent)))
-            self._send(chosen, now)
+            ask(self._context, chosen, now)
 
     def _begin(self, now: float) -> None:
         context = self._context
@@ -173,24 +197,19 @@ class QuorumPoll:
         self._answered.update(dict.fromkeys(polled, -NEVER))
         self._asked = first + len(polled)
         self._asked_at = now
-        self._send_all(polled, now)
+        self._send(polled, now)
 
     def _ask_again(self, now: float) -> None:
         self._pause = min(2 * self._pause, RAREST_POLL * self._context.settings.probe_interval)
         self._again_at = now + self._pause
         self._count_from_before, self._count_from = self._count_from, now
-        self._send_all(self._order[: self._asked], now)
+        self._send(self._order[: self._asked], now)
 
-    def _send_all(self, polled: list[int], now: float) -> None:
+    def _send(self, polled: list[int], now: float) -> None:
         if self._alarming:
-            self._send([*self._neighbours, *polled], now, QuorumAlarm)
+            ask(self._context, [*self._neighbours, *polled], now, QuorumAlarm)
         else:
-            self._send(polled, now)
-
-    def _send(self, asked: list[int], now: float, kind: type[Probe] = Probe) -> None:
-        addresses = self._context.view.addresses
-        probe = kind(*self._context.short_header, poll_sequence(now), None)
-        self._context.send_all([addresses[index] for index in asked], probe)
+            ask(self._context, polled, now)
 
     @property
     def _silence(self) -> float:
@@ -282,9 +301,7 @@ class QuorumWatch:
             answered, polled = self._poll.count(now)
             reached, asked = reached + answered, asked + polled
             unsure = is_unsure(reached, asked, len(self._context.view))
-            unsure |= (
-                alarmed and not self._poll.settled and 1 + len(self._in_touch) < len(self._context.view)
-            )
+            unsure |= alarmed and not self._poll.settled and 1 + len(self._in_touch) < len(self._context.view)
             if not late:
                 self._poll.advance(
                     self._in_touch,
@@ -308,20 +325,16 @@ class QuorumWatch:
         if idle and not self._alarms and self._thinned_at > now:
             self._in_touch = dict.fromkeys(self._in_touch, now)
             return 0
-        horizon = now - SILENCE * interval
+        # Rounds of a member that lags are longer, and so are the times between answers.
+        horizon = now - self._context.loop_lag.stretched(SILENCE * interval, SILENCE)
         suspicious = bool(self._alarms) or any(self._in_touch[index] < horizon for index in self._subjects)
         if not suspicious:  # observers need not be asked: that they are heard is enough
             for index, at in self._heard.items():
                 if index not in self._subjects:
                     self._in_touch[index] = max(self._in_touch[index], at)
         unheard = now - (_UNASKED if suspicious else _UNHEARD) * interval
-        self._ask([index for index, at in self._in_touch.items() if at < unheard], now)
+        ask(self._context, [index for index, at in self._in_touch.items() if at < unheard], now)
         return sum(1 for at in self._in_touch.values() if at < horizon)
-
-    def _ask(self, asked: list[int], now: float) -> None:
-        addresses = self._context.view.addresses
-        probe = Probe(*self._context.short_header, poll_sequence(now), None)
-        self._context.send_all([addresses[index] for index in asked], probe)
 
     def _doubts(self, silent: int, now: float) -> bool:
         """Note whether so many neighbours are silent that others must be asked; whether alarms, too, are a reason."""
