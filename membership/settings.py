@@ -110,9 +110,12 @@ class Settings:
     catch_up_interval: float = 0.1
     """A peer that is behind is helped at most once in this long."""
     quorum_timeout: float = 5.0
-    """A member that cannot reach a majority, or has voted without a decision, for this long raises QuorumLost.
-    Every member of a cut-off side says so within this plus (probe_failures + 3) x probe_interval, whatever its
-    neighbours; above 2000 members, where about half are gone, within 2.5 x probe_interval more per further 2000."""
+    """A member that is answered by fewer than a majority, itself included, or has voted without a decision, for this
+    long raises QuorumLost. Every member of a side (members that all reach each other, if only through others) that is
+    no majority says so within this plus (probe_failures + 3) x probe_interval of the cut or of its last view,
+    whatever its neighbours, and whatever the links do: deaf, mute, or blocked one way. Above 2000 members, where about
+    half are gone, within 2.5 x probe_interval more per further 2000. A process whose own event loop lags may take
+    2 x probe_interval longer."""
 
     greeting_interval: float = 0.25
     """Centralised mode: the members of the ensemble greet each other this often; who misses three greetings

@@ -75,7 +75,7 @@ class ClusterSurface(Surface):
 
     @property
     def quorum(self) -> bool:
-        """False while no majority is within reach: then the view may be out of date and cannot change."""
+        """False while no majority answers: then the view may be out of date, and this process cannot change it."""
         return self._state.quorum
 
     @property

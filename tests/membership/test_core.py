@@ -400,7 +400,18 @@ class TestQuorum:
         self.silent(core, 15.0)
         for index in (1, 2):
             core.receive(view.members[index].address, probe(view, index), 15.1)
-        assert QuorumRegained() in [event for _, event in self.silent(core, 16.5, 15.1)]
+        assert not core.tick(15.6).events, "they are heard, and may not hear"
+        asked = core.tick(16.1)
+        for index in (1, 2):
+            address = view.members[index].address
+            (question, *_) = (
+                send.message
+                for send in asked.sends
+                if address in send.destinations and isinstance(send.message, wire.Probe)
+            )
+            answer = wire.ProbeAcknowledged(*short_header(view, index), question.sequence, None)
+            core.receive(address, answer, 16.2)
+        assert QuorumRegained() in [event for _, event in self.silent(core, 17.5, 16.2)]
 
     def test_one_alone_is_its_own_quorum(self, lab) -> None:
         core = lab.core_in(lab.configuration(1))

@@ -13,7 +13,8 @@ from membership.address import Address
 from membership.protocol.context.context import Context
 from membership.protocol.context.effects import QuorumLost, QuorumRegained
 from membership.protocol.messages import Probe, QuorumAlarm
-from membership.protocol.recovery.quorum_watch import QuorumWatch, is_unsure
+from membership.protocol.monitoring.indirect_probe import HELPED_SEQUENCE
+from membership.protocol.recovery.quorum_watch import SILENCE, QuorumWatch, ask, is_unsure, polled_at
 from membership.settings import Settings
 from tests.membership.test_quorum_bound import bound
 
@@ -56,7 +57,7 @@ class Watcher:
         while (now := max(self.watch.deadline, begin) + late) <= end:
             for index in self.neighbours:
                 if heard and index not in self.silent:
-                    self.watch.heard(index, now)
+                    self.watch.answered(index, now)
             self.watch.tick(now, None, idle=idle)
             effects = self.context.take_effects(0.0)
             self.events.extend(effects.events)
@@ -72,7 +73,9 @@ class Watcher:
                     index = view.index_of_address(address)
                     assert index is not None
                     if index not in self.silent:
-                        self.watch.heard(index, now + 0.01)
+                        asked_at = polled_at(send.message.sequence, now + 0.01)
+                        assert asked_at is not None
+                        self.watch.answered(index, asked_at)
 
 
 def test_a_few_silent_neighbours_are_no_reason_to_ask_everybody(lab) -> None:
@@ -129,6 +132,49 @@ def test_members_that_answered_the_last_call_count_until_the_next(lab) -> None:
     watcher.silent = set()
     watcher.run(90.0, 92.0)
     assert [type(event) for event in watcher.events] == [QuorumLost, QuorumRegained]
+
+
+def test_more_silent_neighbours_end_the_pause_between_two_polls(lab) -> None:
+    """Trouble that lasts is asked about ever more rarely; what comes on top of it is found within the bound."""
+    watcher = Watcher(lab)
+    watcher.silent = set(watcher.neighbours[::2])
+    watcher.run(0.0, 60.0)
+    began = watcher.calls[-1][0] + 0.5  # just after a poll, when the next is farthest away
+    watcher.silent = set(range(300))
+    watcher.run(60.0, began, heard=False)
+    watcher.run(began, began + BOUND)
+    assert [type(event) for event in watcher.events] == [QuorumLost]
+
+
+def test_to_be_heard_is_not_enough(lab) -> None:
+    """Of a deaf member every probe arrives, and no answer."""
+    watcher = Watcher(lab)
+    watcher.silent = set(range(300))
+    while (now := watcher.watch.deadline) < BOUND:
+        for index in watcher.neighbours:
+            watcher.watch.heard(index, now)
+        watcher.run(now, now)
+    assert [type(event) for event in watcher.events] == [QuorumLost]
+
+
+def test_an_answer_that_was_long_on_its_way_says_nothing(lab) -> None:
+    watcher = Watcher(lab, 5)
+    watcher.silent = set(range(5))
+    for half in range(2 * int(BOUND)):
+        for index in watcher.neighbours:
+            watcher.watch.answered(index, half / 2 - 2 * SILENCE)
+        watcher.run(half / 2, half / 2 + 0.49)
+    assert [type(event) for event in watcher.events] == [QuorumLost]
+
+
+def test_the_sequence_of_a_poll_says_when_it_was_sent(lab) -> None:
+    watcher = Watcher(lab, 5)
+    ask(watcher.context, [1], 1234.5)
+    (send,) = watcher.context.take_effects(0.0).sends
+    assert isinstance(send.message, Probe)
+    assert polled_at(send.message.sequence, 1240.0) == 1234.5
+    assert polled_at(send.message.sequence, 1234.0) == 1234.0, "nothing is answered before it is asked"
+    assert polled_at(0, 1.0) is polled_at(HELPED_SEQUENCE, 1.0) is None
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -70,7 +70,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class QuorumLost:
-    """A majority has been out of reach for `Settings.quorum_timeout`: the last view stays as it is.
+    """No majority has answered this member for `Settings.quorum_timeout`: the last view stays as it is.
 
     `unheard` of the `watched` members have not been heard since the view was installed: they may not know of it.
     """

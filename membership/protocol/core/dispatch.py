@@ -14,6 +14,8 @@ from membership.protocol.core.components import Components
 from membership.protocol.core.status import FINISHED, Status
 from membership.protocol.core.view_installation import ViewInstaller
 from membership.protocol.core.view_instance import ViewInstance
+from membership.protocol.recovery.quorum_watch import polled_at
+from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member
 
 
@@ -309,7 +311,10 @@ class Dispatcher:
     def on_sign_of_life(self, message: messages.ProbeAcknowledged, index: int, now: float) -> None:
         """The member with this index has answered a probe."""
         incarnation = self._context.view.members[index].incarnation
-        self._monitor.on_acknowledgement(incarnation, message.sequence, now)
+        timely = self._monitor.on_acknowledgement(incarnation, message.sequence, now)
+        asked_at = now if timely else polled_at(message.sequence, now)
+        if asked_at is not None:
+            self._quorum.answered(index, asked_at)
         self._admission.on_sign_of_life(incarnation)
 
     # Members of the present configuration.

@@ -361,14 +361,14 @@ class Monitor:
 
     # What comes in.
 
-    def on_acknowledgement(self, sender: bytes, sequence: int, now: float) -> None:
-        """A probe of this sequence was answered by this incarnation."""
+    def on_acknowledgement(self, sender: bytes, sequence: int, now: float) -> bool:
+        """A probe of this sequence was answered by this incarnation. Whether it is one of this round or the last."""
         if sequence >= HELPED_SEQUENCE:
             self.indirect.on_acknowledgement(sender, sequence)
-            return
+            return False
         edge = self._edges.get(sender)
         if edge is None:
-            return
+            return False
         round_number, step = divmod(sequence, _STEPS)
         if round_number == self._round:
             if not edge.answered:
@@ -376,6 +376,9 @@ class Monitor:
             edge.answered |= 1 << step
         elif round_number == self._round - 1:
             edge.answered_before |= 1 << step
+        else:
+            return False
+        return True
 
     def on_not_member(self, source: Address, message: NotMember, now: float) -> Member | None:
         """A process without a view answered a probe.

@@ -1,27 +1,44 @@
 """Is a majority within reach? The answer warns the host, and makes this member slow to accuse others.
 
+A member is *in touch* with another when that one answers its probes: both ways are open. To be heard is not enough. A
+member that hears all and is heard by none can neither vote nor lead a round, nor does a deaf one's voice make a
+majority. A member that is in touch with fewer than a majority of its view, itself included, for `quorum_timeout`
+says so. What that promises, whatever the links do, in terms of who reaches whom through any number of others:
+
+- A side is a set of members that all reach each other. If it is no majority, no decision is made on it, and each of its
+  members says so: it is in touch with members of its side at most.
+- Who is in touch with a majority does not, unless a view change hangs: it can lead a classic round, which goes from
+  its coordinator to each member directly.
+- Who belongs to a majority through others only (a host at the end of a star) may say so. Gossip brings it what the
+  others decide, but it can lead no round, and a fast round needs more than a majority.
+
 A member watches its neighbours, the subjects and observers it has anyway, and a view change that comes to no decision.
-In a large cluster its neighbours are a small sample, and may all be on its side of a partition. So when a quarter of
-them are silent, or as many others raise an alarm, it polls a random sample of all members, and ever more of them until
-the answer is sure (`QuorumPoll`). A member that finds no majority raises an alarm itself; everybody who hears several
-alarms polls for itself. A member whose event loop lagged does not poll: the answers may wait unread. While this member
-is idle (see monitor) its neighbours may be, too, and count as heard; afterwards those not heard are asked.
+Subjects answer its probes; of observers it is enough to hear them as long as all subjects answer, so that nobody is
+asked for nothing. In a large cluster its neighbours are a small sample, and may all be on its side of a partition. So
+when a quarter of them are silent, or as many others raise an alarm, it polls a random sample of all members, and ever
+more of them until the answer is sure (`QuorumPoll`). A member that finds no majority raises an alarm itself; everybody
+who hears several alarms polls for itself. A member whose event loop lagged does not poll: the answers may wait unread.
+While this member is idle (see monitor) its neighbours may be, too, and count as in touch; afterwards those not heard
+are asked.
 
 This is no lease: only a decision proves that a view still stands.
 """
 
-from collections.abc import Collection
-from math import sqrt
+from collections.abc import Collection, Iterable
+from math import ceil, sqrt
 
 from consensus import classic_quorum
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.effects import QuorumLost, QuorumRegained
 from membership.protocol.messages import Probe, QuorumAlarm
+from membership.protocol.monitoring.indirect_probe import HELPED_SEQUENCE
 
 SILENCE = 2
 """A member not heard for this many probe intervals is out of reach."""
 _SAMPLE = 80
 """Members polled at first, at most: with the neighbours a share of a hundred, known within fifteen per cent."""
+_REPEATED = 20
+"""Silent members asked again at a time, at most, while those that answered are no majority: one answer may be lost."""
 _GROWTH = 4
 _MOST_AT_ONCE = 2048
 RAREST_POLL = 8
@@ -34,6 +51,27 @@ _ALARM_LIFETIME = RAREST_POLL + SILENCE
 """Probe intervals for which an alarm counts: until the next one is due."""
 _UNHEARD = 1.25
 """Probe intervals after which a neighbour that is not heard is asked. Unless idle, members probe at every one."""
+_UNASKED = 0.75
+"""The same while some neighbour is silent, when only answers count: two attempts or three within `SILENCE`."""
+_POLL_SEQUENCE = 1 << 60
+"""Sequences from here up to those of indirect probes are this module's. They say when the probe was sent, as the
+timestamps of TCP do (RFC 7323), so that an answer that was long on its way proves nothing about now."""
+_TICKS = 64
+"""Units of those timestamps per second."""
+
+
+def ask(context: Context, members: Iterable[int], now: float, kind: type[Probe] = Probe) -> None:
+    """Probe these members, by index."""
+    addresses = context.view.addresses
+    probe = kind(*context.short_header, _POLL_SEQUENCE + ceil(now * _TICKS), None)
+    context.send_all([addresses[index] for index in members], probe)
+
+
+def polled_at(sequence: int, now: float) -> float | None:
+    """When the probe of this sequence was sent, if `ask` sent it; `now`: when its answer came."""
+    if not _POLL_SEQUENCE <= sequence < HELPED_SEQUENCE:
+        return None
+    return min(now, (sequence - _POLL_SEQUENCE) / _TICKS)
 
 
 class QuorumPoll:
@@ -42,7 +80,7 @@ class QuorumPoll:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._order: list[int] = []
-        self._heard: dict[int, float] = {}
+        self._answered: dict[int, float] = {}
         self._asked = 0
         self._settled = 0
         self._asked_at = -NEVER
@@ -52,6 +90,7 @@ class QuorumPoll:
         self._count_from_before = -NEVER
         self._neighbours: Collection[int] = ()
         self._alarming = False
+        self._silent_neighbours = 0
 
     @property
     def active(self) -> bool:
@@ -65,14 +104,14 @@ class QuorumPoll:
 
     def stop(self) -> None:
         """There is no doubt any more."""
-        self._order, self._heard = [], {}
+        self._order, self._answered = [], {}
         self._asked = self._settled = 0
         self._alarming = False
 
-    def heard(self, index: int, now: float) -> None:
-        """A message of this member arrived."""
-        if index in self._heard:
-            self._heard[index] = now
+    def answered(self, index: int, asked_at: float) -> None:
+        """This member answered a probe that was sent then."""
+        if index in self._answered:
+            self._answered[index] = max(self._answered[index], asked_at)
 
     def count(self, now: float) -> tuple[int, int]:
         """How many have answered, of how many that had the time to. The first count as in reach until then."""
@@ -82,29 +121,64 @@ class QuorumPoll:
             return self._asked, self._asked
         polled_again_lately = self._count_from > now - self._silence
         since = self._count_from_before if polled_again_lately else self._count_from
-        return sum(1 for index in self._order[: self._settled] if self._heard[index] > since), self._settled
+        return self._settled - len(self._silent(self._settled, since)), self._settled
+
+    def _silent(self, polled: int, since: float) -> list[int]:
+        """Who of the first so many has answered nothing that was sent since then."""
+        return [index for index in self._order[:polled] if self._answered[index] < since]
 
     def advance(
-        self, neighbours: Collection[int], now: float, *, missing: bool, unsure: bool, alarmed: bool
+        self,
+        neighbours: Collection[int],
+        now: float,
+        *,
+        silent: int,
+        wanted: int,
+        missing: bool,
+        unsure: bool,
+        alarmed: bool,
     ) -> None:
         """Poll the first sample, or more if the count so far leaves it open (`unsure`), or all again when it is time.
 
-        Who counts no majority (`missing`) says so at once. Who was `alarmed`, and so counts later than others, polls
-        all the rest at a time.
+        `silent`: how many neighbours are; when there are more of them, the last poll is out of date. `wanted`: how
+        many answers make a majority. Who counts none (`missing`) says so at once. Who was `alarmed`, and so counts
+        later than others, polls all the rest at a time.
         """
         news = missing and not self._alarming
+        worse = silent > self._silent_neighbours
         self._alarming = missing
         self._neighbours = neighbours
+        if self._ask_what_is_due(now, news=news, worse=worse, unsure=unsure, alarmed=alarmed):
+            self._silent_neighbours = silent
+        else:
+            self._repeat(wanted, now)
+
+    def _ask_what_is_due(self, now: float, *, news: bool, worse: bool, unsure: bool, alarmed: bool) -> bool:
+        """Poll whom it is time for; whether there was anybody."""
         if not self._asked:
             self._begin(now)
         elif self._settled < self._asked:
-            if now >= self._again_at and self._settled == 0:
-                self._ask_again(now)
+            if now < self._again_at or self._settled:
+                return False
+            self._ask_again(now)
         elif unsure and self._asked < len(self._order):
             more = _MOST_AT_ONCE if alarmed else min(self._asked * _GROWTH, _MOST_AT_ONCE)
             self._ask(self._asked, more, now)
+        elif worse and now >= self._count_from + self._context.settings.probe_interval:
+            self._pause = self._context.settings.probe_interval / 2
+            self._ask_again(now)
         elif news or now >= self._again_at:
             self._ask_again(now)
+        else:
+            return False
+        return True
+
+    def _repeat(self, wanted: int, now: float) -> None:
+        """Ask some of the silent again, while those that answered the last poll are not as many as wanted."""
+        silent = self._silent(self._asked, self._count_from)
+        if self._asked - len(silent) < wanted:
+            chosen = self._context.rng.sample(silent, min(_REPEATED, len(silent)))
+            ask(self._context, chosen, now)
 
     def _begin(self, now: float) -> None:
         context = self._context
@@ -120,24 +194,22 @@ class QuorumPoll:
 
     def _ask(self, first: int, count: int, now: float) -> None:
         polled = self._order[first : first + count]
-        self._heard.update(dict.fromkeys(polled, -NEVER))
+        self._answered.update(dict.fromkeys(polled, -NEVER))
         self._asked = first + len(polled)
         self._asked_at = now
-        self._send(polled)
+        self._send(polled, now)
 
     def _ask_again(self, now: float) -> None:
         self._pause = min(2 * self._pause, RAREST_POLL * self._context.settings.probe_interval)
         self._again_at = now + self._pause
         self._count_from_before, self._count_from = self._count_from, now
-        self._send(self._order[: self._asked])
+        self._send(self._order[: self._asked], now)
 
-    def _send(self, polled: list[int]) -> None:
-        addresses = self._context.view.addresses
-        kind = QuorumAlarm if self._alarming else Probe
-        told = [*self._neighbours, *polled] if self._alarming else polled
-        self._context.send_all(
-            [addresses[index] for index in told], kind(*self._context.short_header, 0, None)
-        )
+    def _send(self, polled: list[int], now: float) -> None:
+        if self._alarming:
+            ask(self._context, [*self._neighbours, *polled], now, QuorumAlarm)
+        else:
+            ask(self._context, polled, now)
 
     @property
     def _silence(self) -> float:
@@ -149,7 +221,11 @@ class QuorumWatch:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._neighbours: dict[int, float] = {}
+        self._heard: dict[int, float] = {}
+        """When each neighbour was last heard."""
+        self._in_touch: dict[int, float] = {}
+        """Until when each neighbour was surely in touch."""
+        self._subjects: frozenset[int] = frozenset()
         self._alarms: dict[int, float] = {}
         self._installed_at = 0.0
         self._poll = QuorumPoll(context)
@@ -164,8 +240,10 @@ class QuorumWatch:
     def on_view_change(self, now: float) -> None:
         """Watch the neighbours of the new view. Installing a view proves that a quorum was there."""
         view = self._context.view
-        neighbours = {*view.subjects_of(self._context.me), *view.observers_of(self._context.me)}
-        self._neighbours = {index: now for index in sorted(neighbours) if index != self._context.index}
+        self._subjects = frozenset(view.subjects_of(self._context.me)) - {self._context.index}
+        neighbours = sorted({*self._subjects, *view.observers_of(self._context.me)} - {self._context.index})
+        self._heard = dict.fromkeys(neighbours, now)
+        self._in_touch = dict.fromkeys(neighbours, now)
         self._installed_at = now
         self._alarms.clear()
         self._poll.stop()
@@ -177,10 +255,15 @@ class QuorumWatch:
 
     def heard(self, index: int, now: float) -> None:
         """A message of this member arrived."""
-        if index in self._neighbours:
-            self._neighbours[index] = now
+        if index in self._heard:
+            self._heard[index] = now
+
+    def answered(self, index: int, asked_at: float) -> None:
+        """This member answered a probe that was sent then."""
+        if index in self._in_touch:
+            self._in_touch[index] = max(self._in_touch[index], asked_at)
         else:
-            self._poll.heard(index, now)
+            self._poll.answered(index, asked_at)
 
     def on_alarm(self, index: int, now: float) -> None:
         """This member counts no majority within its reach."""
@@ -209,25 +292,26 @@ class QuorumWatch:
         settings = self._context.settings
         late = now - self.deadline > settings.probe_interval / 4
         self.deadline = now + settings.probe_interval / 2
-        horizon = now - SILENCE * settings.probe_interval
-        if idle and not self._alarms and self._thinned_at > now:
-            self._neighbours = dict.fromkeys(self._neighbours, now)
-        else:
-            self._ask_unheard(horizon, now)
-        reached = 1 + sum(1 for at in self._neighbours.values() if at >= horizon)
-        asked = 1 + len(self._neighbours)
-        alarmed = self._doubts(asked - reached, now)
+        silent = self._count_silent(now, idle=idle)
+        reached, asked = 1 + len(self._in_touch) - silent, 1 + len(self._in_touch)
+        alarmed = self._doubts(silent, now)
         unsure = False
         if alarmed or self._thinned_at <= now:
+            near = reached
             answered, polled = self._poll.count(now)
             reached, asked = reached + answered, asked + polled
             unsure = is_unsure(reached, asked, len(self._context.view))
-            unsure |= (
-                alarmed and not self._poll.settled and 1 + len(self._neighbours) < len(self._context.view)
-            )
+            unsure |= alarmed and not self._poll.settled and 1 + len(self._in_touch) < len(self._context.view)
             if not late:
-                missing = self._poll.settled and reached < classic_quorum(asked)
-                self._poll.advance(self._neighbours, now, missing=missing, unsure=unsure, alarmed=alarmed)
+                self._poll.advance(
+                    self._in_touch,
+                    now,
+                    silent=silent,
+                    wanted=classic_quorum(asked) - near,
+                    missing=self._poll.settled and reached < classic_quorum(asked),
+                    unsure=unsure,
+                    alarmed=alarmed,
+                )
         else:
             self._poll.stop()
         self._judge(now, missing=reached < classic_quorum(asked), unsure=unsure)
@@ -235,16 +319,26 @@ class QuorumWatch:
         starts = [start for start in (since, deciding_since) if start is not None]
         self._set_lost(bool(starts) and now - min(starts) >= settings.quorum_timeout)
 
-    def _ask_unheard(self, horizon: float, now: float) -> None:
-        """Probe neighbours that may be idle, before they count as silent."""
-        view = self._context.view
-        unheard = now - _UNHEARD * self._context.settings.probe_interval
-        asked = [view.addresses[index] for index, at in self._neighbours.items() if horizon <= at < unheard]
-        self._context.send_all(asked, Probe(*self._context.short_header, 0, None))
+    def _count_silent(self, now: float, *, idle: bool) -> int:
+        """How many neighbours are out of touch, as far as is known. Asks those that are about to count so."""
+        interval = self._context.settings.probe_interval
+        if idle and not self._alarms and self._thinned_at > now:
+            self._in_touch = dict.fromkeys(self._in_touch, now)
+            return 0
+        # Rounds of a member that lags are longer, and so are the times between answers.
+        horizon = now - self._context.loop_lag.stretched(SILENCE * interval, SILENCE)
+        suspicious = bool(self._alarms) or any(self._in_touch[index] < horizon for index in self._subjects)
+        if not suspicious:  # observers need not be asked: that they are heard is enough
+            for index, at in self._heard.items():
+                if index not in self._subjects:
+                    self._in_touch[index] = max(self._in_touch[index], at)
+        unheard = now - (_UNASKED if suspicious else _UNHEARD) * interval
+        ask(self._context, [index for index, at in self._in_touch.items() if at < unheard], now)
+        return sum(1 for at in self._in_touch.values() if at < horizon)
 
     def _doubts(self, silent: int, now: float) -> bool:
         """Note whether so many neighbours are silent that others must be asked; whether alarms, too, are a reason."""
-        enough = len(self._neighbours)
+        enough = len(self._in_touch)
         if 4 * silent >= enough > 0:
             self._thinned_at = min(self._thinned_at, now)
         elif self._thinned_at <= now:
@@ -269,8 +363,8 @@ class QuorumWatch:
         if lost != self.lost:
             self.lost = lost
             if lost:
-                unheard = sum(1 for at in self._neighbours.values() if at == self._installed_at)
-                self._context.publish(QuorumLost(unheard, len(self._neighbours)))
+                unheard = sum(1 for at in self._heard.values() if at == self._installed_at)
+                self._context.publish(QuorumLost(unheard, len(self._heard)))
             else:
                 self._context.publish(QuorumRegained())
 
