@@ -161,6 +161,7 @@ class Driver:
             accepted=self.accepted,
             is_copy=self.is_superseded,
         )
+        transport.incarnation = self.core.me.incarnation
 
     @property
     def founded(self) -> bool:
@@ -435,6 +436,7 @@ class Driver:
             accepted=self.accepted,
             is_copy=self.is_superseded,
         )
+        self.transport.incarnation = self.core.me.incarnation
         self.core.set_seeds(self._view_seeds())
         self._perform(self.core.start(now))
 

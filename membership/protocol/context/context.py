@@ -12,7 +12,7 @@ from membership.protocol.context.alert_signatures import AlertSignatures, Signer
 from membership.protocol.context.effects import Dropped, Effects, Event, Send
 from membership.protocol.context.loop_lag import LoopLag
 from membership.protocol.context.refusals import Refusal, counter_of, refusal_of
-from membership.protocol.messages import FullConfiguration, Gossip, Message
+from membership.protocol.messages import FullConfiguration, Gossip, JoinDeferred, Message
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import SHORT_BYTES, Member
@@ -110,6 +110,10 @@ class Context:
                 self._sends.append(Send(addresses, part))
         elif addresses:
             self._sends.append(Send(addresses, message))
+
+    def defer(self, joiner: Member, reason: str) -> None:
+        """Tell this joiner that it cannot be helped yet."""
+        self.send(joiner.address, JoinDeferred(reason, joiner.incarnation))
 
     def publish(self, event: Event) -> None:
         """Tell the host of the core."""
