@@ -193,7 +193,7 @@ class Node:
         assert self._cluster is not None
         frame = json.dumps(request).encode()
         async with await self._cluster.transport.open_service(
-            member.address, SERVICE, early_frames=[frame]
+            member.address, SERVICE, incarnation=member.incarnation, early_frames=[frame]
         ) as stream:
             answer: dict[str, Any] = json.loads(await stream.receive())
             return answer

@@ -117,6 +117,7 @@ async def serve_ensemble(
                 expect=expect,
                 signer=new_signer(transport),
             )
+            transport.incarnation = voter.me.incarnation
             if on_listening is not None:
                 on_listening(transport)
             driver = _VoterDriver(transport, voter, directory)

@@ -16,6 +16,7 @@ from datastore_adapter.slots.errors import (
     SlotsError,
     UnfitServerError,
 )
+from datastore_adapter.slots.recipient import Recipient
 from datastore_adapter.slots.servers import Servers
 from datastore_adapter.slots.settings import SlotsSettings
 from datastore_adapter.slots.state.cluster_state import (
@@ -124,9 +125,9 @@ class ClusterClient:
                 nursery.start_soon(ask, address)
         self.evidence.learn(samples, began)
 
-    async def info(self, address: str) -> ServerInfo:
+    async def info(self, server: Recipient) -> ServerInfo:
         """What one server says of itself now."""
-        return parse_info(await self.servers.call(address, *INFO))
+        return parse_info(await self.servers.call(server, *INFO))
 
     async def endpoint(self, address: str) -> tuple[str, int]:
         """IP address and port, as servers want them of each other."""
@@ -160,13 +161,15 @@ class ClusterClient:
         if isinstance(nodes, CommandRefusedError):
             raise UnfitServerError(f"{address} on {host}: {nodes.answer}")
         table = parse_nodes(nodes)
-        return Report(address, host, table, said, await self._fault(address, host, said.run_id))
+        fault = await self._fault(Recipient(address, table.myself), host, said.run_id)
+        return Report(address, host, table, said, fault)
 
-    async def _fault(self, address: str, host: str, run_id: str) -> str:
+    async def _fault(self, server: Recipient, host: str, run_id: str) -> str:
+        address = server.address
         key = (address, run_id)
         if key not in self._faults:
             setting = "cluster-allow-replica-migration"
-            answer = await self.servers.call(address, "CONFIG", "GET", setting)
+            answer = await self.servers.call(server, "CONFIG", "GET", setting)
             if not isinstance(answer, list):
                 raise MalformedReplyError(f"{address}: CONFIG GET answers no list")
             is_on = b"yes" in answer

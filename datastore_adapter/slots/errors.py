@@ -25,6 +25,10 @@ class AccessError(SlotsError):
     """A server does not let us in.  Give the right user and password, or the right certificates."""
 
 
+class OtherServerError(SlotsError):
+    """Another server answers at the address of the one that is meant.  Nothing was done to it: look again."""
+
+
 class UnfitServerError(SlotsError):
     """A server that cannot be managed: no cluster mode, too old, or of another cluster.  Nothing was changed."""
 

@@ -114,6 +114,11 @@ def _notices(state: ClusterState) -> tuple[str, ...]:
     return (
         *state.troubles,
         *(f"{address} does not answer" for address in state.missing),
+        *(
+            f"another server answers at the address of {node_id[:8]}, which was on {member.host}"
+            for node_id, member in sorted(state.members.items())
+            if member.report is None and not member.record.has_address
+        ),
         *(describe_foreign(report) for report in state.foreign),
         *sorted(report.fault for report in state.usable if report.fault),
         *(

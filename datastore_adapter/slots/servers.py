@@ -2,6 +2,10 @@
 
 The `valkey` package's connections, whose calls block, in worker threads; each server has a few, and one that failed is
 thrown away.  What is asked of several servers is asked at the same time.
+
+An address says where, never who: a server may have died, and another one been started there.  So a command for a
+certain server names its node id, which is compared on the same connection: before the command where it changes
+something, and else with the answer.
 """
 
 from __future__ import annotations
@@ -19,9 +23,11 @@ from datastore_adapter.slots.errors import (
     AccessError,
     CommandRefusedError,
     MalformedReplyError,
+    OtherServerError,
     ServerUnreachableError,
     SlotsError,
 )
+from datastore_adapter.slots.recipient import Recipient
 from datastore_adapter.slots.settings import EngineAccess, SlotsSettings
 
 log = logging.getLogger(__name__)
@@ -36,12 +42,16 @@ READING: Final = frozenset(
     }
 )  # fmt: skip
 """Commands that change nothing; every other one is written to the log."""
+MYID: Final = ("CLUSTER", "MYID")
 
 Command = Sequence[str | bytes | int]
 
 
 class Servers:
-    """The way to any server, by ``host:port``.  May be used by many tasks at a time."""
+    """The way to any server.  May be used by many tasks at a time.
+
+    Commands go to a `Recipient`, or to whoever answers at a ``host:port``.
+    """
 
     def __init__(self, access: EngineAccess, settings: SlotsSettings) -> None:
         self._access = access
@@ -50,28 +60,33 @@ class Servers:
         self._limiter = trio.CapacityLimiter(THREADS)
         self.counters: Counter[str] = Counter()
 
-    async def call(self, address: str, *command: str | bytes | int, timeout: float | None = None) -> Any:
+    async def call(
+        self, to: str | Recipient, *command: str | bytes | int, timeout: float | None = None
+    ) -> Any:
         """One answer.  Raises CommandRefusedError, AccessError, ServerUnreachableError, MalformedReplyError."""
-        (answer,) = await self.call_all(address, [command], timeout=timeout)
+        (answer,) = await self.call_all(to, [command], timeout=timeout)
         if isinstance(answer, SlotsError):
             raise answer
         return answer
 
     async def call_all(
-        self, address: str, commands: Sequence[Command], timeout: float | None = None
+        self, to: str | Recipient, commands: Sequence[Command], timeout: float | None = None
     ) -> list[Any]:
         """One answer for each, sent together; a refusal stands as a CommandRefusedError in its place.
 
-        Raises AccessError, ServerUnreachableError, MalformedReplyError.
+        Raises AccessError, OtherServerError, ServerUnreachableError, MalformedReplyError.
         """
-        for command in commands:
-            name = _name(command)
-            if name not in READING:
-                self.counters["commands"] += 1
-                if log.isEnabledFor(logging.INFO):
-                    log.info("%s: %s", address, _text(command))
+        address, node_id = (to, "") if isinstance(to, str) else to
+        changes = [command for command in commands if _name(command) not in READING]
+        self.counters["commands"] += len(changes)
+        if log.isEnabledFor(logging.INFO):
+            for command in changes:
+                log.info("%s: %s", address, _text(command))
         seconds = self._settings.call_timeout if timeout is None else timeout
-        call = partial(self._exchange, address, commands, seconds)
+        batches = [commands]
+        if node_id:
+            batches = [[MYID], commands] if changes else [[MYID, *commands]]
+        call = partial(self._exchange, address, node_id, batches, seconds)
         answers: list[Any] = await trio.to_thread.run_sync(
             call, limiter=self._limiter, abandon_on_cancel=True
         )
@@ -86,14 +101,24 @@ class Servers:
 
     # in worker threads
 
-    def _exchange(self, address: str, commands: Sequence[Command], timeout: float) -> list[Any]:
+    def _exchange(
+        self, address: str, node_id: str, batches: Sequence[Sequence[Command]], timeout: float
+    ) -> list[Any]:
+        """The answers to all batches, each sent when the one before was answered.
+
+        ``node_id``: of the server that is meant, or nothing; then the first answer has to be this, and is left out.
+        """
         import valkey
 
         connection = None
+        answers: list[Any] = []
         try:
             connection = self._connection(address, timeout)
-            connection.send_packed_command(connection.pack_commands(commands))
-            answers = [self._answer(address, connection, command) for command in commands]
+            for commands in batches:
+                connection.send_packed_command(connection.pack_commands(commands))
+                answers += [self._answer(address, connection, command) for command in commands]
+                if node_id and answers[0] != node_id.encode():
+                    raise self._other(address, node_id, answers[0])
         except (valkey.AuthenticationError, valkey.exceptions.NoPermissionError) as error:
             _end(connection)
             raise AccessError(
@@ -121,7 +146,14 @@ class Servers:
             idle.append(connection)
         else:
             connection.disconnect()
-        return answers
+        return answers[1:] if node_id else answers
+
+    def _other(self, address: str, node_id: str, answer: object) -> OtherServerError:
+        self.counters["other_server"] += 1
+        found = answer.decode("utf-8", "replace")[:8] if isinstance(answer, bytes) else "one of no cluster"
+        return OtherServerError(
+            f"another server ({found}) answers at {address}, where {node_id[:8]} was; nothing was done to it"
+        )
 
     def _answer(self, address: str, connection: Any, command: Command) -> Any:
         import valkey

@@ -183,11 +183,9 @@ class Client(MemberCoreBase):
         match message:
             case messages.EnsembleMembers():
                 self._on_ensemble(message, now)
-            case messages.FullConfiguration() if self._session.is_voter(
-                message.sender
-            ) and self._session.is_voter_at(source):
+            case messages.FullConfiguration() if self._session.voter_address(message.sender) == source:
                 self._on_configuration(message, now)
-            case messages.JoinDeferred():
+            case messages.JoinDeferred() if message.joiner in (b"", self.me.incarnation):
                 self._context.publish(JoinWaiting(message.reason))
             case messages.JoinDenied() if message.joiner == self.me.incarnation:
                 self._context.publish(JoinRefused(message.reason))
@@ -223,8 +221,8 @@ class Client(MemberCoreBase):
                 voters = self._session.electorate
                 answer = messages.EnsembleMembers(message.joiner.incarnation, view.cluster_id, False, voters)
                 self._context.send(message.joiner.address, answer)
-            case messages.MemberMessage() if self._session.is_voter(message.sender):
-                if self._session.is_voter_at(source):
+            case messages.MemberMessage() if address := self._session.voter_address(message.sender):
+                if source == address:
                     self._session.heard(message.sender, now)
                     self._on_voter(message, now)
                 else:

@@ -18,7 +18,6 @@ from membership.protocol.messages import (
     EnsembleMembers,
     EnsembleQuestion,
     EvictedNotice,
-    JoinDeferred,
     JoinDenied,
     NotMember,
     Probe,
@@ -99,7 +98,7 @@ class MemberRegistry:
             return False
         if self.holding:
             reason = f"the cluster starts with {self._expect} processes, {len(self._pending)} have met so far"
-            context.send(joiner.address, JoinDeferred(reason))
+            context.defer(joiner, reason)
             return False
         return self._readmission.passes(joiner, now)
 

@@ -81,9 +81,9 @@ class EnsembleSession:
         """The voters' incarnations."""
         return self._voters
 
-    def is_voter(self, incarnation: bytes) -> bool:
-        """Whether this is the incarnation of a voter."""
-        return incarnation in self._voters
+    def voter_address(self, incarnation: bytes) -> Address | None:
+        """Where the voter of this incarnation is; None if it is no voter's."""
+        return self._voters.get(incarnation)
 
     def is_voter_at(self, address: Address) -> bool:
         """Whether a voter has this address."""

@@ -222,7 +222,7 @@ class Voter(CoreBase):
                     self._views.admit(self._instance, joiner, now)
             case messages.JoinRequest():
                 reason = "this is an ensemble: join in the centralised mode"
-                self._context.send(message.joiner.address, messages.JoinDeferred(reason))
+                self._context.defer(message.joiner, reason)
             case messages.MemberMessage() if self._instance is not None:
                 voter = self._electorate.index_of(message.sender)
                 if voter is not None and source != self._electorate.members[voter].address:
@@ -237,7 +237,7 @@ class Voter(CoreBase):
 
     def _on_join(self, joiner: Member, now: float) -> None:
         if self._instance is None:
-            self._context.send(joiner.address, messages.JoinDeferred("the ensemble has not formed yet"))
+            self._context.defer(joiner, "the ensemble has not formed yet")
         elif self._registry.on_join(
             joiner, self._instance.detection, self._electorate, self._views.history, now
         ):

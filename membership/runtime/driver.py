@@ -160,6 +160,7 @@ class Driver:
             rng=rng,
         )
         self.state = self.process.state
+        transport.incarnation = self.core.me.incarnation
 
     @property
     def core(self) -> Core | Client:
@@ -213,6 +214,8 @@ class Driver:
             self._cluster_id = cluster_id
             if cluster_id != self.transport.cluster_id:
                 self.transport.cluster_id = cluster_id
+        if (incarnation := self.core.me.incarnation) is not self.transport.incarnation:
+            self.transport.incarnation = incarnation
         transmit(self.transport, effects)
         self._wake_at = effects.wake_at
         for event in effects.events:

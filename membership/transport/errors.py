@@ -32,6 +32,10 @@ class ForeignClusterError(TransportError):
     """The peer belongs to another cluster.  Check the seeds, or the cluster id given."""
 
 
+class OtherMemberError(TransportError):
+    """Another process has the address of the member that is meant, and was asked nothing.  Retry with the next view."""
+
+
 class KeyMismatchError(TransportError):
     """The two processes have no key in common, or only one has keys.  Compare `rota keys list` on both."""
 

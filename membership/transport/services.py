@@ -2,6 +2,9 @@
 
 The handshake on both sides. `open_service` is the client's. `Services` accepts, names the refusals, bounds connections
 in number and time, and hands each stream to the handler registered for it.
+
+An address says where, never who: whoever means a member names its incarnation, and another process that has its
+address refuses before it looks at anything else.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from socket import AF_INET, AF_INET6, SOCK_STREAM
 from typing import Final, TypeAlias
 
@@ -23,6 +27,7 @@ from membership.transport.errors import (
     ForeignClusterError,
     KeyMismatchError,
     NotRotaError,
+    OtherMemberError,
     PeerBusyError,
     PeerUnreachableError,
     StreamClosedError,
@@ -43,6 +48,7 @@ from membership.wire.frames import (
     Envelope,
     FrameError,
     StreamStatus,
+    Wanted,
     check_cluster,
     check_magic,
     check_sealed,
@@ -109,6 +115,7 @@ async def open_service(
     address: Address,
     service: str,
     *,
+    incarnation: bytes | None = None,
     cluster_id: bytes | None = None,
     sender: Address | None = None,
     timeout: float = CONNECT_TIMEOUT,
@@ -121,16 +128,54 @@ async def open_service(
 ) -> FrameStream:
     """Open a stream to `service` at `address`.
 
-    `cluster_id`: the cluster the caller belongs to (16 bytes); None when it does not know, in which
-    case the stream's `cluster_id` tells it the peer's.  `sender`: the caller's own advertised address,
-    None for a client that is no member.  `timeout`: seconds for connection and handshake together.
-    `early_frames` go with the opening, which saves a round trip; a peer that refuses drops them.  With
-    keys they follow the answer, since what goes before it could be replayed.
-    Raises PeerUnreachableError, NotRotaError, WrongVersionError, ForeignClusterError, KeyMismatchError,
-    UnknownServiceError or PeerBusyError.
+    `incarnation`: of the member that is meant (16 bytes); another process at its address refuses, unless
+    it is of a version that does not know of this.  `cluster_id`: the cluster the caller belongs to (16
+    bytes); None when it does not know, in which case the stream's `cluster_id` tells it the peer's.
+    `sender`: the caller's own advertised address, None for a client that is no member.  `timeout`: seconds
+    for connection and handshake together.  `early_frames` go with the opening, which saves a round trip; a
+    peer that refuses drops them.  With keys they follow the answer, since what goes before it could be
+    replayed.
+    Raises PeerUnreachableError, NotRotaError, WrongVersionError, ForeignClusterError, OtherMemberError,
+    KeyMismatchError, UnknownServiceError or PeerBusyError.
     """
-    opening = encode_opening(Envelope(sender, cluster_id or UNKNOWN_CLUSTER, protection.sealed), service)
-    deadline = trio.current_time() + timeout
+    envelope = Envelope(sender, cluster_id or UNKNOWN_CLUSTER, protection.sealed)
+    begin = partial(
+        _open,
+        address,
+        service,
+        cluster_id=cluster_id,
+        timeout=timeout,
+        deadline=trio.current_time() + timeout,
+        frame_limit=frame_limit,
+        protection=protection,
+        connect=connect,
+        links=links,
+        early_frames=early_frames,
+        counters=counters,
+    )
+    if incarnation is not None:
+        # An earlier version takes the whole for the name of a service that it does not have.
+        with contextlib.suppress(UnknownServiceError):
+            return await begin(encode_opening(envelope, service, incarnation))
+    return await begin(encode_opening(envelope, service))
+
+
+async def _open(
+    address: Address,
+    service: str,
+    opening: bytes,
+    *,
+    cluster_id: bytes | None,
+    timeout: float,
+    deadline: float,
+    frame_limit: int,
+    protection: Protection,
+    connect: Connect,
+    links: LinkState | None,
+    early_frames: Sequence[bytes],
+    counters: Counter[str] | None,
+) -> FrameStream:
+    """Open a stream that begins with these bytes."""
     early = b"" if protection.sealed else b"".join(frame_prefix(len(f)) + f for f in early_frames)
 
     async def shake_hands(hello: StreamHello) -> FrameStream:
@@ -213,6 +258,10 @@ def _check_status(status: int, address: Address, service: str) -> None:
         raise UnknownServiceError(f"{address} does not offer the service {service!r} at the moment")
     if status == StreamStatus.FOREIGN_CLUSTER:
         raise ForeignClusterError(f"{address} belongs to another cluster; check the seeds and the cluster id")
+    if status == StreamStatus.OTHER_MEMBER:
+        raise OtherMemberError(
+            f"another process answers at {address} than the member that is meant; retry later"
+        )
     if status == StreamStatus.KEY_REQUIRED:
         raise KeyMismatchError(f"{address} accepts only what is encrypted; give this process the key file")
     if status == StreamStatus.UNKNOWN_KEY:
@@ -262,14 +311,19 @@ class Services:
         self,
         own: Callable[[], Envelope],
         *,
+        incarnation: Callable[[], bytes | None] = lambda: None,
         counters: Counter[str],
         frame_limit: int = STREAM_FRAME_LIMIT,
         protection: Protection = UNPROTECTED,
         links: LinkState | None = None,
         settings: Settings = _DEFAULTS,
     ) -> None:
-        """`own`: this process's envelope as it is now (the cluster id becomes known late)."""
+        """`own`: this process's envelope as it is now (the cluster id becomes known late).
+
+        `incarnation`: which member this process is now, None for none.
+        """
         self._own = own
+        self._incarnation = incarnation
         self._counters = counters
         self._drops = Drops(counters)
         self._settings = settings
@@ -314,14 +368,14 @@ class Services:
         buffer = bytearray()
         try:
             with trio.fail_after(OPENING_TIMEOUT):
-                opening, envelope, service = await self._read_opening(stream, buffer)
-                status, acceptance = self._judge(envelope, service, opening, connection)
+                opening, envelope, wanted = await self._read_opening(stream, buffer)
+                status, acceptance = self._judge(envelope, wanted, opening, connection)
                 answer = self._own().encode() + bytes([status])
                 if acceptance is None:
                     await stream.send_all(answer)
                     self._counters[f"streams_refused_{status.name.lower()}"] += 1
                     return None
-                handler = self._handlers[service]
+                handler = self._handlers[wanted.service]
                 await stream.send_all(answer + acceptance.answer(opening, answer))
                 length = self._protection.confirmation_length
                 await _read_until(stream, buffer, length)
@@ -339,7 +393,7 @@ class Services:
             return None
         frames = FrameStream(
             stream,
-            service=service,
+            service=wanted.service,
             peer=envelope.sender,
             cluster_id=envelope.cluster_id,
             frame_limit=self._frame_limit,
@@ -357,33 +411,37 @@ class Services:
         self._counters["streams_accepted"] += 1
         return handler, frames
 
-    async def _read_opening(self, stream: trio.abc.Stream, buffer: bytearray) -> tuple[bytes, Envelope, str]:
+    async def _read_opening(
+        self, stream: trio.abc.Stream, buffer: bytearray
+    ) -> tuple[bytes, Envelope, Wanted]:
         """All bytes of a client's opening, and what they say; `buffer` keeps what came after them."""
         envelope, length = await _read_envelope(stream, buffer)
         check_sealed(envelope, self._protection)
         await _read_until(stream, buffer, length + 1)
         end = length + 1 + buffer[length]
         await _read_until(stream, buffer, end + self._protection.hello_length)
-        service = decode_service(bytes(buffer[length + 1 : end]))
+        wanted = decode_service(bytes(buffer[length + 1 : end]))
         opening = bytes(buffer[: end + self._protection.hello_length])
         del buffer[: len(opening)]
-        return opening, envelope, service
+        return opening, envelope, wanted
 
     def _judge(
-        self, envelope: Envelope, service: str, opening: bytes, connection: Connection
+        self, envelope: Envelope, wanted: Wanted, opening: bytes, connection: Connection
     ) -> tuple[StreamStatus, StreamAcceptance | None]:
         """The answer to an opening.  Raises FrameError when it is under a key that is not held here."""
         hello = opening[len(opening) - self._protection.hello_length :]
         acceptance = self._protection.accept(hello)
-        status = self._status(envelope, service, connection)
+        status = self._status(envelope, wanted, connection)
         return status, acceptance if status is StreamStatus.OK else None
 
-    def _status(self, envelope: Envelope, service: str, connection: Connection) -> StreamStatus:
+    def _status(self, envelope: Envelope, wanted: Wanted, connection: Connection) -> StreamStatus:
         try:
             check_cluster(envelope.cluster_id, self._own().cluster_id)
         except FrameError:
             return StreamStatus.FOREIGN_CLUSTER
-        if service not in self._handlers:
+        if wanted.incarnation not in (None, self._incarnation()):
+            return StreamStatus.OTHER_MEMBER
+        if wanted.service not in self._handlers:
             return StreamStatus.UNKNOWN_SERVICE
         if not self._connections.has_room(connection.host):
             return StreamStatus.BUSY

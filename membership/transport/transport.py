@@ -73,6 +73,8 @@ class Transport:
     """Injects nothing until its `faults` are set."""
     protection: Protection
     """Seals and opens all that goes through here; for streams that this process opens by itself."""
+    incarnation: bytes | None
+    """Which member this process is at present; it refuses streams that are meant for another one."""
 
     def __init__(
         self,
@@ -92,10 +94,12 @@ class Transport:
         self._endpoint = endpoint
         self._frame_limit = frame_limit
         self.protection = protection
+        self.incarnation = None
         self._drops = Drops(counters)
         self._codec = DatagramCodec(self.advertised, cluster_id, protection)
         self._services = Services(
             self._envelope,
+            incarnation=lambda: self.incarnation,
             counters=counters,
             frame_limit=frame_limit,
             protection=protection,
@@ -200,12 +204,14 @@ class Transport:
         address: Address,
         service: str,
         *,
+        incarnation: bytes | None = None,
         timeout: float = CONNECT_TIMEOUT,
         early_frames: Sequence[bytes] = (),
     ) -> FrameStream:
-        """Open a stream to `service` of the member at `address`, in this process's name and cluster.
+        """Open a stream to `service` at `address`, in this process's name and cluster.
 
-        `timeout` in seconds covers connection and handshake. Raises as the function
+        `incarnation`: of the member that is meant (`Member.incarnation`); another process that has its address by now
+        refuses. None: whoever is there. `timeout` in seconds covers connection and handshake. Raises as the function
         `open_service` does.
         """
         if self.fault_injector.refuses_stream(address):
@@ -214,6 +220,7 @@ class Transport:
         return await open_service(
             address,
             service,
+            incarnation=incarnation,
             cluster_id=self.cluster_id,
             sender=self.advertised,
             timeout=timeout,

@@ -13,13 +13,16 @@ in clear is covered by the seal.  A datagram is an envelope and then the protect
 
 A stream opens with an envelope, one byte with the length of the service's name, the name, and the
 protection's hello; the answer is an envelope, one status byte and, if that is OK, the protection's
-answer; then the client sends the protection's confirmation.  Without keys all three are empty.  After
-that either side sends frames: a length of four bytes, then the protected payload.  The highest bit of
-the length marks the last frame of a direction, sent by whoever seals, so that a cut is noticed.
+answer; then the client sends the protection's confirmation.  Without keys all three are empty.  A
+client that means one member, whoever answers at its address, writes ``NAME@INCARNATION`` for the name,
+in hexadecimal digits.  After the opening either side sends frames: a length of four bytes, then the
+protected payload.  The highest bit of the length marks the last frame of a direction, sent by whoever
+seals, so that a cut is noticed.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
@@ -41,12 +44,15 @@ STREAM_FRAME_LIMIT: Final = 64 * 1024 * 1024
 """Bytes, default.  A frame that announces more is refused before anything is allocated for it."""
 
 SERVICE_NAME_LIMIT: Final = 64
+"""Characters, those included that name the member."""
 
 _FIXED = struct.Struct("!4sBBH16sB")
 _LENGTH = struct.Struct("!I")
 FIXED_LENGTH: Final = _FIXED.size
 FRAME_LENGTH_SIZE: Final = _LENGTH.size
 
+_MEMBER_MARK = b"@"
+_INCARNATION = re.compile(rb"[0-9a-f]{32}")
 _CACHE_BOUND = 8192
 _SEALED = 1
 _LAST_FRAME = 1 << 31
@@ -241,21 +247,34 @@ class StreamStatus(IntEnum):
     BUSY = 3
     KEY_REQUIRED = 4
     UNKNOWN_KEY = 5
+    OTHER_MEMBER = 6
 
 
-def encode_opening(envelope: Envelope, service: str) -> bytes:
-    """The first bytes of a client's stream: who it is and which service it wants."""
+class Wanted(NamedTuple):
+    """What a client asks for: a service, of the member with this incarnation or of whoever it has reached."""
+
+    service: str
+    incarnation: bytes | None = None
+
+
+def encode_opening(envelope: Envelope, service: str, incarnation: bytes | None = None) -> bytes:
+    """The first bytes of a client's stream: who it is, which service it wants, and of whom if it means a member."""
     name = service.encode("ascii")
+    if incarnation is not None:
+        name += _MEMBER_MARK + incarnation.hex().encode()
     if not 0 < len(name) <= SERVICE_NAME_LIMIT:
         raise ValueError(f"a service's name has 1 to {SERVICE_NAME_LIMIT} characters, not {len(name)}")
     return envelope.encode() + bytes([len(name)]) + name
 
 
-def decode_service(name: bytes) -> str:
-    """The service named in a stream's opening.  Raises FrameError."""
+def decode_service(name: bytes) -> Wanted:
+    """What is named in a stream's opening.  Raises FrameError."""
     if not 0 < len(name) <= SERVICE_NAME_LIMIT or not name.isascii():
         raise FrameError(DropReason.MALFORMED, "the service's name cannot be one")
-    return name.decode("ascii")
+    service, mark, member = name.rpartition(_MEMBER_MARK)
+    if mark and service and _INCARNATION.fullmatch(member):
+        return Wanted(service.decode("ascii"), bytes.fromhex(member.decode("ascii")))
+    return Wanted(name.decode("ascii"))
 
 
 def frame_prefix(length: int, *, last: bool = False) -> bytes:

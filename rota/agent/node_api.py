@@ -34,7 +34,7 @@ from rota.http.answers import Event, Members, Solver, Status, Views
 from rota.http.control_answers import Control
 from rota.http.requests import ASKED_BY
 from rota.services.control_requests import ANSWERED_ANYWHERE, ASKED_AT, answer
-from rota.services.control_service import SERVICE, answer_requests, ask
+from rota.services.control_service import SERVICE, answer_requests, ask_member
 from rota.services.event_log import EventLog
 from rota.services.key_service import KeyService
 from rota.services.membership_operations import Operations
@@ -172,8 +172,7 @@ class NodeApi:
         cluster = _joined(self.cluster)
 
         async def ask_member(member: Member) -> dict[str, Any]:
-            async with await cluster.transport.open_service(member.address, SERVICE) as stream:
-                return await ask(stream, "views", {})
+            return await ask_member(cluster, member, SERVICE, "views", {})
 
         return await self._views.gather(cluster, ask_member)
 
@@ -210,8 +209,7 @@ class NodeApi:
                 "no live host carries the manager role; start an agent that does", code="no_controller"
             )
         try:
-            async with await cluster.transport.open_service(member.address, SERVICE) as stream:
-                return await ask(stream, request, arguments)
+            return await ask_member(cluster, member, SERVICE, request, arguments)
         except TransportError as error:
             raise ApiError(
                 f"the controller {name} cannot be reached ({error}); try again", code="unreachable"

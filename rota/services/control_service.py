@@ -1,7 +1,8 @@
 """Passing a request on to the controller, agent to agent.
 
 Any agent takes a request over HTTP; only the controller can answer it.  It travels over the cluster's own
-transport (service ``control``): one frame with the request, one with the answer, in MessagePack.
+transport (service ``control``): one frame with the request, one with the answer, in MessagePack.  It is for a member,
+and not for whatever other process may have its address by now.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import trio
 from rota.errors import ApiError
 
 if TYPE_CHECKING:
+    from membership import Cluster, Member
     from membership.transport import FrameStream
 
 SERVICE = "control"
@@ -49,6 +51,15 @@ async def answer_requests(stream: FrameStream, answer: Answer) -> None:
     except ApiError as error:
         reply = {"error": str(error), "code": error.code, "status": error.status}
     await stream.send(msgpack.packb(reply))
+
+
+async def ask_member(
+    cluster: Cluster, member: Member, service: str, name: str, arguments: dict[str, Any]
+) -> dict[str, Any]:
+    """Ask this member's ``service``.  Raises :class:`TransportError` where it cannot be reached, and as :func:`ask`."""
+    opening = cluster.transport.open_service(member.address, service, incarnation=member.incarnation)
+    async with await opening as stream:
+        return await ask(stream, name, arguments)
 
 
 async def ask(stream: FrameStream, name: str, arguments: dict[str, Any]) -> dict[str, Any]:

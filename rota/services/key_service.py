@@ -21,7 +21,7 @@ from membership import Cluster, FrameStream, Key, KeyRing, KeyRingError, Member,
 from membership.wire.key_ring import read_key_file, write_key_file
 from rota.errors import ApiError, SettingsError
 from rota.http.answers import OwnKeys
-from rota.services.control_service import answer_requests, ask
+from rota.services.control_service import answer_requests, ask_member
 
 log = logging.getLogger("rota")
 
@@ -149,8 +149,7 @@ class KeyService:
     ) -> dict[str, Any]:
         if member.name == self._name:
             return await self.change(action, arguments)
-        async with await cluster.transport.open_service(member.address, SERVICE) as stream:
-            return await ask(stream, action, dict(arguments))
+        return await ask_member(cluster, member, SERVICE, action, dict(arguments))
 
 
 def _apply(ring: KeyRing, action: str, arguments: Mapping[str, Any], *, only_check: bool = False) -> bool:

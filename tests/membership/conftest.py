@@ -133,13 +133,14 @@ class Cluster:
         self.events: list[tuple[float, str, Any]] = []
         self.chain: dict[int, bytes] = {}
         self.histories: dict[tuple[tuple[bytes, ...], int], bytes] = {}
+        self._moved: dict[int, Address] = {}
         for number in range(nodes):
             starts = 0.0 if number == 0 else 0.2 + self.simulator.rng.random() * spread
             self.add(number, start_at=starts)
 
     def add(self, number: int, *, name: str | None = None, start_at: float | None = None, **core: Any) -> Any:
         def make(generation: int, rng: random.Random) -> Core:
-            address = Address("10.0.0.1", 1000 + number)
+            address = self.address(number)
             arguments: dict[str, Any] = {
                 "seeds": [Address("10.0.0.1", 1000 + other) for other in range(min(3, self.nodes))],
                 "found": number == 0 and generation == 0,
@@ -156,9 +157,19 @@ class Cluster:
             me = Member.create(name or f"n{number}", address, identity)
             return Core(me, settings=self.settings, rng=rng, cache=self.cache, **arguments)
 
-        return self.simulator.add_host(
-            f"h{number}", Address("10.0.0.1", 1000 + number), make, start_at=start_at
-        )
+        return self.simulator.add_host(f"h{number}", self.address(number), make, start_at=start_at)
+
+    def address(self, number: int) -> Address:
+        return self._moved.get(number, Address("10.0.0.1", 1000 + number))
+
+    def exchange_addresses(self, numbers: Sequence[int]) -> None:
+        """These hosts, which are down, come back with their disks, each at the address of the next one."""
+        addresses = [self.address(number) for number in numbers]
+        for number, address in zip(numbers, (*addresses[1:], addresses[0]), strict=True):
+            host = self.simulator.hosts[f"h{number}"]
+            assert not host.up
+            self._moved[number] = host.address = address
+            self.simulator._by_address[address] = host
 
     def _on_events(self, host: Any, events: Sequence[Any]) -> None:
         for event in events:

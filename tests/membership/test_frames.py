@@ -16,6 +16,7 @@ from membership.wire.frames import (
     DropReason,
     Envelope,
     FrameError,
+    Wanted,
     decode_envelope,
     decode_service,
     encode_opening,
@@ -141,6 +142,18 @@ def test_an_opening_names_a_service_of_bounded_length() -> None:
     for name_bytes in (b"", b"x" * 65, b"\xff"):
         with pytest.raises(FrameError):
             decode_service(name_bytes)
+
+
+def test_an_opening_may_name_the_member_it_is_for() -> None:
+    member = bytes(range(16))
+    opening = encode_opening(Envelope(HERE, CLUSTER), "log", member)
+    name = b"log@000102030405060708090a0b0c0d0e0f"
+    assert opening.endswith(bytes([len(name)]) + name)
+    assert decode_service(name) == Wanted("log", member)
+    for plain in (b"log", b"log@", b"log@00", name[3:], name.upper()):
+        assert decode_service(plain) == Wanted(plain.decode())
+    with pytest.raises(ValueError, match="1 to 64"):
+        encode_opening(Envelope(HERE, CLUSTER), "x" * 32, member)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))

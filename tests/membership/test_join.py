@@ -140,6 +140,16 @@ class TestJoiner:
         # A whole round of deferrals is followed by a pause: no two joiners ask each other in a tight loop.
         assert not core.receive(send.destinations[0], wire.JoinDeferred("x"), 0.02).sends
 
+    def test_a_deferral_for_the_process_that_had_this_address_before_is_no_answer(self, lab) -> None:
+        core = joiner_core(lab, seeds=(SEED, OTHER_SEED))
+        seed = core.start(0.0).sends[0].destinations[0]
+        effects = core.receive(seed, wire.JoinDeferred("wait", b"another process!"), 0.01)
+        assert not effects.sends
+        assert not any(isinstance(event, JoinWaiting) for event in effects.events)
+        assert core.statistics()["dropped: an answer to another joiner"] == 1
+        effects = core.receive(seed, wire.JoinDeferred("wait", core.me.incarnation), 0.02)
+        assert effects.events == (JoinWaiting("wait"),)
+
     @pytest.mark.parametrize("first", range(3))
     def test_every_seed_is_asked_before_a_pause_and_once_however_often_deferrals_repeat(
         self, lab, first: int

@@ -362,6 +362,17 @@ class TestNotMember:
         assert prober.monitor.subjects[0].replaced
         assert not prober.monitor.subjects[0].answered
 
+    def test_a_subject_that_answers_itself_again_was_not_replaced(self, lab) -> None:
+        """Two had one address for a moment; nothing is held against the subject any more."""
+        prober = Prober(lab)
+        probe = self.probe(prober)
+        edge = prober.monitor.subjects[0]
+        answer = NotMember(b"another process!", probe.configuration_id, probe.sequence)
+        prober.monitor.on_not_member(edge.subject.address, answer, 1.0)
+        assert edge.has_evidence()
+        prober.monitor.on_acknowledgement(edge.subject.incarnation, probe.sequence, 1.1)
+        assert not edge.has_evidence()
+
     def test_the_same_incarnation_only_lacks_its_view(self, lab) -> None:
         prober = Prober(lab)
         probe = self.probe(prober)

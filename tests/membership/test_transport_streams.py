@@ -18,6 +18,7 @@ from membership.transport import (
     FrameStream,
     FrameTooLargeError,
     NotRotaError,
+    OtherMemberError,
     PeerBusyError,
     PeerUnreachableError,
     Services,
@@ -26,13 +27,24 @@ from membership.transport import (
     UnknownServiceError,
     WrongVersionError,
     open_service,
+    services,
 )
-from membership.wire.frames import UNKNOWN_CLUSTER, Envelope, StreamStatus, encode_opening, frame_prefix
+from membership.wire.frames import (
+    UNKNOWN_CLUSTER,
+    Envelope,
+    StreamStatus,
+    Wanted,
+    encode_opening,
+    frame_prefix,
+)
 
 SERVER = Address("10.0.0.1", 7946)
 CLIENT = Address("10.0.0.2", 7946)
 CLUSTER = bytes(range(16))
 FOREIGN = bytes(range(1, 17))
+
+
+MEMBER, OTHER = b"m" * 16, b"o" * 16
 
 
 class Server:
@@ -49,6 +61,7 @@ class Server:
         self.counters: Counter[str] = Counter()
         self.services = Services(
             lambda: Envelope(SERVER, cluster_id),
+            incarnation=lambda: MEMBER,
             counters=self.counters,
             frame_limit=1000,
             settings=settings or Settings(connections=connections),
@@ -323,6 +336,46 @@ async def test_a_service_name_is_registered_once() -> None:
             server.services.register("log", echo)
         server.services.unregister("log")
         server.services.register("log", echo)
+
+
+async def test_a_stream_for_another_member_is_refused_before_its_service_is_looked_for() -> None:
+    async with serving() as server:
+        server.services.register("echo", echo)
+        for service in ("echo", "what it does not offer"):
+            with pytest.raises(OtherMemberError, match="another process answers at"):
+                await open_service(
+                    SERVER, service, incarnation=OTHER, cluster_id=CLUSTER, connect=server.connect
+                )
+        assert server.counters["streams_refused_other_member"] == 2
+        assert not server.counters["streams_refused_unknown_service"]
+        async with await open_service(
+            SERVER, "echo", incarnation=MEMBER, cluster_id=CLUSTER, connect=server.connect
+        ) as stream:
+            await stream.send(b"here")
+            assert await stream.receive() == b"here"
+            assert stream.service == "echo"
+
+
+async def test_an_agent_of_an_earlier_version_is_asked_again_without_the_member(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes the whole for a service's name."""
+    monkeypatch.setattr(services, "decode_service", lambda name: Wanted(name.decode()))
+    async with serving() as server:
+        server.services.register("echo", echo)
+        async with await open_service(
+            SERVER,
+            "echo",
+            incarnation=OTHER,
+            cluster_id=CLUSTER,
+            connect=server.connect,
+            early_frames=[b"once"],
+        ) as stream:
+            assert await stream.receive() == b"once"
+        with pytest.raises(UnknownServiceError, match="'nothing'"):
+            await open_service(
+                SERVER, "nothing", incarnation=OTHER, cluster_id=CLUSTER, connect=server.connect
+            )
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_what_a_server_knows_of_the_others() -> None:
         True,
         False,
     )
-    assert not lost.is_known
+    assert (lost.is_known, lost.has_address, lost.is_suspect, lost.is_failed) == (True, False, True, False)
 
 
 def test_what_a_server_says_of_itself() -> None:

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from datastore_adapter.slots.recipient import Recipient
 from datastore_adapter.slots.state.nodes_table import NodeRecord, NodesTable
 from datastore_adapter.slots.state.server_info import ServerInfo
 from datastore_adapter.slots.state.slot_ranges import SLOTS, Ranges, count, of_slots, slots_of, text_of
@@ -33,6 +34,10 @@ class Report:
     @property
     def node_id(self) -> str:
         return self.table.myself
+
+    @property
+    def recipient(self) -> Recipient:
+        return Recipient(self.address, self.node_id)
 
     @property
     def is_alone(self) -> bool:
@@ -237,14 +242,15 @@ def _groups(reports: Sequence[Report]) -> list[list[Report]]:
 def _lack(ours: Sequence[Report], names: HostNames, live: frozenset[str]) -> str:
     """Why what was answered is too little; empty: it is enough.
 
-    A majority is needed of the nodes that are on hosts of the view or hold slots: the others went with their hosts.
+    A majority is needed of the nodes that are on hosts of the view or hold slots: the others went with their hosts, or
+    made room for another server at their address.
     """
     records: dict[str, NodeRecord] = {}
     for report in ours:
         records |= {
             node_id: record
             for node_id, record in report.table.nodes.items()
-            if record.is_known and (record.slots or names.of(record) in live)
+            if record.is_known and (record.slots or (record.has_address and names.of(record) in live))
         }
     answered = {report.node_id for report in ours}
     if 2 * len(answered & records.keys()) > len(records):

@@ -41,6 +41,8 @@ class NodeRecord:
 
     @property
     def address(self) -> str:
+        if not self.has_address:
+            return "an unknown address"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -50,12 +52,18 @@ class NodeRecord:
 
     @property
     def is_suspect(self) -> bool:
-        return not self.flags.isdisjoint({"fail", "fail?"})
+        """It does not answer, or another server does at its address."""
+        return not self.flags.isdisjoint({"fail", "fail?", "noaddr"})
 
     @property
     def is_known(self) -> bool:
-        """It has answered once, and has an address."""
-        return self.flags.isdisjoint({"handshake", "noaddr"})
+        """It has answered once."""
+        return "handshake" not in self.flags
+
+    @property
+    def has_address(self) -> bool:
+        """False where another server answered at the one it had, until it says where it is now."""
+        return "noaddr" not in self.flags
 
     @property
     def is_primary(self) -> bool:

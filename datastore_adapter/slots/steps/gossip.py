@@ -18,9 +18,10 @@ from typing import Final
 import trio
 
 from datastore_adapter.slots.errors import StepFailedError
+from datastore_adapter.slots.recipient import Recipient
 from datastore_adapter.slots.state.cluster_state import ClusterState, Member, Report
 from datastore_adapter.slots.state.slot_ranges import overlap
-from datastore_adapter.slots.steps.step_context import StepContext, address_of
+from datastore_adapter.slots.steps.step_context import StepContext, recipient_of
 
 AGAIN: Final = 1.0
 CONNECTING: Final = 0.3
@@ -64,12 +65,12 @@ async def spread(
 
 async def _meet(context: StepContext, member: Member, others: Sequence[Report]) -> int:
     """Have the member send a message to the others; returns when, in milliseconds by its own clock."""
-    seconds, microseconds = await context.cluster.servers.call(address_of(member), "TIME")
+    seconds, microseconds = await context.ask(recipient_of(member), "TIME")
     commands = [
         ("CLUSTER", "MEET", *await context.cluster.endpoint(other.address), other.table.me.bus_port)
-        for other in others
+        for other in await context.present(others)  # whoever is there is met
     ]
-    await context.commands(address_of(member), commands)
+    await context.commands(recipient_of(member), commands)
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
@@ -77,16 +78,16 @@ async def _until_connected(context: StepContext, member: Member, since: Mapping[
     """Until its connections to those that it was told to meet are new ones."""
     with trio.move_on_after(CONNECTING):
         while True:
-            made = await _connections(context, address_of(member))
+            made = await _connections(context, recipient_of(member))
             if all(made.get(node_id, 0) >= at for node_id, at in since.items()):
                 return
             await trio.sleep(context.settings.poll_interval)
 
 
-async def _connections(context: StepContext, address: str) -> dict[str, int]:
+async def _connections(context: StepContext, server: Recipient) -> dict[str, int]:
     """By node id when the connection to it was made, in milliseconds by the server's clock."""
     made: dict[str, int] = {}
-    answer = await context.cluster.servers.call(address, "CLUSTER", "LINKS")
+    answer = await context.ask(server, "CLUSTER", "LINKS")
     for entry in answer if isinstance(answer, list) else ():
         fields = dict(zip(entry[::2], entry[1::2], strict=False))
         if fields.get(b"direction") == b"to":

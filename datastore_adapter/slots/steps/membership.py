@@ -16,12 +16,13 @@ import trio
 
 from datastore_adapter.slots.errors import CommandRefusedError, StepFailedError
 from datastore_adapter.slots.observation import is_in_step
+from datastore_adapter.slots.recipient import Recipient
 from datastore_adapter.slots.state.cluster_state import ClusterState, Member, Report
 from datastore_adapter.slots.state.server_info import Persistence, parse_persistence
 from datastore_adapter.slots.state.shards import Shard
 from datastore_adapter.slots.state.slot_ranges import Ranges, count, slots_of, text_of, without
 from datastore_adapter.slots.steps.gossip import AGAIN, not_agreeing, not_electing, spread
-from datastore_adapter.slots.steps.step_context import StepContext, address_of
+from datastore_adapter.slots.steps.step_context import StepContext, recipient_of
 
 FORGETTING: Final = 50.0
 """Seconds within which all have to forget a server: after 60 those that did hear of it again from the others."""
@@ -38,14 +39,14 @@ async def create(
         for epoch, report in enumerate(everyone, 1):
             if report.is_alone and report.table.me.config_epoch == 0:
                 # Before they meet, so that no two primaries begin with the same and have to sort it out.
-                await context.commands(report.address, [("CLUSTER", "SET-CONFIG-EPOCH", epoch)])
+                await context.commands(report.recipient, [("CLUSTER", "SET-CONFIG-EPOCH", epoch)])
         wanted = {reports[0].node_id: slots[key] for key, reports in chosen.items()}
         for report in everyone:  # before they meet, too: it is the first that they tell each other
             await _assign(context, report, wanted.get(report.node_id, ()))
         await _introduce(context, everyone, everyone)
         for reports in chosen.values():
             for report in reports[1:]:
-                await _follow(context, report.address, reports[0].node_id)
+                await _follow(context, report.recipient, reports[0].node_id)
     number = sum(count(ranges) for ranges in slots.values())
 
     async def stands() -> bool:
@@ -114,16 +115,16 @@ async def replicate(
     member = next(iter(_live_at(shard, host)), None)
     if member is None:
         member = _free_at(context, state, host, instead)
-        if address_of(shard.primary) and member.node_id == shard.primary.node_id:
+        if recipient_of(shard.primary) and member.node_id == shard.primary.node_id:
             return
         context.claimed.add(member.node_id)
         try:
-            await _follow(context, address_of(member), shard.primary.node_id)
-            await _synchronized(context, address_of(member), key, host, chain)
+            await _follow(context, recipient_of(member), shard.primary.node_id)
+            await _synchronized(context, recipient_of(member), key, host, chain)
         finally:
             context.claimed.discard(member.node_id)
     elif member.node_id != shard.primary.node_id:
-        await _synchronized(context, address_of(member), key, host, chain)
+        await _synchronized(context, recipient_of(member), key, host, chain)
 
 
 async def remove(context: StepContext, key: str, host: str, only: str) -> None:
@@ -155,7 +156,7 @@ async def remove(context: StepContext, key: str, host: str, only: str) -> None:
             )
         await _forget(context, state, member.node_id)
         if member.report is not None:
-            await _reset(context, member.report.address)
+            await _reset(context, member.report.recipient)
     if copies:
         for node_id in _left_over(context, state):
             await _forget(context, state, node_id)
@@ -174,12 +175,13 @@ async def release(context: StepContext, address: str) -> None:
 
     What it has is older than what its shard holds now, which is why it was taken out.
     """
-    if _returned_at(await context.state(), address) is None:
+    before = _returned_at(await context.state(), address)
+    if before is None:
         return
     await trio.sleep(min(1.0, context.settings.gossip_timeout))  # it may be on its way in just now
     state = await context.state()
     report = _returned_at(state, address)
-    if report is None:
+    if report is None or report.node_id != before.node_id:
         return
     answering = [
         ranges for node_id, ranges in state.owners.items() if state.members[node_id].report is not None
@@ -194,46 +196,49 @@ async def release(context: StepContext, address: str) -> None:
             retryable=False,
         )
     if report.table.me.is_primary and report.info.keys:
-        await context.command(address, "FLUSHALL")
-    await _reset(context, address)
+        await context.command(report.recipient, "FLUSHALL")
+    await _reset(context, report.recipient)
 
 
 # the parts
 
 
-async def _reset(context: StepContext, address: str) -> None:
+async def _reset(context: StepContext, server: Recipient) -> None:
     """It belongs to no cluster and holds nothing, in its files either.
 
     RESET empties a replica's memory and not its files: started again it would have its keys back, and make itself the
     primary of their slots.
     """
-    what, interval = f"{address} writes its files anew", context.settings.look_interval
+    what, interval = f"{server.address} writes its files anew", context.settings.look_interval
 
     async def is_quiet() -> bool:
-        return not (await _persistence(context, address)).is_writing
+        return not (await _persistence(context, server)).is_writing
 
     await context.until(is_quiet, what, interval)
-    write = "BGREWRITEAOF" if (await _persistence(context, address)).has_log else "BGSAVE"
+    write = "BGREWRITEAOF" if (await _persistence(context, server)).has_log else "BGSAVE"
     # Sent together: who ends in between leaves nobody who would know that its files are still to be written.
-    reset, answer = await context.commands(address, [("CLUSTER", "RESET", "HARD"), (write,)])
+    reset, answer, node_id = await context.commands(
+        server, [("CLUSTER", "RESET", "HARD"), (write,), ("CLUSTER", "MYID")]
+    )
     if isinstance(reset, CommandRefusedError):
         raise reset
+    renamed = Recipient(server.address, node_id.decode())
 
     async def is_written() -> bool:
         nonlocal answer
-        persistence = await _persistence(context, address)
+        persistence = await _persistence(context, renamed)
         if persistence.is_writing:
             return False
         if persistence.is_written and not isinstance(answer, CommandRefusedError):
             return True
-        (answer,) = await context.commands(address, [(write,)])
+        (answer,) = await context.commands(renamed, [(write,)])
         return False
 
     await context.until(is_written, what, interval)
 
 
-async def _persistence(context: StepContext, address: str) -> Persistence:
-    return parse_persistence(await context.cluster.servers.call(address, "INFO", "persistence"))
+async def _persistence(context: StepContext, server: Recipient) -> Persistence:
+    return parse_persistence(await context.ask(server, "INFO", "persistence"))
 
 
 def _returned_at(state: ClusterState, address: str) -> Report | None:
@@ -262,76 +267,81 @@ async def _assign(context: StepContext, report: Report, slots: Ranges) -> None:
     for word, ranges in (("DELSLOTSRANGE", without(held, slots)), ("ADDSLOTSRANGE", without(slots, held))):
         if ranges:
             await context.command(
-                report.address, "CLUSTER", word, *(slot for pair in ranges for slot in pair)
+                report.recipient, "CLUSTER", word, *(slot for pair in ranges for slot in pair)
             )
 
 
 async def _introduce(context: StepContext, members: Sequence[Report], newcomers: Sequence[Report]) -> None:
     """Each member is told of each newcomer: nobody has to wait for gossip, and none is missed by it."""
-    addresses = {report.address for report in (*members, *newcomers)}
-    new = {report.address for report in newcomers}
+    wanted = {report.node_id for report in (*members, *newcomers)}
+    new = {report.node_id for report in newcomers}
     told_at = float("-inf")
 
     async def is_known() -> bool:
         nonlocal told_at
         state = await context.cluster.read_reports()
-        reports = [report for report in state if report.address in addresses]
+        reports = [report for report in state if report.node_id in wanted]
         strangers = [
             (one, other)
             for position, one in enumerate(reports)
             for other in reports[position + 1 :]
-            if {one.address, other.address} & new and not (_knows(one, other) and _knows(other, one))
+            if {one.node_id, other.node_id} & new and not (_knows(one, other) and _knows(other, one))
         ]
         if strangers and trio.current_time() >= told_at + AGAIN:
             told_at = trio.current_time()
             await _meet(context, strangers)
-        return not strangers and len(reports) == len(addresses)
+        return not strangers and len(reports) == len(wanted)
 
     await context.until(is_known, "all servers know the ones that joined", context.settings.look_interval)
 
 
 def _knows(one: Report, other: Report) -> bool:
     record = one.table.nodes.get(other.node_id)
-    return record is not None and record.is_known
+    return record is not None and record.is_known and record.has_address
 
 
 async def _meet(context: StepContext, strangers: Sequence[tuple[Report, Report]]) -> None:
     places = {other.address: await context.cluster.endpoint(other.address) for _, other in strangers}
-    by_one: dict[str, list[Report]] = defaultdict(list)
+    by_one: dict[Recipient, list[Report]] = defaultdict(list)
     for one, other in strangers:
-        by_one[one.address].append(other)
-    for address, others in by_one.items():
-        meets = [("CLUSTER", "MEET", *places[other.address], other.table.me.bus_port) for other in others]
-        for answer in await context.commands(address, meets):
+        by_one[one.recipient].append(other)
+    for server, others in by_one.items():
+        meets = [
+            ("CLUSTER", "MEET", *places[other.address], other.table.me.bus_port)
+            for other in await context.present(others)  # whoever is there is met
+        ]
+        for answer in await context.commands(server, meets):
             if isinstance(answer, CommandRefusedError):
                 raise answer
 
 
-async def _follow(context: StepContext, address: str, primary_id: str) -> None:
+async def _follow(context: StepContext, server: Recipient, primary_id: str) -> None:
     """Until gossip has told the server of the primary, it refuses."""
 
     async def takes() -> bool:
         try:
-            await context.command(address, "CLUSTER", "REPLICATE", primary_id)
+            await context.command(server, "CLUSTER", "REPLICATE", primary_id)
         except CommandRefusedError as error:
             if "Unknown node" in error.answer or "your replication" in error.answer:
                 return False
             raise
         return True
 
-    await context.until(takes, f"{address} knows the primary it is to follow", context.settings.look_interval)
+    await context.until(
+        takes, f"{server.address} knows the primary it is to follow", context.settings.look_interval
+    )
 
 
 async def _synchronized(
-    context: StepContext, address: str, key: str, host: str, chain: Sequence[str]
+    context: StepContext, server: Recipient, key: str, host: str, chain: Sequence[str]
 ) -> None:
     """As long as it takes: whoever started this looks whether it goes on."""
     while True:
         state = await context.state()
         shard = _shard(context, state, key, chain)
-        member = next((member for member in _live_at(shard, host) if member.address == address), None)
+        member = next((each for each in _live_at(shard, host) if each.node_id == server.node_id), None)
         if member is None:
-            raise StepFailedError("lost", f"{address} on {host} follows {key} no longer")
+            raise StepFailedError("lost", f"{server.address} on {host} follows {key} no longer")
         if member.node_id == shard.primary.node_id:
             return
         if _is_complete(shard, member, context.settings.sync_lag):
@@ -400,10 +410,10 @@ async def _forget(context: StepContext, state: ClusterState, node_id: str) -> No
         for (answer,) in answers.values():
             if isinstance(answer, CommandRefusedError) and "Unknown node" not in answer.answer:
                 raise answer
-        others = [member for member in others if member.address not in answers]
+        others = [member for member in others if member.node_id not in answers]
         if others:
-            live = {report.address for report in (await context.state()).reports}
-            others = [member for member in others if member.address in live]
+            live = {report.node_id for report in (await context.state()).reports}
+            others = [member for member in others if member.node_id in live]
     if others:
         raise StepFailedError("slow", f"{others[0].address} does not answer, and still knows {node_id[:8]}")
 
@@ -423,7 +433,7 @@ def _left_over(context: StepContext, state: ClusterState) -> list[str]:
 async def _serves(context: StepContext, state: ClusterState) -> bool:
     for member in state.members.values():
         if member.node_id in state.owners:
-            answer = await context.cluster.servers.call(address_of(member), "CLUSTER", "INFO")
+            answer = await context.ask(recipient_of(member), "CLUSTER", "INFO")
             if not isinstance(answer, bytes) or b"cluster_state:ok" not in answer:
                 return False
     return True

@@ -12,12 +12,13 @@ import trio
 
 from datastore_adapter.slots.errors import SlotsError, StepFailedError
 from datastore_adapter.slots.observation import is_in_step
+from datastore_adapter.slots.recipient import Recipient
 from datastore_adapter.slots.state.cluster_state import ClusterState, Member, Report
 from datastore_adapter.slots.state.evidence import Candidate, Sample
 from datastore_adapter.slots.state.shards import Record, Shard
 from datastore_adapter.slots.state.slot_ranges import Ranges, count, overlap, slots_of
 from datastore_adapter.slots.steps.gossip import Ignorance, is_elected, not_electing, spread
-from datastore_adapter.slots.steps.step_context import StepContext, address_of
+from datastore_adapter.slots.steps.step_context import StepContext, recipient_of
 
 RECENT = 0.2
 """Seconds that a look at the cluster may be old when a primary is lost: the candidates themselves are asked anew."""
@@ -64,14 +65,14 @@ async def fail_over(context: StepContext, key: str, prefer: str | None = None, *
             retryable=False,
         )
     chosen = next(member for member in shard.replicas if member.node_id == fit[0].sample.node_id)
-    address = address_of(chosen)
+    server = recipient_of(chosen)
     await _inform(context, shard, chosen, INFORMING, patience=0.0)
-    await context.command(address, "CLUSTER", "FAILOVER", "FORCE")
-    if not await _leads(context, address, context.settings.failover_timeout):
+    await context.command(server, "CLUSTER", "FAILOVER", "FORCE")
+    if not await _leads(context, server, context.settings.failover_timeout):
         raise StepFailedError(
             "no_votes",
-            f"{address} on {chosen.host} was not elected within {context.settings.failover_timeout:g} s; the other "
-            "primaries vote once for a shard in twice the node timeout",
+            f"{server.address} on {chosen.host} was not elected within {context.settings.failover_timeout:g} s; the "
+            "other primaries vote once for a shard in twice the node timeout",
         )
     await _agreed(context, shard, chosen)
     await _take_rest(context, shard, chosen)
@@ -126,7 +127,7 @@ async def _candidates(context: StepContext, shard: Shard) -> list[Candidate]:
 
     async def ask(member: Member) -> None:
         try:
-            info = await context.cluster.info(address_of(member))
+            info = await context.cluster.info(recipient_of(member))
         except SlotsError:
             return
         found.append(Candidate(Sample(member.node_id, info), member.host, member.record.primary_id))
@@ -161,16 +162,16 @@ async def _hand_over(context: StepContext, key: str, shard: Shard, chosen: Membe
     if not is_in_step(chosen, shard.primary, lag, context.settings.lag_limit):
         raise StepFailedError("behind", f"{chosen.host} is not in step with the primary of {key}")
     await _inform(context, shard, chosen, context.settings.gossip_timeout, patience=inf)
-    await context.command(chosen.report.address, "CLUSTER", "FAILOVER")
-    if not await _leads(context, chosen.report.address, HANDING_OVER):
+    await context.command(chosen.report.recipient, "CLUSTER", "FAILOVER")
+    if not await _leads(context, chosen.report.recipient, HANDING_OVER):
         raise StepFailedError("slow", f"{shard.primary.host} did not hand {key} over to {chosen.host}")
 
 
-async def _leads(context: StepContext, address: str, timeout: float) -> bool:
+async def _leads(context: StepContext, server: Recipient, timeout: float) -> bool:
     """Whether the server becomes a primary in time."""
     with trio.move_on_after(timeout):
         while True:
-            answer = await context.cluster.servers.call(address, "ROLE")
+            answer = await context.ask(server, "ROLE")
             if isinstance(answer, list) and answer and answer[0] in {b"master", b"primary"}:
                 return True
             await trio.sleep(context.settings.poll_interval)

@@ -17,6 +17,7 @@ from typing import Any, Final
 import trio
 
 from datastore_adapter.slots.errors import CommandRefusedError, SlotsError, StepFailedError
+from datastore_adapter.slots.recipient import Recipient
 from datastore_adapter.slots.state.cluster_state import ClusterState, Member
 from datastore_adapter.slots.state.shards import Shard
 from datastore_adapter.slots.state.slot_ranges import (
@@ -29,7 +30,7 @@ from datastore_adapter.slots.state.slot_ranges import (
     text_of,
     without,
 )
-from datastore_adapter.slots.steps.step_context import StepContext, address_of
+from datastore_adapter.slots.steps.step_context import StepContext, recipient_of
 
 FINISHED: Final = frozenset({"success", "failed", "cancelled", "canceled"})
 ATOMIC_INTERVAL: Final = 0.02
@@ -91,7 +92,7 @@ async def _until_it_serves(context: StepContext, member: Member) -> None:
     """One that joined a moment ago refuses every key for some seconds, also those of slots that it is given."""
 
     async def is_ok() -> bool:
-        answer = await context.cluster.servers.call(address_of(member), "CLUSTER", "INFO")
+        answer = await context.ask(recipient_of(member), "CLUSTER", "INFO")
         return isinstance(answer, bytes) and b"cluster_state:ok" in answer
 
     await context.until(is_ok, f"{member.address} serves", context.settings.look_interval)
@@ -102,9 +103,9 @@ async def cancel_whole(context: StepContext, giver: str, ranges: Ranges) -> None
     shard = context.shards(await context.state()).get(giver)
     if shard is None or shard.primary.report is None or not shard.primary.report.moves_slots:
         return
-    address = shard.primary.report.address
-    if any(overlap(job.ranges, ranges) for job in await _jobs(context, address) if job.state not in FINISHED):
-        await context.command(address, "CLUSTER", "CANCELSLOTMIGRATIONS")
+    source = shard.primary.report.recipient
+    if any(overlap(job.ranges, ranges) for job in await _jobs(context, source) if job.state not in FINISHED):
+        await context.command(source, "CLUSTER", "CANCELSLOTMIGRATIONS")
 
 
 # slots that nobody holds
@@ -119,7 +120,7 @@ async def _give(context: StepContext, state: ClusterState, shard: Shard, ranges:
                     "held", f"slots {held} are held by {record.address} in the eyes of {report.address}"
                 )
     words = [slot for pair in ranges for slot in pair]
-    await context.command(address_of(shard.primary), "CLUSTER", "ADDSLOTSRANGE", *words)
+    await context.command(recipient_of(shard.primary), "CLUSTER", "ADDSLOTSRANGE", *words)
 
 
 # whole slots
@@ -136,26 +137,26 @@ class _Job:
 
 async def _move_whole(context: StepContext, pair: _Pair, ranges: Ranges) -> None:
     """Take up what a controller before began; returns when it has ended well."""
-    address = address_of(pair.source)
-    job = _running(await _jobs(context, address), ranges)
+    source = recipient_of(pair.source)
+    job = _running(await _jobs(context, source), ranges)
     if job is not None and job.target != pair.target.node_id:
-        await context.command(address, "CLUSTER", "CANCELSLOTMIGRATIONS")
+        await context.command(source, "CLUSTER", "CANCELSLOTMIGRATIONS")
         job = None
     if job is None:
-        before = {each.name for each in await _jobs(context, address)}
+        before = {each.name for each in await _jobs(context, source)}
         words = [slot for each in ranges for slot in each]
         await context.command(
-            address, "CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", *words, "NODE", pair.target.node_id
+            source, "CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", *words, "NODE", pair.target.node_id
         )
-        fresh = [each for each in await _jobs(context, address) if each.name not in before]
+        fresh = [each for each in await _jobs(context, source) if each.name not in before]
         job = next((each for each in fresh if overlap(each.ranges, ranges)), None)
     while job is not None and job.state not in FINISHED:
         await trio.sleep(ATOMIC_INTERVAL)
         name = job.name
-        job = next((each for each in await _jobs(context, address) if each.name == name), None)
+        job = next((each for each in await _jobs(context, source) if each.name == name), None)
     if job is None or job.state != "success":
         why = "it is not known any more" if job is None else f"{job.state} {job.message}".strip()
-        raise StepFailedError("not_moved", f"{address} did not move slots {text_of(ranges)}: {why}")
+        raise StepFailedError("not_moved", f"{source.address} did not move slots {text_of(ranges)}: {why}")
 
     async def is_handed_over() -> bool:
         state = await context.state()
@@ -168,9 +169,9 @@ def _running(jobs: Sequence[_Job], ranges: Ranges) -> _Job | None:
     return next((job for job in jobs if job.state not in FINISHED and overlap(job.ranges, ranges)), None)
 
 
-async def _jobs(context: StepContext, address: str) -> list[_Job]:
+async def _jobs(context: StepContext, server: Recipient) -> list[_Job]:
     """What the server sends, or has sent lately."""
-    answer = await context.cluster.servers.call(address, "CLUSTER", "GETSLOTMIGRATIONS")
+    answer = await context.ask(server, "CLUSTER", "GETSLOTMIGRATIONS")
     jobs = []
     for entry in answer if isinstance(answer, list) else ():
         fields = {_text(entry[i]): _text(entry[i + 1]) for i in range(0, len(entry) - 1, 2)}
@@ -204,7 +205,7 @@ async def _move_by_key(
     context: StepContext, state: ClusterState, pair: _Pair, slots: Sequence[int], *, check_sizes: bool
 ) -> None:
     """A few slots at a time, each step of it for all of them together."""
-    source, target = address_of(pair.source), address_of(pair.target)
+    source, target = recipient_of(pair.source), recipient_of(pair.target)
     keys = await _keys_in(context, source, slots)
     if check_sizes:
         await _check_sizes(context, source, keys)
@@ -232,20 +233,19 @@ async def _move_by_key(
         keys = await _keys_in(context, source, open_slots) if open_slots else {}
         if open_slots and not any(keys.values()):
             raise next(answer for answer in answers if isinstance(answer, CommandRefusedError))
+    both = {source.node_id, target.node_id}
     others = [
         member
-        for member in state.members.values()
-        if member.report is not None and member.record.is_primary and member.address not in {source, target}
+        for node_id, member in state.members.items()
+        if member.report is not None and member.record.is_primary and node_id not in both
     ]
     await context.everywhere(others, [_setslot(slot, "NODE", pair.target.node_id) for slot in slots])
 
 
-async def _check_sizes(context: StepContext, address: str, keys: Mapping[int, Sequence[bytes]]) -> None:
+async def _check_sizes(context: StepContext, server: Recipient, keys: Mapping[int, Sequence[bytes]]) -> None:
     """Before a slot is opened: one that cannot be moved to its end is not begun."""
     looked_at = [(slot, key) for slot, its_keys in keys.items() for key in its_keys]
-    sizes = await context.cluster.servers.call_all(
-        address, [("MEMORY", "USAGE", key, "SAMPLES", "5") for _, key in looked_at]
-    )
+    sizes = await context.ask_all(server, [("MEMORY", "USAGE", key, "SAMPLES", "5") for _, key in looked_at])
     largest = context.settings.largest_key
     for (slot, key), size in zip(looked_at, sizes, strict=True):
         if isinstance(size, int) and size > largest:
@@ -258,9 +258,9 @@ async def _check_sizes(context: StepContext, address: str, keys: Mapping[int, Se
             )
 
 
-async def _keys_in(context: StepContext, address: str, slots: Sequence[int]) -> dict[int, list[bytes]]:
-    answers = await context.cluster.servers.call_all(
-        address, [("CLUSTER", "GETKEYSINSLOT", slot, HANDLED_AT_ONCE) for slot in slots]
+async def _keys_in(context: StepContext, server: Recipient, slots: Sequence[int]) -> dict[int, list[bytes]]:
+    answers = await context.ask_all(
+        server, [("CLUSTER", "GETKEYSINSLOT", slot, HANDLED_AT_ONCE) for slot in slots]
     )
     found = {}
     for slot, answer in zip(slots, answers, strict=True):
@@ -270,9 +270,11 @@ async def _keys_in(context: StepContext, address: str, slots: Sequence[int]) -> 
     return found
 
 
-async def _send(context: StepContext, source: str, target: str, slots: Sequence[Sequence[bytes]]) -> None:
+async def _send(
+    context: StepContext, source: Recipient, target: Recipient, slots: Sequence[Sequence[bytes]]
+) -> None:
     """The keys of each slot: one command takes keys of one slot."""
-    host, port = await context.cluster.endpoint(target)
+    host, port = await context.cluster.endpoint(target.address)
     access, timeout = context.access, context.settings.move_timeout
     words: list[str | bytes | int] = ["MIGRATE", host, port, "", 0, int(timeout * 1000), "REPLACE"]
     if access.password:
@@ -280,6 +282,7 @@ async def _send(context: StepContext, source: str, target: str, slots: Sequence[
     chunks = [chunk for its_keys in slots for chunk in _chunks(its_keys, context.settings.keys_at_once)]
     for together in _together(chunks, context.settings.keys_at_once):
         commands = [[*words, "KEYS", *chunk] for chunk in together]
+        await context.ask(target, "ROLE")  # whoever is there gets the keys
         for answer in await context.commands(source, commands, timeout=timeout + 1.0):
             if isinstance(answer, CommandRefusedError):
                 raise answer
@@ -298,9 +301,9 @@ def _together(chunks: Sequence[Sequence[bytes]], size: int) -> Iterator[list[Seq
 
 
 async def _set(
-    context: StepContext, address: str, slots: Sequence[int], what: str, node_id: str, fine: str = ""
+    context: StepContext, server: Recipient, slots: Sequence[int], what: str, node_id: str, fine: str = ""
 ) -> None:
-    for answer in await context.commands(address, [_setslot(slot, what, node_id) for slot in slots]):
+    for answer in await context.commands(server, [_setslot(slot, what, node_id) for slot in slots]):
         if isinstance(answer, CommandRefusedError) and not (fine and fine in answer.answer):
             raise answer
 
@@ -389,7 +392,7 @@ async def _receiver(context: StepContext, state: ClusterState, owner: Member, sl
 async def _counts(context: StepContext, members: Sequence[Member], slot: int) -> Mapping[str, int]:
     counts: dict[str, int] = {}
     for member in members:
-        answer = await context.cluster.servers.call(address_of(member), "CLUSTER", "COUNTKEYSINSLOT", slot)
+        answer = await context.ask(recipient_of(member), "CLUSTER", "COUNTKEYSINSLOT", slot)
         counts[member.node_id] = int(answer)
     return counts
 
@@ -400,7 +403,7 @@ async def _close(context: StepContext, state: ClusterState, owner: Member, slot:
         report = member.report
         if report is None or not (slot in report.table.me.migrating or slot in report.table.me.importing):
             continue
-        await context.command(report.address, *_setslot(slot, "STABLE"))
+        await context.command(report.recipient, *_setslot(slot, "STABLE"))
         if member is not owner:
             # It believed nobody about the slot; it must not think that it is still its former primary's.
-            await context.command(report.address, *_setslot(slot, "NODE", owner.node_id))
+            await context.command(report.recipient, *_setslot(slot, "NODE", owner.node_id))

@@ -1,4 +1,7 @@
-"""What every step does its work with: looks at the cluster, and commands that the fence still allows."""
+"""What every step does its work with: looks at the cluster, and commands that the fence still allows.
+
+A step asks and commands servers by their node ids; another one at the address of the one that is meant is told nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,16 @@ import trio
 from datastore_adapter.interface import Adapter, Fence
 from datastore_adapter.slots.cluster_client import ClusterClient
 from datastore_adapter.slots.errors import SlotsError, StepFailedError
+from datastore_adapter.slots.recipient import Recipient
 from datastore_adapter.slots.servers import Command
 from datastore_adapter.slots.settings import EngineAccess, SlotsSettings
-from datastore_adapter.slots.state.cluster_state import ClusterState, Member, NoMajority
+from datastore_adapter.slots.state.cluster_state import ClusterState, Member, NoMajority, Report
 from datastore_adapter.slots.state.shards import Record, Shard, shards_of
 
 UNREACHABLE: Final = "unreachable"
 """Code of what fails because no majority of the servers answers."""
 
-Report = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 """Bytes done, and of how many."""
 
 
@@ -45,7 +49,7 @@ class StepContext:
         self.access = shared.access
         self.settings = shared.settings
         self.claimed = shared.claimed
-        self.report: Report = lambda done, total: None
+        self.report: Progress = lambda done, total: None
         self._shared = shared
         self._fence = fence
         self._checked_at = float("-inf")
@@ -68,6 +72,30 @@ class StepContext:
         if key and chain:
             record = replace(record, chains={**(record.chains or {}), key: tuple(chain)})
         return shards_of(state, record)
+
+    async def ask(self, server: Recipient, *words: str | bytes | int) -> Any:
+        """One command that changes nothing."""
+        return await self.cluster.servers.call(server, *words)
+
+    async def ask_all(self, server: Recipient, commands: Sequence[Command]) -> list[Any]:
+        """Several at once; a refusal stands in its place as a CommandRefusedError."""
+        return await self.cluster.servers.call_all(server, commands)
+
+    async def present(self, members: Sequence[Report]) -> list[Report]:
+        """Those that answer at their addresses themselves: others are about to be sent there."""
+        found: set[str] = set()
+
+        async def ask(server: Recipient) -> None:
+            try:
+                await self.ask(server, "ROLE")
+            except SlotsError:
+                return
+            found.add(server.node_id)
+
+        async with trio.open_nursery() as nursery:
+            for member in members:
+                nursery.start_soon(ask, member.recipient)
+        return [member for member in members if member.node_id in found]
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str, interval: float) -> None:
         """Look again and again.  Raises StepFailedError, which may be tried again."""
@@ -97,41 +125,43 @@ class StepContext:
         await self.check()
         self.cluster.forget_state()
 
-    async def command(self, member: str, *words: str | bytes | int, timeout: float | None = None) -> Any:
+    async def command(
+        self, server: Recipient, *words: str | bytes | int, timeout: float | None = None
+    ) -> Any:
         """One command that changes something."""
         await self.allowed()
-        return await self.cluster.servers.call(member, *words, timeout=timeout)
+        return await self.cluster.servers.call(server, *words, timeout=timeout)
 
     async def commands(
-        self, address: str, commands: Sequence[Command], timeout: float | None = None
+        self, server: Recipient, commands: Sequence[Command], timeout: float | None = None
     ) -> list[Any]:
         """Several at once; a refusal stands in its place as a CommandRefusedError."""
         if not commands:
             return []
         await self.allowed()
-        return await self.cluster.servers.call_all(address, commands, timeout)
+        return await self.cluster.servers.call_all(server, commands, timeout)
 
     async def everywhere(
         self, members: Sequence[Member], commands: Sequence[Command]
     ) -> dict[str, list[Any]]:
-        """The same to several servers at the same time; by address, without those that do not answer."""
+        """The same to several servers at the same time; by node id, without those that do not answer."""
         await self.allowed()
         answers: dict[str, list[Any]] = {}
 
-        async def ask(address: str) -> None:
+        async def ask(member: Member) -> None:
             try:
-                answers[address] = await self.cluster.servers.call_all(address, commands)
+                answers[member.node_id] = await self.cluster.servers.call_all(recipient_of(member), commands)
             except SlotsError:
                 return
 
         async with trio.open_nursery() as nursery:
             for member in members:
-                nursery.start_soon(ask, member.address)
+                nursery.start_soon(ask, member)
         return answers
 
 
-def address_of(member: Member) -> str:
+def recipient_of(member: Member) -> Recipient:
     """Raises StepFailedError for one that does not answer."""
     if member.report is None:
         raise StepFailedError("silent", f"{member.address} on {member.host} does not answer")
-    return member.report.address
+    return member.report.recipient

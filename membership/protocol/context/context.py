@@ -13,7 +13,7 @@ from membership.protocol.context.effects import Dropped, Effects, Event, Send, S
 from membership.protocol.context.loop_lag import LoopLag
 from membership.protocol.context.refusals import Refusal, counter_of, refusal_of
 from membership.protocol.context.stable_storage import StableState, StableStorage
-from membership.protocol.messages import FullConfiguration, Gossip, Message
+from membership.protocol.messages import FullConfiguration, Gossip, JoinDeferred, Message
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import SHORT_BYTES, Member
@@ -119,6 +119,10 @@ class Context:
 
     def _has_to_save(self, state: StableState) -> None:
         self.publish(StableStateToSave(state))
+
+    def defer(self, joiner: Member, reason: str) -> None:
+        """Tell this joiner that it cannot be helped yet."""
+        self.send(joiner.address, JoinDeferred(reason, joiner.incarnation))
 
     def publish(self, event: Event) -> None:
         """Tell the host of the core."""

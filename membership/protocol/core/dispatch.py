@@ -15,7 +15,6 @@ from membership.protocol.core.status import FINISHED, Status
 from membership.protocol.core.view_installation import ViewInstaller
 from membership.protocol.core.view_instance import ViewInstance
 from membership.protocol.recovery.quorum_watch import polled_at
-from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member
 
 
@@ -110,7 +109,7 @@ class Dispatcher:
             case messages.ColdStart():
                 self._on_cold_start(message, now)
             case messages.JoinRequest():
-                self._context.send(message.joiner.address, messages.JoinDeferred(self._election.progress))
+                self._context.defer(message.joiner, self._election.progress)
             case _:
                 self._context.count("messages before the first view")
 
@@ -151,11 +150,9 @@ class Dispatcher:
         match message:
             case messages.JoinRequest():
                 if self.views.status is Status.LEAVING:
-                    self._context.send(
-                        message.joiner.address, messages.JoinDeferred("this member is leaving")
-                    )
+                    self._context.defer(message.joiner, "this member is leaving")
                 elif self._admission.holding and not self._election.counts_on(message.joiner):
-                    self._context.send(message.joiner.address, messages.JoinDeferred(self._election.progress))
+                    self._context.defer(message.joiner, self._election.progress)
                 else:
                     if source == message.joiner.address:
                         self._quorum_loss.on_joining(message.joiner)
@@ -164,7 +161,7 @@ class Dispatcher:
                 self._on_restarted(instance, source, message, now)
             case messages.EnsembleJoin():
                 reason = "this cluster has no ensemble: join in the decentralised mode"
-                self._context.send(message.joiner.address, messages.JoinDeferred(reason))
+                self._context.defer(message.joiner, reason)
             case messages.ObserveJoin():
                 self._admission.on_observe(message, instance.reporter, now)
             case messages.NotMember():

@@ -14,7 +14,6 @@ from membership.protocol.context.refusals import taken
 from membership.protocol.cut_detection.reporter import Reporter
 from membership.protocol.lifecycle.readmission import Readmission
 from membership.protocol.messages import (
-    JoinDeferred,
     JoinDenied,
     JoinObserved,
     JoinRequest,
@@ -137,7 +136,7 @@ class Admission:
         if len(joiners) + 1 < self._expect or not self._suffices([member.address for member in joiners]):
             have = len(joiners) + 1
             reason = f"the cluster starts with {self._expect} processes, {have} have met so far"
-            self._context.send(joiner.address, JoinDeferred(reason))
+            self._context.defer(joiner, reason)
             return
         if self._propose is not None:
             self._propose(joiners, joiner, now)

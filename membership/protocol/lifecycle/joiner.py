@@ -160,6 +160,9 @@ class Joiner:
 
     def on_deferred(self, message: JoinDeferred, now: float) -> None:
         """The seed cannot help yet: try the next one at once, but pause when as many were asked as there are."""
+        if message.joiner not in (b"", self._context.me.incarnation):
+            self._context.drop("an answer to another joiner")
+            return
         self._context.publish(JoinWaiting(message.reason))
         if self._assignment is None and self._asked < len(self._seeds) and not self.given_up:
             self._ask_seed(now)

@@ -11,7 +11,7 @@ Source: Rapid admits whoever asks. The test is Wald's (*Sequential Analysis*, 19
 
 from membership.address import Address
 from membership.protocol.context.context import NEVER, Context
-from membership.protocol.messages import JoinDeferred, NotMember, Probe
+from membership.protocol.messages import NotMember, Probe
 from membership.protocol.monitoring.loss_test import evidence_of
 from membership.protocol.view.member import Member
 
@@ -87,7 +87,7 @@ class Readmission:
         test.reported = self._is_proven(test, now)
         if not test.reported:
             reason = f"it was removed as faulty: first its links must work for {test.test_time:g} s"
-            self._context.send(joiner.address, JoinDeferred(reason))
+            self._context.defer(joiner, reason)
         return test.reported
 
     def _is_proven(self, test: LinkTest, now: float) -> bool:

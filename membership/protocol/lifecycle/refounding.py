@@ -27,7 +27,6 @@ from membership.protocol.messages import (
     ACCEPTED_LIMIT,
     ColdStart,
     FullConfiguration,
-    JoinDeferred,
     MemberMessage,
     Probe,
 )
@@ -71,9 +70,7 @@ class Refounding:
         elif asking in election.proposed and not election.has_accepted(asking):
             joiners = [asking]
         else:
-            self._context.send(
-                asking.address, JoinDeferred("the first view is being written down by those in it")
-            )
+            self._context.defer(asking, "the first view is being written down by those in it")
             return
         for joiner in joiners:
             self._offer(joiner, election.proposed, now, self._context.settings.rpc_retransmit)

@@ -10,7 +10,7 @@ import msgspec
 from membership.protocol.messages.base import MemberMessage, Message
 from membership.protocol.messages.fields import Epoch, RingMask, ShortText
 from membership.protocol.view.configuration import Identifier
-from membership.protocol.view.member import Host, Incarnation, Member, Port
+from membership.protocol.view.member import INCARNATION_BYTES, Host, Incarnation, Member, Port
 
 ACCEPTED_LIMIT = 16
 """Proposed views that a process has written down, at most, without knowing whether they came into force."""
@@ -40,9 +40,13 @@ class ObserversAssigned(MemberMessage, frozen=True, gc=False, tag=2):
 
 
 class JoinDeferred(Message, frozen=True, gc=False, tag=3):
-    """To a joiner: I cannot help yet (I am joining too, or the cluster waits for more processes)."""
+    """To a joiner: I cannot help yet (I am joining too, or the cluster waits for more processes).
+
+    `joiner`: its incarnation, for another process may have its address by now; empty from agents before 0.2.
+    """
 
     reason: ShortText
+    joiner: Annotated[bytes, msgspec.Meta(max_length=INCARNATION_BYTES)] = b""
 
 
 class JoinDenied(MemberMessage, frozen=True, gc=False, tag=4):

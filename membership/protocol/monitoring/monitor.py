@@ -374,6 +374,7 @@ class Monitor:
             if not edge.answered:
                 edge.detector.on_probe_result(True, self._observed(now))
             edge.answered |= 1 << step
+            edge.replaced = False  # whoever else answered at its address is gone again
         elif round_number == self._round - 1:
             edge.answered_before |= 1 << step
         else:

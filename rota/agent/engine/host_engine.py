@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import trio
 
-from datastore_adapter.slots.settings import EngineAccess
+from datastore_adapter.slots.servers import Servers
+from datastore_adapter.slots.settings import EngineAccess, SlotsSettings
 from membership import Address, Cluster
 from membership.transport import Handler
-from rota.agent.engine.configuration import ServerOptions
+from rota.agent.engine.configuration import Ports, ServerOptions
 from rota.agent.engine.inspection import inspect
 from rota.agent.engine.password import DIRECTORY, PASSWORD_FILE, SERVICE, SharedPassword, read_password
+from rota.agent.engine.predecessors import until_nobody_follows
 from rota.agent.engine.program import check_library, find_program
-from rota.agent.engine.servers import EngineServers, allocate_ports
+from rota.agent.engine.servers import EngineServers, allocate_ports, empty_servers
 from rota.agent.settings import AgentSettings, EngineUrl
 from rota.errors import SettingsError
 from rota.http import answers
-from rota.services.store_tags import ADOPTED, SERVERS, STORE
+from rota.services.store_tags import ADOPTED, SERVERS, STORE, servers_of
 
 OnEvent = Callable[[str, str], None]
 
@@ -75,6 +78,7 @@ class OwnServers:
             self._directory, settings.engine_servers, self._bind, settings.listen.port
         )
         self._servers: EngineServers | None = None
+        self._others: Callable[[], Sequence[str]] = list
         if settings.engine_config is not None and not settings.engine_config.is_file():
             raise SettingsError(f"engine_config: {settings.engine_config} is no file that can be read")
 
@@ -83,18 +87,23 @@ class OwnServers:
         return {STORE: self._settings.store, SERVERS: ",".join(self._addresses())}
 
     def _addresses(self) -> list[str]:
-        return [str(Address(self._announced, ports.clients)) for ports in self._ports]
+        return [self._address(ports) for ports in self._ports]
+
+    def _address(self, ports: Ports) -> str:
+        return str(Address(self._announced, ports.clients))
 
     @property
     def services(self) -> Mapping[str, Handler]:
         return {SERVICE: self._password.serve}
 
     async def access(self, cluster: Cluster) -> EngineAccess:
+        self._others = partial(_servers_of_others, cluster)
         return EngineAccess(password=await self._password.agree(cluster, {STORE: self._settings.store}))
 
     async def run(
         self, access: EngineAccess, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
+        await self._wait_for_replicas(access)
         options = ServerOptions(
             program=self._program,
             bind=self._bind,
@@ -106,6 +115,15 @@ class OwnServers:
         )
         self._servers = EngineServers(self._directory, self._ports, options, self._on_event)
         await self._servers.run(task_status=task_status)
+
+    async def _wait_for_replicas(self, access: EngineAccess) -> None:
+        empty = [self._address(ports) for ports in empty_servers(self._directory, self._ports)]
+        if empty:
+            connections = Servers(access, SlotsSettings())
+            try:
+                await until_nobody_follows(empty, self._others, connections, self._on_event)
+            finally:
+                connections.close()
 
     def status(self) -> answers.Engine:
         servers = self._servers
@@ -169,6 +187,12 @@ async def open_host_engine(
     adopted = AdoptedServers(settings)
     await adopted.check()
     return adopted
+
+
+def _servers_of_others(cluster: Cluster) -> list[str]:
+    servers = servers_of(cluster)
+    hosts = [member.name for member in cluster.view.members if member.name != cluster.me.name]
+    return [address for host in hosts for address in servers(host)]
 
 
 def _number_of(host: str) -> str:

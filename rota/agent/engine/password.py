@@ -20,7 +20,7 @@ import trio
 from membership import Cluster, Configuration, FrameStream, Member, TransportError
 from membership.files import replace_file
 from rota.errors import AgentError, ApiError, SettingsError
-from rota.services.control_service import answer_requests, ask
+from rota.services.control_service import answer_requests, ask_member
 
 log = logging.getLogger("rota")
 
@@ -95,8 +95,7 @@ class SharedPassword:
 
         async def ask_one(member: Member) -> None:
             try:
-                async with await cluster.transport.open_service(member.address, SERVICE) as stream:
-                    answer = (await ask(stream, "password", {})).get("password")
+                answer = (await ask_member(cluster, member, SERVICE, "password", {})).get("password")
             except (ApiError, TransportError) as error:
                 if member.name not in self._silent:
                     self._silent.add(member.name)

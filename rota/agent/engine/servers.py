@@ -35,6 +35,8 @@ FILE: Final = "servers.json"
 CONFIGURATION: Final = "server.conf"
 """In the directory of each of them; and its log."""
 LOG: Final = "server.log"
+NODES: Final = "nodes.conf"
+"""What it knows of its cluster; it writes that as soon as it has begun."""
 START_TIMEOUT: Final = 20.0
 STOP_TIMEOUT: Final = 5.0
 FIRST_BACKOFF: Final = 0.2
@@ -101,7 +103,7 @@ class EngineServers:
 
     async def _start(self, number: int) -> None:
         """Start one, and wait until it takes connections."""
-        place = self._directory / str(number + 1)
+        place = _place(self._directory, number)
         try:
             self._spawn(number, place)
         except OSError as error:
@@ -174,6 +176,15 @@ class EngineServers:
         for process in self._processes.values():
             process.kill()
             process.wait()
+
+
+def empty_servers(directory: Path, ports: Sequence[Ports]) -> list[Ports]:
+    """Those of the servers in this directory that have nothing there yet, or nothing any more."""
+    return [entry for number, entry in enumerate(ports) if not (_place(directory, number) / NODES).exists()]
+
+
+def _place(directory: Path, number: int) -> Path:
+    return directory / str(number + 1)
 
 
 def allocate_ports(directory: Path, count: int, host: str, agent_port: int) -> tuple[Ports, ...]:
