@@ -292,6 +292,8 @@ class Driver:
             case ViewChanged():
                 self._install(event)
             case StableStateToSave(state):
+                if self._last_view is None and state.view is not None:
+                    self._founded = self._founding
                 self.to_save = state
                 if self._has_disk:
                     self.state.publish()  # whoever keeps the last view is woken
@@ -334,8 +336,6 @@ class Driver:
             # The founder alone is nobody's idea of the cluster: hold it back until the others are in.
             self.diagnosis.waiting(f"{expected} processes, this one included, must meet first")
             return
-        if self._last_view is None:
-            self._founded = self._founding
         self.is_superseded = False
         log.info(
             "view %d: %d members, %d joined, %d replaced, %d updated, %d left, %d evicted, %d failed",

@@ -69,11 +69,6 @@ class _Peer(NamedTuple):
     memory: Memory
     accepted: frozenset[bytes]
 
-    @property
-    def is_new(self) -> bool:
-        """Whether it was in no view before, as far as it knows."""
-        return self.memory == (_NOTHING, _NOTHING)
-
     def knows(self, view: Configuration) -> bool:
         """Whether it would know of what came after this view by its vote."""
         return self.memory[0] != _NOTHING or view.id in self.accepted
@@ -480,26 +475,28 @@ class FounderElection:
         return bool(self._seeds) and 2 * (others + 1) > len(self._seeds) + 1
 
     def _are_enough(self, peers: Collection[Address], view: Configuration) -> bool:
+        """Whether a majority of this view is here, and with what it knew: who did not vote in it without them.
+
+        Whoever has no memory has lost it; but not those who were to be new in a view that may never have come into
+        force, but for one.
+        """
         names = _names_of(view)
         back = self._names(peers) & names
-        return 2 * len(back) > len(names) and 2 * len(self._knowing(peers, view)) >= len(names)
+        blank = back - self._knowing(peers, view)
+        unsure = set() if view is self.remembered else blank & _new_in(view)
+        lost = len(names) - len(back) + len(blank - unsure) + min(1, len(unsure))
+        return 2 * len(back) > len(names) and 2 * lost <= len(names)
 
     def _names(self, peers: Iterable[Address]) -> set[str]:
         """Of these peers, and of this process."""
         return {self._peers[address].member.name for address in peers} | {self._context.me.name}
 
     def _knowing(self, peers: Iterable[Address], view: Configuration) -> set[str]:
-        """Of these peers and this process, those of this view that have what they knew.
-
-        At a cold start whoever was in no view is as it should be.
-        """
-        is_cold = self.remembered is None
-        knowing = {
-            peer.member.name
-            for address in peers
-            if (peer := self._peers[address]).knows(view) or (is_cold and peer.is_new)
-        }
-        return (knowing if self._is_copy else knowing | {self._context.me.name}) & _names_of(view)
+        """Of these peers and this process, those of this view that have what they knew."""
+        knowing = {peer.member.name for address in peers if (peer := self._peers[address]).knows(view)}
+        if not self._is_copy and view in self._gone_on_from:
+            knowing.add(self._context.me.name)
+        return knowing & _names_of(view)
 
     def _knowing_better(self) -> dict[str, int]:
         """The names of those who know of a later view, if only by a copy, and the epochs of these."""
@@ -614,6 +611,14 @@ def founder_of(view: Configuration) -> Member | None:
     alone_before = view.joined_epochs[view.members.index(founder)] == view.epoch - 1
     is_first = alone_before and view.epoch % RESTART_STRIDE == 1 and set(others) == {view.epoch}
     return founder if is_first else None
+
+
+def _new_in(view: Configuration) -> frozenset[str]:
+    """The names of those who were not in the view before this one; of a founding all."""
+    if founder_of(view) is not None:
+        return _names_of(view)
+    joined = zip(view.members, view.joined_epochs, strict=True)
+    return frozenset(member.name for member, epoch in joined if epoch == view.epoch)
 
 
 def _names_of(view: Configuration) -> frozenset[str]:
