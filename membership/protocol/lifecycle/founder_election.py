@@ -235,12 +235,14 @@ class FounderElection:
         """Somebody is in a view of this epoch: for as long as joining it may take nobody else is needed to found one.
 
         For ever would be too long. Who founds may die before anybody else is in the view, and needs the promises of
-        this process again. And if this process remembers a view, the other one may be left alone in that very view:
-        only a later one shows that the cluster went on without this process; and who is in it, but without a majority,
-        gives it up when it is asked. So one view silences a process that remembers another one only once.
+        this process again. And if this process remembers a view, or has accepted one, the other one may be left alone
+        in that very view: only a later one shows that the cluster went on without this process; and who is in it, but
+        without a majority, gives it up when it is asked. So one view silences a process that knows of another one only
+        once.
         """
-        silenced_before = self.remembered is not None and epoch <= self._silenced_by
-        if epoch > self._remembers and not silenced_before:
+        known = self.latest
+        silenced_before = known is not None and epoch <= self._silenced_by
+        if (known is None or epoch > known.epoch) and not silenced_before:
             self._silenced_by = epoch
             self._silent_until = now + self._context.settings.join_attempt_timeout
 
@@ -336,15 +338,20 @@ class FounderElection:
     def while_gathering(self, message: ColdStart) -> bool:
         """Another process starts while this one founds the cluster and waits for the others; is this one to give up?
 
-        It is if the other one has promised itself to somebody else, or is to be preferred: then nobody can tell
-        any more who of those that this process counts on has been started again since, and forgotten it.
+        It is if the other one remembers a later view. After a power cut also if it has promised itself to somebody
+        else, or is to be preferred: then those that this process counts on may have been started again since, and
+        forgotten it.
         """
         other, me = message.sender, self._context.me
         if message.follows == me.incarnation:
             self._keep(message)
         elif self.proposed is not None:
             pass  # what counts now is who writes it down
-        elif message.follows or _rank(other, _memory_of(message)) < _rank(me, self._memory):
+        elif message.remembers > self._remembers:
+            return True
+        elif self.remembered is not None and (
+            message.follows or _rank(other, _memory_of(message)) < _rank(me, self._memory)
+        ):
             return True
         self._context.send(other.address, self._cold_start(False))
         return False
