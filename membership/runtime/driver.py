@@ -447,7 +447,7 @@ class Driver:
             expect=self._expect if self._last_view is None else 1,
             cluster_id=self.core.cluster_id,
             stable=StableState(
-                self._last_view, self.stable.accepted if self.stable.view is self._last_view else ()
+                self._last_view, self.stable.accepted if self.stable.view == self._last_view else ()
             ),
             is_copy=self.is_superseded,
             has_disk=self._has_disk,

@@ -1,37 +1,48 @@
 """The election of a founder, when none was chosen: for a cold start, and to found a cluster anew after a power cut.
 
 At a cold start (`expect=N` and seeds, and no cluster answers) each process asks its seeds, and promises itself to the
-lowest address it hears of among those that others name as seeds. A process founds the cluster when more than half of
-its seeds have promised themselves to it and it has met N processes, itself included. The others then join it, all in
-one view change.
+lowest address it hears of among those that others name as seeds. A process founds the cluster when a majority of the
+seeds, itself included, has promised itself to it and it has met N processes. It goes on from no view.
 
 After a power cut, processes that remember a last view ask its members. A process promises itself to nobody that
 remembers less, and to the lowest address among those that remember most. It refounds the cluster, and goes on from the
-view it remembers, when all of this holds:
+view it remembers, when a majority of that view, by name, has promised itself to it, at least half of the view are among
+them with what they remember, and it has met nobody that knows of a later view, if only by a copy of a disk.
 
-* a majority of that view, by name, has promised itself to it;
-* at least half of the view are among them with what they remember;
-* it has met nobody that knows of a later view, if only by a copy of a disk.
+The founder proposes the first view of several to those who have promised, and that is in force when so many have
+accepted it: written it down durably (see refounding). Promises are no more than that: kept in memory, they only spare
+proposals that come to nothing. A founder that is not heard of any more is followed no longer, and while it is alone it
+goes on asking, and gives way to whoever knows of a later view, or goes on without it.
 
-The first view of several has so many of them in it, and is in force when so many have written it down (see
-refounding). As a majority has been started again, nothing more can be decided in the old view. A later view would have
-been decided by a majority of it, of which at least one remembers the later view or was removed by it, wherever the half
-that remembers was drawn from. So a process that was told that it was removed, or left, treats its last view like a copy
-of a disk: there has been a later one. A process that came back without its disk stands for its name, never for what it
-may have known, and founds nothing unless it was told to expect others. With fewer processes they wait, and say for
-whom, until an operator says that those are lost for good (`recover`).
+What is *accepted* is what counts. A process accepts two kinds of views, each of which may come into force without its
+hearing of it: the first view of several that its founder proposes, and each next view that it votes for (see
+view_change). It accepts a view before it says so, and what it says then goes with all else that it has accepted. On the
+disk they stand beside the last view in force that it was in, in one record. The next view that it installs takes the
+place of all of them.
 
-This is not consensus among restarting processes: promises are kept in memory. After a power cut they only spare
-foundings that come to nothing, and a founder that is not heard of any more is followed no longer. A process that
-collects promises for a cold start and dies before the first view must be started again at the same address. What a
-process remembers must be the last view it was in. And where half of a view or more voted for their own removal, and
-died before they were told of it, they do not know that others go on.
+Why there is never a second cluster. Take a view V in force, and any view W that comes into force after it, in V or not.
+By induction all that was in force before is on one chain. W was voted for in a view, or proposed by a founder:
 
-Why a cold start never has more than one founder, when all name the same processes (with or without themselves): a
-promise is given to one candidate at a time. It is taken back only when that candidate has promised itself to another
-(then it counts no earlier promise any more: its turn is over), or when another process answers at its address (then it
-is dead). Two founders would each need more than half of the others' promises, and candidates that found promise
-themselves to nobody.
+* Voted for: by a majority of a view on the chain, each of whom had that view on its disk, and is in it to this day: who
+  has promised itself to a founder is another incarnation. The rule of consensus leaves one successor.
+* Proposed: accepted by a majority of the last view that its founder remembers or, at a cold start, of the seeds; half
+  of the view with what they knew, so that one of them voted for the successor, if there is one, or accepted what
+  another founder proposed that came into force. It has that on its disk, and has told the founder, who counts on nobody
+  who has accepted what it does not know itself. It goes on from the latest of those views, in a later epoch, and needs
+  the same of each of them as of the first: a majority, so that nothing more is decided there, and half with what they
+  knew, so that nobody went further.
+
+A process that was told that it was removed, or left, treats its last view like a copy of a disk: there has been a later
+one. A process that came back without its disk stands for its name, never for what it may have known, and founds nothing
+unless it was told to expect others. In a view that may never have come into force, those who were to be new in it have
+no memory of it by right; all but one of them are taken at their word (`_are_enough`): one may have lost its disk.
+
+With fewer processes they wait, and say for whom, until an operator says that those are lost for good (`recover`).
+Where nothing was accepted yet, the same processes just start with other seeds. What it rests on: all name the same
+seeds (with or without themselves), a disk is not lost while a cluster is founded, and what a process has accepted is
+durable. Without a disk it is in memory, and two who vote or accept, and are started again within the same second, may
+have forgotten it.
+Source: L. Lamport, *The Part-Time Parliament* (1998), whose ledger is the record here.
 """
 
 from collections.abc import Collection, Iterable
@@ -347,14 +358,16 @@ class FounderElection:
             self._keep(message)
         elif self.proposed is not None:
             pass  # what counts now is who writes it down
-        elif message.remembers > self._remembers:
-            return True
-        elif self.remembered is not None and (
-            message.follows or _rank(other, _memory_of(message)) < _rank(me, self._memory)
-        ):
+        elif self._gives_way_to(message):
             return True
         self._context.send(other.address, self._cold_start(False))
         return False
+
+    def _gives_way_to(self, message: ColdStart) -> bool:
+        if self.remembered is None:
+            return message.remembers > self._remembers
+        is_better = _rank(message.sender, _memory_of(message)) < _rank(self._context.me, self._memory)
+        return bool(message.follows) or is_better
 
     def on_cold_start(self, message: ColdStart, now: float) -> None:
         """Another process is starting too."""
