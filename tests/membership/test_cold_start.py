@@ -225,3 +225,54 @@ def test_an_earlier_promise_does_not_count_after_following_somebody(lab) -> None
     for member in (follower, third, reborn):
         made.receive(member.address, wire.ColdStart(member, member is not reborn, 0, me, 1, True), 0.4)
     assert made.founded
+
+
+@pytest.mark.parametrize("disks", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_promises_are_forgotten_and_the_first_founder_gives_way(cluster, disks: bool, seed: int) -> None:
+    """It is cut off with the promises of two, which are started again and found with a fourth."""
+    world = cold(cluster, 4, seed=seed, expect=3, remember=disks)
+    for host in world.hosts[:3]:
+        world.simulator.start(host)
+    assert world.run(20.0, lambda: any(core.founded for core in world.cores))
+    founder = next(number for number, core in enumerate(world.cores) if core.founded)
+    others = [number for number in range(4) if number != founder]
+    assert not [core for core in world.cores if core.configuration and not core.gathering]
+    world.simulator.network.partition([[founder], others])
+    for number in others[:2]:
+        world.simulator.crash(world.hosts[number])
+    for number in others:
+        world.simulator.start(world.hosts[number])
+    assert world.run(30.0, lambda: all(len(world.hosts[n].process.configuration or ()) == 3 for n in others))
+    world.simulator.network.heal()
+    assert world.run(60.0, lambda: world.together(4))
+    assert len(founders(world)) == 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_founder_that_is_gone_for_good_is_done_without_by_a_majority_of_the_seeds(
+    cluster, seed: int
+) -> None:
+    """Its view may be in force, so most of those in it are needed; they are there."""
+    world = cold(cluster, 4, seed=seed, expect=3, remember=True)
+    faults = MessageFaults(world.simulator, random.Random(seed), world.simulator.crash)
+    for host in world.hosts[:3]:
+        world.simulator.start(host)
+    assert world.run(20.0, lambda: sum(bool(disk.accepted) for disk in world.disks.values()) == 2)
+    faults.clear()
+    gone = next(host for host in world.hosts[:3] if host.process is not None and host.process.founded)
+    world.simulator.crash(gone)
+    world.simulator.start(world.hosts[3])
+    assert world.run(60.0, lambda: world.together(3))
+
+
+def test_who_waits_at_a_cold_start_says_which_seeds_are_missing(cluster) -> None:
+    world = cold(cluster, 5, seed=1, expect=2)
+    for host in world.hosts[3:]:
+        world.simulator.start(host)
+    world.run(20.0)
+    reasons = {event.reason for _, _, event in world.seen(JoinWaiting)}
+    assert (
+        "the cluster starts with 2 processes, 2 have met so far; 3 of its 5 seeds are needed; "
+        "not heard of: 10.0.0.1:1000, 10.0.0.1:1001, 10.0.0.1:1002"
+    ) in reasons

@@ -2,6 +2,11 @@
 
 One member's part: its acceptor, its tally of fast votes, and its turn as a coordinator. The quorums and the value rule
 are in `consensus`. Votes spread with gossip, and name a cut by its hash (see proposals).
+
+A member votes for a next view, in the fast round or a classic one, only when it has that view durably among those that
+it has accepted, beside the present one: after a power cut those who come back may be the only ones that know of it (see
+founder_election). So it does nothing until then, and a member whose disk takes nothing does not vote: the others decide
+without it. What it promises in classic rounds needs no disk, as it comes back as another member.
 Source: Rapid, section 4.3; L. Lamport, *Fast Paxos*. Any member may become coordinator until a decision is known.
 """
 
@@ -25,6 +30,7 @@ from membership.address import Address
 from membership.protocol import messages
 from membership.protocol.agreement.proposals import Proposals
 from membership.protocol.context.context import NEVER, Context
+from membership.protocol.view.configuration import ConfigurationError
 from membership.protocol.view.cut import Cut
 from membership.protocol.view.member import Member
 
@@ -55,6 +61,8 @@ class ViewChange:
         self._decided: bytes | None = None
         self._accept: AcceptRequest | None = None
         self._unanswered: tuple[messages.Accept, Member] | None = None
+        self._intended: bytes | None = None
+        """What this member votes for in the fast round as soon as that is durable."""
         self._decided_by_classic = False
         self._rank: int | None = None
         self._expedited = False
@@ -70,7 +78,7 @@ class ViewChange:
     @property
     def holding(self) -> bool:
         """Whether this member has a proposal: then it reports nothing more in this configuration."""
-        return self._candidate is not None or self.has_voted
+        return self._candidate is not None or self._intended is not None or self.has_voted
 
     @property
     def has_voted(self) -> bool:
@@ -126,16 +134,46 @@ class ViewChange:
         value = cut.hash
         self.proposals.add(cut)
         self._vote(value, now)
+        if self._decided is None:
+            self._arm_fallback(now)  # also should the disk take no vote
         self._send_accept(self._proposer.propose(value), now)
         self._expedite_fallback(now)
 
     def _vote(self, value: bytes, now: float) -> None:
+        if self._intended not in (None, value) or self._acceptor.state.promised != Ballot.NONE:
+            return
+        self._intended = value
         # Refused after a classic promise: such a vote could complete a quorum the classic round never saw.
-        if not self._acceptor.vote_fast(value):
+        if not self._is_durable(value) or not self._acceptor.vote_fast(value):
             return
         self._context.count("fast votes")
         self._fast.add(value, 1 << self._context.index)
         self._after_votes(value, now)
+
+    def _is_durable(self, value: bytes) -> bool:
+        """Whether this member has durably accepted the view that this cut leads to; if not, it begins to."""
+        cut = self.proposals.get(value)
+        if cut is None:
+            return False
+        try:
+            view = self._context.cache.apply(self._context.view, cut)
+        except ConfigurationError:
+            return False  # nobody could install it
+        storage = self._context.storage
+        accepted = storage.state.accepted
+        if all(known.id != view.id for known in accepted) and len(accepted) < messages.ACCEPTED_LIMIT:
+            storage.accept((*accepted, view))
+        return storage.has_accepted(view)
+
+    def on_saved(self, now: float) -> None:
+        """Something has become durable: say what waited for that."""
+        if self._decided is not None:
+            return
+        if self._intended is not None:
+            self._vote(self._intended, now)
+        if self._accept is not None:
+            self._accept_own(self._accept)
+        self._answer_again(now)
 
     def merge_votes(self, votes: Iterable[tuple[bytes, bytes]], sender: Member, now: float) -> None:
         """Add votes gossiped by `sender`."""
@@ -167,7 +205,7 @@ class ViewChange:
             if value == self._decided:
                 self.proposals.want(value, sender, now)
             return
-        if self._acceptor.state.promised != Ballot.NONE or self._candidate is not None:
+        if self._acceptor.state.promised != Ballot.NONE or self.holding:
             return
         if 2 * self._fast.votes[value].bit_count() < self._size:
             return
@@ -187,7 +225,11 @@ class ViewChange:
             self._vote(value, now)
         if self._accept is not None and self._accept.value == value:
             self._send_accept(self._accept, now)
-        if self._unanswered is not None and self._unanswered[0].value == value:
+        self._answer_again(now)
+
+    def _answer_again(self, now: float) -> None:
+        """Take up the request to accept that waits for its cut, or for the disk."""
+        if self._unanswered is not None and self._unanswered[0].value in self.proposals:
             (request, coordinator), self._unanswered = self._unanswered, None
             self.on_accept(request, coordinator, now)
 
@@ -324,6 +366,11 @@ class ViewChange:
             return
         accept = messages.Accept(*self._context.header, *request.ballot, request.value)
         self._context.send_all(self._others(), accept)
+        self._accept_own(request)
+
+    def _accept_own(self, request: AcceptRequest) -> None:
+        if not self._is_durable(request.value):
+            return
         answer = self._acceptor.accept(request.ballot, request.value)
         if isinstance(answer, Accepted):
             self._count_accepted(self._context.index, answer)
@@ -392,10 +439,13 @@ class ViewChange:
             self._yield_to_other(now)
 
     def on_accept(self, message: messages.Accept, sender: Member, now: float) -> None:
-        """Phase 2a. Accepted only with the body at hand, or a decision could lose it."""
+        """Phase 2a. Accepted only with the body at hand, or a decision could lose it, and when that is durable."""
         if message.value not in self.proposals:
             self._unanswered = (message, sender)
             self.proposals.want(message.value, sender, now)
+            return
+        if not self._is_durable(message.value):
+            self._unanswered = (message, sender)
             return
         ballot = Ballot(message.round, message.coordinator)
         answer = self._acceptor.accept(ballot, message.value)

@@ -68,8 +68,11 @@ class Dispatcher:
         instance = self.views.instance
         if instance is None:
             self.found_if_chosen(now)
-        else:
+        elif self._admission.holding:
             self._install_if_in_force(instance, now)
+        else:
+            instance.on_saved(now)
+            self.views.conclude(instance, now)
 
     def _install_if_in_force(self, instance: ViewInstance, now: float) -> None:
         self._refounding.on_accepted(now)

@@ -142,6 +142,11 @@ class ViewInstance:
 
     # Votes and classic rounds.
 
+    def on_saved(self, now: float) -> None:
+        """Something has become durable."""
+        self.change.on_saved(now)
+        self._wake_for_votes(now)
+
     def _wake_for_votes(self, now: float) -> None:
         if self.change.vote_bits != self._known_vote_bits:
             self._known_vote_bits = self.change.vote_bits

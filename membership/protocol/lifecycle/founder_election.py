@@ -1,37 +1,48 @@
 """The election of a founder, when none was chosen: for a cold start, and to found a cluster anew after a power cut.
 
 At a cold start (`expect=N` and seeds, and no cluster answers) each process asks its seeds, and promises itself to the
-lowest address it hears of among those that others name as seeds. A process founds the cluster when more than half of
-its seeds have promised themselves to it and it has met N processes, itself included. The others then join it, all in
-one view change.
+lowest address it hears of among those that others name as seeds. A process founds the cluster when a majority of the
+seeds, itself included, has promised itself to it and it has met N processes. It goes on from no view.
 
 After a power cut, processes that remember a last view ask its members. A process promises itself to nobody that
 remembers less, and to the lowest address among those that remember most. It refounds the cluster, and goes on from the
-view it remembers, when all of this holds:
+view it remembers, when a majority of that view, by name, has promised itself to it, at least half of the view are among
+them with what they remember, and it has met nobody that knows of a later view, if only by a copy of a disk.
 
-* a majority of that view, by name, has promised itself to it;
-* at least half of the view are among them with what they remember;
-* it has met nobody that knows of a later view, if only by a copy of a disk.
+The founder proposes the first view of several to those who have promised, and that is in force when so many have
+accepted it: written it down durably (see refounding). Promises are no more than that: kept in memory, they only spare
+proposals that come to nothing. A founder that is not heard of any more is followed no longer, and while it is alone it
+goes on asking, and gives way to whoever knows of a later view, or goes on without it.
 
-The first view of several has so many of them in it, and is in force when so many have written it down (see
-refounding). As a majority has been started again, nothing more can be decided in the old view. A later view would have
-been decided by a majority of it, of which at least one remembers the later view or was removed by it, wherever the half
-that remembers was drawn from. So a process that was told that it was removed, or left, treats its last view like a copy
-of a disk: there has been a later one. A process that came back without its disk stands for its name, never for what it
-may have known, and founds nothing unless it was told to expect others. With fewer processes they wait, and say for
-whom, until an operator says that those are lost for good (`recover`).
+What is *accepted* is what counts. A process accepts two kinds of views, each of which may come into force without its
+hearing of it: the first view of several that its founder proposes, and each next view that it votes for (see
+view_change). It accepts a view before it says so, and what it says then goes with all else that it has accepted. On the
+disk they stand beside the last view in force that it was in, in one record. The next view that it installs takes the
+place of all of them.
 
-This is not consensus among restarting processes: promises are kept in memory. After a power cut they only spare
-foundings that come to nothing, and a founder that is not heard of any more is followed no longer. A process that
-collects promises for a cold start and dies before the first view must be started again at the same address. What a
-process remembers must be the last view it was in. And where half of a view or more voted for their own removal, and
-died before they were told of it, they do not know that others go on.
+Why there is never a second cluster. Take a view V in force, and any view W that comes into force after it, in V or not.
+By induction all that was in force before is on one chain. W was voted for in a view, or proposed by a founder:
 
-Why a cold start never has more than one founder, when all name the same processes (with or without themselves): a
-promise is given to one candidate at a time. It is taken back only when that candidate has promised itself to another
-(then it counts no earlier promise any more: its turn is over), or when another process answers at its address (then it
-is dead). Two founders would each need more than half of the others' promises, and candidates that found promise
-themselves to nobody.
+* Voted for: by a majority of a view on the chain, each of whom had that view on its disk, and is in it to this day: who
+  has promised itself to a founder is another incarnation. The rule of consensus leaves one successor.
+* Proposed: accepted by a majority of the last view that its founder remembers or, at a cold start, of the seeds; half
+  of the view with what they knew, so that one of them voted for the successor, if there is one, or accepted what
+  another founder proposed that came into force. It has that on its disk, and has told the founder, who counts on nobody
+  who has accepted what it does not know itself. It goes on from the latest of those views, in a later epoch, and needs
+  the same of each of them as of the first: a majority, so that nothing more is decided there, and half with what they
+  knew, so that nobody went further.
+
+A process that was told that it was removed, or left, treats its last view like a copy of a disk: there has been a later
+one. A process that came back without its disk stands for its name, never for what it may have known, and founds nothing
+unless it was told to expect others. In a view that may never have come into force, those who were to be new in it have
+no memory of it by right; all but one of them are taken at their word (`_are_enough`): one may have lost its disk.
+
+With fewer processes they wait, and say for whom, until an operator says that those are lost for good (`recover`).
+Where nothing was accepted yet, the same processes just start with other seeds. What it rests on: all name the same
+seeds (with or without themselves), a disk is not lost while a cluster is founded, and what a process has accepted is
+durable. Without a disk it is in memory, and two who vote or accept, and are started again within the same second, may
+have forgotten it.
+Source: L. Lamport, *The Part-Time Parliament* (1998), whose ledger is the record here.
 """
 
 from collections.abc import Collection, Iterable
@@ -68,11 +79,6 @@ class _Peer(NamedTuple):
     follows_turn: int
     memory: Memory
     accepted: frozenset[bytes]
-
-    @property
-    def is_new(self) -> bool:
-        """Whether it was in no view before, as far as it knows."""
-        return self.memory == (_NOTHING, _NOTHING)
 
     def knows(self, view: Configuration) -> bool:
         """Whether it would know of what came after this view by its vote."""
@@ -240,12 +246,14 @@ class FounderElection:
         """Somebody is in a view of this epoch: for as long as joining it may take nobody else is needed to found one.
 
         For ever would be too long. Who founds may die before anybody else is in the view, and needs the promises of
-        this process again. And if this process remembers a view, the other one may be left alone in that very view:
-        only a later one shows that the cluster went on without this process; and who is in it, but without a majority,
-        gives it up when it is asked. So one view silences a process that remembers another one only once.
+        this process again. And if this process remembers a view, or has accepted one, the other one may be left alone
+        in that very view: only a later one shows that the cluster went on without this process; and who is in it, but
+        without a majority, gives it up when it is asked. So one view silences a process that knows of another one only
+        once.
         """
-        silenced_before = self.remembered is not None and epoch <= self._silenced_by
-        if epoch > self._remembers and not silenced_before:
+        known = self.latest
+        silenced_before = known is not None and epoch <= self._silenced_by
+        if (known is None or epoch > known.epoch) and not silenced_before:
             self._silenced_by = epoch
             self._silent_until = now + self._context.settings.join_attempt_timeout
 
@@ -341,18 +349,25 @@ class FounderElection:
     def while_gathering(self, message: ColdStart) -> bool:
         """Another process starts while this one founds the cluster and waits for the others; is this one to give up?
 
-        It is if the other one has promised itself to somebody else, or is to be preferred: then nobody can tell
-        any more who of those that this process counts on has been started again since, and forgotten it.
+        It is if the other one remembers a later view. After a power cut also if it has promised itself to somebody
+        else, or is to be preferred: then those that this process counts on may have been started again since, and
+        forgotten it.
         """
         other, me = message.sender, self._context.me
         if message.follows == me.incarnation:
             self._keep(message)
         elif self.proposed is not None:
             pass  # what counts now is who writes it down
-        elif message.follows or _rank(other, _memory_of(message)) < _rank(me, self._memory):
+        elif self._gives_way_to(message):
             return True
         self._context.send(other.address, self._cold_start(False))
         return False
+
+    def _gives_way_to(self, message: ColdStart) -> bool:
+        if self.remembered is None:
+            return message.remembers > self._remembers
+        is_better = _rank(message.sender, _memory_of(message)) < _rank(self._context.me, self._memory)
+        return bool(message.follows) or is_better
 
     def on_cold_start(self, message: ColdStart, now: float) -> None:
         """Another process is starting too."""
@@ -480,26 +495,28 @@ class FounderElection:
         return bool(self._seeds) and 2 * (others + 1) > len(self._seeds) + 1
 
     def _are_enough(self, peers: Collection[Address], view: Configuration) -> bool:
+        """Whether a majority of this view is here, and with what it knew: who did not vote in it without them.
+
+        Whoever has no memory has lost it; but not those who were to be new in a view that may never have come into
+        force, but for one.
+        """
         names = _names_of(view)
         back = self._names(peers) & names
-        return 2 * len(back) > len(names) and 2 * len(self._knowing(peers, view)) >= len(names)
+        blank = back - self._knowing(peers, view)
+        unsure = set() if view is self.remembered else blank & _new_in(view)
+        lost = len(names) - len(back) + len(blank - unsure) + min(1, len(unsure))
+        return 2 * len(back) > len(names) and 2 * lost <= len(names)
 
     def _names(self, peers: Iterable[Address]) -> set[str]:
         """Of these peers, and of this process."""
         return {self._peers[address].member.name for address in peers} | {self._context.me.name}
 
     def _knowing(self, peers: Iterable[Address], view: Configuration) -> set[str]:
-        """Of these peers and this process, those of this view that have what they knew.
-
-        At a cold start whoever was in no view is as it should be.
-        """
-        is_cold = self.remembered is None
-        knowing = {
-            peer.member.name
-            for address in peers
-            if (peer := self._peers[address]).knows(view) or (is_cold and peer.is_new)
-        }
-        return (knowing if self._is_copy else knowing | {self._context.me.name}) & _names_of(view)
+        """Of these peers and this process, those of this view that have what they knew."""
+        knowing = {peer.member.name for address in peers if (peer := self._peers[address]).knows(view)}
+        if not self._is_copy and view in self._gone_on_from:
+            knowing.add(self._context.me.name)
+        return knowing & _names_of(view)
 
     def _knowing_better(self) -> dict[str, int]:
         """The names of those who know of a later view, if only by a copy, and the epochs of these."""
@@ -614,6 +631,14 @@ def founder_of(view: Configuration) -> Member | None:
     alone_before = view.joined_epochs[view.members.index(founder)] == view.epoch - 1
     is_first = alone_before and view.epoch % RESTART_STRIDE == 1 and set(others) == {view.epoch}
     return founder if is_first else None
+
+
+def _new_in(view: Configuration) -> frozenset[str]:
+    """The names of those who were not in the view before this one; of a founding all."""
+    if founder_of(view) is not None:
+        return _names_of(view)
+    joined = zip(view.members, view.joined_epochs, strict=True)
+    return frozenset(member.name for member, epoch in joined if epoch == view.epoch)
 
 
 def _names_of(view: Configuration) -> frozenset[str]:

@@ -6,6 +6,10 @@ than on a faulty one, a loss subtracts its own. The link has passed when the sum
 the joiner's removals demand (see removal_history), and has reached the threshold that convicts. Silence resets it at
 once: a starved process answers often, but not always soon. A process that never failed, or that was restarted and
 replaced its predecessor, is not tested.
+
+The history that it goes by is in memory only. Whoever lives on hands it to those who come back, and after a power cut
+of everybody it is gone. That breaks no promise: members need not agree on it, it delays a join and never decides one,
+and a host whose links are still bad is found faulty again like any other, and has a history from then on.
 Source: Rapid admits whoever asks. The test is Wald's (*Sequential Analysis*, 1947).
 """
 

@@ -1,20 +1,19 @@
-"""Refounding: after a power cut, the first view of several is written down by its members before it is in force.
+"""Refounding: the first view of several is accepted by its members before it is in force.
 
-The founder, alone in its view so far, proposes the first view of several. Its members write it down durably, beside the
-last view they were in, and say so. When they and the founder, which writes it down last, are enough to go on from the
-last view, it is in force; only then does anybody install it, show it, or vote in it. A process that has written one
-down and no longer hears of its founder starts again, as another incarnation. A cold start, which goes on from no view,
-needs none of this. The founder is chosen in founder_election.
+The founder, alone in its view so far, proposes the first view of several, at a cold start or after a power cut. Its
+members write it down durably, beside the last view they were in, and say so. When they and the founder, which writes it
+down last, are enough to go on from the last view, or at a cold start a majority of the seeds and of the new view, it is
+in force; only then does anybody install it, show it, or vote in it. A process that has accepted one and no longer hears
+of its founder starts again, as another incarnation. The founder is chosen in founder_election, which also says why
+there is never a second cluster.
 
-Why two refoundings from one view never both come into force. It is Paxos with the proposed views for values: to accept
-one is to write it down, and whoever accepts says what else it has accepted. Either was accepted by a majority of the
-last view, by name, half of which had what it knew; so some process with an intact disk has accepted both, and has told
-the second founder of the first view. (One disk lost in between is not enough: there is such a process for either
-order.) A founder does not count on anybody who has accepted what it does not know itself, and of every proposed view it
-knows it needs as many as of the last one: a majority was started again, so nothing more is decided there, and half has
-what it knew, so nobody went further. Who has accepted a view installs no earlier one any more. So the second refounding
-goes on from the first, in a later epoch. A proposed view is forgotten where a view is installed, and where its founder
-has come back with its disk, and has not written it down: it was the last that would have.
+It is Paxos with the proposed views for values: to accept one is to write it down, and whoever accepts says what else it
+has accepted. So does whoever votes for the next view of a cluster: the founder has to know of these votes, too, and is
+sent the views like those that other founders proposed. (One disk lost in between is not enough for two clusters: of two
+majorities that have half of what they knew, there is a process with an intact disk in both, for either order.) Who has
+accepted a founder's view installs no earlier one any more. An accepted view is forgotten where a view is installed. One
+that a founder proposed is also where that founder has come back with its disk and has not written it down, as it was
+the last that would have; never one that was voted for, for then others decide.
 Source: L. Lamport, *The Part-Time Parliament* (1998), and joint quorums as when an electorate changes.
 """
 
