@@ -147,11 +147,15 @@ class StoreCluster(Cluster):
         if guest.wake_at <= loop.next_at:
             loop.now = max(loop.now, guest.wake_at)
             guest.go_on()
-        else:
+            return
+        try:
             loop.run_before(
                 min(limit, guest.wake_at),
                 lambda: guest.has_work or bool(trouble) or (stop is not None and stop()),
             )
+        except Exception as error:
+            # A server would refuse the request and go on, as who knows what.
+            trouble.append(f"the log raised {type(error).__name__}: {error}")
 
     def _catch_up(self) -> None:
         """The log's clock is at what the simulator does now."""
