@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import inf, nextafter
-from typing import Any
 
 from chaos import faults
 from chaos.checkers.store_outcome import CopiesWatch, LogOutcome, Roles, log_outcome
@@ -19,6 +18,7 @@ from chaos.faults import DiskFault, DiskLoss, Fault
 from chaos.recording.views import describe
 from chaos.script import format_fault
 from chaos.simulated_cluster.cluster import Cluster
+from chaos.simulated_cluster.faults import process_on
 from chaos.simulation.event_queue import TICKS_PER_SECOND
 from chaos.simulation.host import Host
 from chaos.simulation.network import NetworkSettings
@@ -30,8 +30,9 @@ from datastore_adapter import LogSettings
 from datastore_adapter.log.errors import StorageError
 from datastore_adapter.log.messages import Request
 from datastore_adapter.log.runtime.virtual_loop import Task
-from membership.protocol.context.effects import Evicted
+from membership.files.simulated import PowerCut
 from membership.protocol.view.configuration import Configuration
+from membership.runtime.data_directory import Contents, DataDirectory
 from membership.settings import Settings
 
 _LOOKS = 10_000
@@ -47,8 +48,6 @@ _LAST_CALLS = 70.0
 """Seconds within which every call of a client has ended: an append gives up after sixty."""
 _LAST_APPENDS = 2 * SEGMENTS
 """Records that the store must take when all is healed: each segment has its turn."""
-_START_AGAIN = 1.0
-"""Seconds after which an agent that could not start is tried again."""
 _READING = 3600.0
 _SETTLING = 600.0
 """Seconds after which a store that is still not settled is given up ..."""
@@ -62,6 +61,8 @@ class StoreCluster(Cluster):
     `keep_disks`: losses of disks beyond what the store makes good by itself are skipped: one host's at a time, until it
     has been made good.
     """
+
+    disk_errors = (StorageError,)
 
     def __init__(
         self,
@@ -82,7 +83,6 @@ class StoreCluster(Cluster):
         self.watch = CopiesWatch()
         self.story: list[tuple[float, str]] = []
         """What happened when, in words."""
-        self._evicted: dict[str, None] = {}
         self.keep_disks = keep_disks
         self._lost_disk: str | None = None
         self._lost_disks = 0
@@ -100,7 +100,7 @@ class StoreCluster(Cluster):
         for host in self.hosts.values():
             self.log.add_host(host.name, host.index, str(host.address))
         self._clients = Clients(self.log.client, seed=seed, pause=_PAUSE)
-        self.directories = disks = StoreDisks(self.log.log, random.Random(f"{seed} disks"))
+        self.disks = disks = StoreDisks(self.log.log, random.Random(f"{seed} disks"))
         self._log_invariants = LogInvariants(
             lambda name: self.log.log.hosts[name].node,
             lambda: self._clients.record.acknowledged,
@@ -202,67 +202,40 @@ class StoreCluster(Cluster):
         self._catch_up()
         if host.name not in self.log.log.hosts:
             self.log.add_host(host.name, host.index, str(host.address))
-        try:
-            is_on = self.log.start(host.name)
-        except StorageError as error:
-            # It has something to write down, and cannot: started again until it can.
-            self._tell(f"{host.name} does not start: {error}")
-            self.simulator.call_after(_START_AGAIN, lambda: self.start_host(host))
-            return
-        if is_on:
-            super().start_host(host)
+        super().start_host(host)
 
     def _on_power_cut(self, name: str) -> None:
         """The log's part of this host has lost power in the middle of something; so has the rest."""
         self._tell(f"the power of {name} goes")
-        # Not at once: whatever it is that the log does now, it is not for the members to be told meanwhile.
-        self.simulator.call_after(0.0, lambda: self._end_without_power(self.hosts[name]))
-
-    def _end_without_power(self, host: Host) -> None:
-        if self.log.runs_on(host.name) and self.log.log.hosts[host.name].node is None:
-            self._wanted[host.name] = False
-            super().stop_host(host)
-            self._evicted.pop(host.name, None)
-            self._catch_up()
-            self.log.stop(host.name)
+        host = self.hosts[name]
+        process, cut = process_on(host), PowerCut("in the middle of what the log does")
+        self.simulator.call_after(0.0, lambda: self._end_by(host, process, cut))
 
     def swap_addresses(self, first: Host, second: Host) -> None:
         for host in (first, second):
             if host.name not in self.log.log.hosts:
                 self.log.add_host(host.name, host.index, str(host.address))
-        if self.log.runs_on(first.name) or self.log.runs_on(second.name):
-            self._tell(f"{first.name} and {second.name} keep their addresses: one of them runs")
-            return
         super().swap_addresses(first, second)
         for host in (first, second):
             self.log.log.move(host.name, str(host.address))
 
-    def stop_host(self, host: Host) -> None:
-        self._catch_up()
-        super().stop_host(host)
-        if host.name in self._evicted:
-            del self._evicted[host.name]  # the agent goes on, and joins again
-        else:
-            self.log.stop(host.name)
+    def _opened(self, name: str, directory: DataDirectory, contents: Contents) -> None:
+        self.log.start(name, is_copy=contents.is_copy)
+        super()._opened(name, directory, contents)
 
-    def crash_host(self, host: Host) -> None:
-        super().crash_host(host)
-        if host.process is None:
-            self._catch_up()
-            self.log.stop(host.name)  # also one that was out of the view, and about to join again
+    def _cut_power(self, host: Host) -> None:
+        self._catch_up()
+        self.log.stop(host.name)
+        super()._cut_power(host)
 
     def _show(self, host: Host, view: Configuration) -> None:
-        before = self.directory(host.name)
-        super()._show(host, view)
         self._catch_up()
-        founded = self.directory(host.name).founded
+        directory = self._directory(host.name)
+        assert directory is not None
         # Only a process that knew of no cluster yet has the log begin.
-        self.log.see(host.name, view, founded=founded, begins=before.cluster_id is None)
-
-    def _on_events(self, host: Host, events: Sequence[Any]) -> None:
-        if any(isinstance(event, Evicted) and not event.by_operator for event in events):
-            self._evicted[host.name] = None
-        super()._on_events(host, events)
+        begins, founded = directory.identity() is None, process_on(host).founded
+        self._on_disk(host, lambda: self.log.see(host.name, view, founded=founded, begins=begins))
+        super()._show(host, view)
 
     def lose_disk(self, host: Host, fault: DiskLoss) -> None:
         if self._spared(host) is None:

@@ -113,13 +113,11 @@ class SimulatedStore:
 
     # -- hosts ----------------------------------------------------------------------------------
 
-    def start(self, name: str) -> bool:
-        """The agent on this host starts, with what its disk holds; whether the power stays on. Raises StorageError."""
+    def start(self, name: str, *, is_copy: bool) -> None:
+        """The agent on this host starts, with what its disk holds; raises StorageError, and PowerCut."""
         if name not in self._hosts:
-            if not self.log.restart(name):
-                return False
+            self.log.restart(name, is_copy=is_copy)
             self._hosts[name] = StoreHost(self.log.runtime(name))
-        return True
 
     def stop(self, name: str) -> None:
         """The agent on this host is gone, as in a power loss."""

@@ -8,6 +8,7 @@ from membership.files.system_calls import (
     read_at,
     read_file,
     replace_file,
+    replace_file_on,
     sync_directory,
     write_at,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "read_at",
     "read_file",
     "replace_file",
+    "replace_file_on",
     "sync_directory",
     "write_at",
 ]

@@ -118,7 +118,12 @@ def sync_directory(system: SystemCalls, path: str) -> None:
         system.close(descriptor)
 
 
-def replace_file(path: Path, content: bytes, mode: int = 0o666, *, system: SystemCalls = SYSTEM) -> None:
+def replace_file(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """`replace_file_on` the real system."""
+    replace_file_on(SYSTEM, path, content, mode)
+
+
+def replace_file_on(system: SystemCalls, path: Path, content: bytes, mode: int = 0o666) -> None:
     """The content is durable on return. Raises OSError; then a reader finds the former content, or none as before.
 
     Write a new file beside it, sync, rename, sync the directory: after a power cut, too, a reader finds the old content

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import random
+from contextlib import suppress
 
 import pytest
 
 from datastore_adapter import LogSettings, StorageError
-from membership.files.simulated import cut_after, fail
+from membership.files.simulated import PowerCut, cut_after, fail
 from tests.budget import budgeted
 from tests.datastore_adapter.harness import Harness
 
@@ -20,10 +21,8 @@ def restart_until_it_runs(harness: Harness) -> None:
     """As whatever supervises agents does."""
     while VICTIM not in harness.live:
         harness.cluster.crash(VICTIM)
-        try:
+        with suppress(StorageError, PowerCut):
             harness.restart(VICTIM)
-        except StorageError:
-            continue
 
 
 @pytest.mark.parametrize("changes", budgeted(range(0, 400, 5), 12, in_test=2))
@@ -47,7 +46,8 @@ def test_the_power_goes_between_any_two_calls(changes: int) -> None:
             control.cancel()
             if VICTIM not in harness.live:
                 disk.fault = cut_after(rng.randint(0, 30))
-                harness.restart(VICTIM)
+                with suppress(PowerCut):
+                    harness.restart(VICTIM)
         disk.fault = None
         restart_until_it_runs(harness)
         await harness.settle(adapter)

@@ -67,11 +67,15 @@ class SimulatedHost:
         self._own_disks: set[int] = set()
         """Those that a process here has used."""
 
-    def start(self) -> None:
-        """Raises StorageError, and PowerCut."""
+    def start(self, *, is_copy: bool | None = None) -> None:
+        """`is_copy`: whether the disk is a copy; None: if no process here has used it before.
+
+        Raises StorageError, and PowerCut.
+        """
         self.storage.power_on()
         identity = self.storage.identity
-        is_copy = identity not in self._own_disks and bool(self.storage.files())
+        if is_copy is None:
+            is_copy = identity not in self._own_disks and bool(self.storage.files())
         try:
             self.files = FileStorage(
                 Path(DIRECTORY),
@@ -148,10 +152,6 @@ class SimulatedHost:
     def new_disk(self) -> SimulatedFiles:
         """An empty one, to be put in."""
         return SimulatedFiles(random.Random(self._random.getrandbits(64)))
-
-    def distrust_disk(self) -> None:
-        """What tells the disk from a copy is gone."""
-        self._own_disks.discard(self.storage.identity)
 
     def lose_file(self) -> str | None:
         """One file vanishes; which."""
@@ -257,9 +257,9 @@ class SimulatedCluster:
         else:
             action()
 
-    def restart(self, name: str) -> bool:
-        """Whether the power stays on.  Raises StorageError: it does not start."""
-        return self.carry_out(name, self.hosts[name].start)
+    def restart(self, name: str, *, is_copy: bool | None = None) -> None:
+        """As `SimulatedHost.start`.  Raises StorageError, and PowerCut: it does not start."""
+        self.hosts[name].start(is_copy=is_copy)
 
     def submit(
         self, source: str, name: str, request: Request, respond: Callable[[Reply | None], None]
@@ -448,7 +448,8 @@ class SimulatedRuntime:
             if host.node is node:
                 self._cluster.submit(host.name, host.name, change, take)
                 await ended.wait()
-            return next(filter(None, replies), Refused("crashed", "the host crashed"))
+            reply = replies[0] if replies else None
+            return Refused("crashed", "the host crashed") if reply is None else reply
 
         started = self._loop.start(pull(runtime, host.settings, node.document, ask_unit, request))
 
