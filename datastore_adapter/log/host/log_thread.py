@@ -21,6 +21,7 @@ from datastore_adapter.log.host.server import LogServer
 from datastore_adapter.log.layout.document import EpochDocument
 from datastore_adapter.log.runtime.trio_runtime import Opener, TrioRuntime
 from datastore_adapter.log.settings import LogSettings
+from datastore_adapter.log.storage.disk_health import DiskReport
 from datastore_adapter.log.storage.disk_identity import DiskIdentity
 from membership.transport import FrameStream
 
@@ -111,6 +112,11 @@ class LogThread:
     def identity(self) -> DiskIdentity:
         """Of the disk, and what was lost of what it held."""
         return self._server.identity
+
+    @property
+    def disk(self) -> DiskReport:
+        """How it is; the thread is not asked, for it may be waiting for just that."""
+        return self._server.disk
 
     def statistics(self) -> dict[str, int]:
         """Counters of the roles and of the connections."""

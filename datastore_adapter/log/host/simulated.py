@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from datastore_adapter.log.errors import CallTimeoutError, LogError, PeerUnreachableError, StorageError
+from datastore_adapter.log.errors import CallTimeoutError, LogError, PeerUnreachableError
 from datastore_adapter.log.host.node import LogNode, Part, part_of
 from datastore_adapter.log.log_unit.pulling import pull
 from datastore_adapter.log.messages import (
@@ -25,6 +25,7 @@ from datastore_adapter.log.messages import (
 from datastore_adapter.log.messages.codec import decode_reply, decode_request, encode_reply, encode_request
 from datastore_adapter.log.runtime.virtual_loop import Cancelled, SimulatedEvent, Task, VirtualLoop, Wait
 from datastore_adapter.log.settings import LogSettings
+from datastore_adapter.log.storage.disk_health import CARE_INTERVAL
 from datastore_adapter.log.storage.memory_storage import MemoryStorage
 
 T = TypeVar("T")
@@ -33,7 +34,11 @@ T = TypeVar("T")
 class SimulatedHost:
     """One host: its storage, and its node while it runs."""
 
-    def __init__(self, name: str, settings: LogSettings, address: str, rng: random.Random) -> None:
+    def __init__(
+        self, name: str, settings: LogSettings, address: str, rng: random.Random, loop: VirtualLoop
+    ) -> None:
+        self._loop = loop
+        self._cared_for: LogNode | None = None
         self.name = name
         self.address = address
         self.storage = MemoryStorage()
@@ -45,8 +50,26 @@ class SimulatedHost:
     def start(self) -> None:
         draw = self._random.randbytes
         is_copy = self.storage.is_copy
-        self.node = LogNode(self.name, self.storage, self.settings, is_copy=is_copy, draw=draw)
+        self.node = LogNode(
+            self.name, self.storage, self.settings, is_copy=is_copy, draw=draw, clock=lambda: self._loop.now
+        )
         self.storage.is_copy = False
+
+    def look_after_disk(self) -> None:
+        """As `log.host.server` does: in a while, and again as long as the disk needs it."""
+        node = self.node
+        if node is None or node is self._cared_for or not node.disk.needs_care:
+            return
+        self._cared_for = node
+
+        def care() -> None:
+            self._cared_for = None
+            if self.node is node:
+                node.disk.care()
+                node.after_care()
+                self.look_after_disk()
+
+        self._loop.schedule(CARE_INTERVAL, care)
 
     def crash(self, rng: random.Random) -> None:
         """Power loss."""
@@ -130,7 +153,9 @@ class SimulatedCluster:
         """One more host; it runs."""
         # Of its own, so that what a host draws for its disk changes nothing on the network.
         rng = random.Random(f"{self._seed} {name}")
-        host = self.hosts[name] = self._by_address[address] = SimulatedHost(name, self.settings, address, rng)
+        host = self.hosts[name] = self._by_address[address] = SimulatedHost(
+            name, self.settings, address, rng, self.loop
+        )
         assert host.node is not None
 
     def crash(self, name: str) -> None:
@@ -282,12 +307,9 @@ class SimulatedRuntime:
         if node is None:
             return None
         outcome = node.handle(request)
-        if outcome.needs_commit:
-            try:
-                node.log_unit.commit()
-            except StorageError as error:
-                return Refused("storage", str(error))
-        return outcome.reply
+        refusal = node.commit() if outcome.needs_commit else None
+        host.look_after_disk()
+        return refusal or outcome.reply
 
     def _pull(self, host: SimulatedHost, request: Request, respond: Callable[[Reply], None]) -> None:
         """A host asks another one; nothing comes of it when it crashes meanwhile."""

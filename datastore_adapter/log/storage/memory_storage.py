@@ -34,6 +34,7 @@ class MemoryStorage:
         """Nobody has opened it since it was copied from another one."""
         self.broken = False
         """Every operation that touches the disk fails while this is set."""
+        self.failure: StorageError | None = None
 
     def names(self, prefix: str) -> list[str]:
         return sorted(name for name in self._files if name.startswith(prefix) and not name.endswith(DAMAGED))
@@ -49,6 +50,7 @@ class MemoryStorage:
         return sys.maxsize if self.capacity is None else max(0, self.capacity - self._used() - self.reserve)
 
     def append(self, name: str, data: bytes, *, urgent: bool = False) -> int:
+        self._check_failure()
         if not urgent and self.room() < len(data):
             raise StorageFullError("the simulated disk is full; free some space")
         self._check(len(data))
@@ -59,7 +61,23 @@ class MemoryStorage:
         return offset
 
     def sync(self) -> None:
+        self._check_failure()
+        try:
+            self._check(0)
+        except StorageError as error:
+            self.failure = error
+            raise
+        self._make_durable()
+
+    def repair(self) -> None:
         self._check(0)
+        self._make_durable()
+        self.failure = None
+
+    def probe(self, size: int) -> None:
+        self._check(size)
+
+    def _make_durable(self) -> None:
         for name in self._unsynced:
             self._durable[name] = len(self._files[name])
         self._unsynced.clear()
@@ -110,7 +128,7 @@ class MemoryStorage:
 
     def crash(self, rng: random.Random) -> None:
         """Power loss: of what was not durable a prefix survives, perhaps followed by mangled bytes."""
-        self.broken = False
+        self.broken, self.failure = False, None
         for name in sorted(self._files):
             durable = self._durable.get(name, 0)
             file = self._files[name]
@@ -133,6 +151,10 @@ class MemoryStorage:
 
     def _used(self) -> int:
         return sum(map(len, self._files.values()))
+
+    def _check_failure(self) -> None:
+        if self.failure is not None:
+            raise type(self.failure)(str(self.failure))
 
     def _check(self, more: int) -> None:
         if self.broken:
