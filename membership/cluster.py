@@ -9,11 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-import msgspec
 import trio
 
 from membership.address import Address
@@ -28,9 +26,10 @@ from membership.protocol.view.member import Member, metadata_pairs
 from membership.runtime.application_checks import ApplicationCheck, Check, CheckRunner
 from membership.runtime.change_feed import FINAL_STATUSES, ClusterStatus, MembershipEndedError
 from membership.runtime.core_factory import Identity, Mode
+from membership.runtime.data_directory import recall
 from membership.runtime.driver import Driver
-from membership.runtime.join_diagnosis import JoinRefusedError
-from membership.runtime.last_view import LastView, Remembered
+from membership.runtime.join_diagnosis import JoinRefusedError, log
+from membership.runtime.last_view import LastView, LastViewError, Remembered
 from membership.runtime.task_scope import run_scope
 from membership.runtime.transport_setup import open_transport
 from membership.settings import Settings
@@ -74,7 +73,7 @@ class Cluster(TrioSurface, ClusterSurface):
         if state.status is not ClusterStatus.LEAVING and state.status not in FINAL_STATUSES:
             self._driver.leave()
         await state.wait_until(lambda state: state.ended or state.status in FINAL_STATUSES)
-        return self._driver.leave_decided
+        return self._driver.process.leave_decided
 
     async def set_metadata(self, metadata: Mapping[str, str]) -> None:
         """Replace this process's metadata, and wait until a view has them: for ever without a majority.
@@ -88,10 +87,13 @@ class Cluster(TrioSurface, ClusterSurface):
             lambda state: (
                 state.ended
                 or state.status in FINAL_STATUSES
-                or (self.me.metadata == self._driver.wanted_metadata and state.status is ClusterStatus.MEMBER)
+                or (
+                    self.me.metadata == self._driver.process.wanted_metadata
+                    and state.status is ClusterStatus.MEMBER
+                )
             )
         )
-        if self.me.metadata != self._driver.wanted_metadata:
+        if self.me.metadata != self._driver.process.wanted_metadata:
             raise MembershipEndedError("this process is no member any more: its metadata were not agreed")
 
     async def evict(self, name: str) -> int:
@@ -147,9 +149,11 @@ class Cluster(TrioSurface, ClusterSurface):
                 raise MembershipEndedError("this process ended before the view was shown")
             return self._state.view
         await self._state.wait_until(
-            lambda state: state.ended or state.status in FINAL_STATUSES or self._driver.recovery is not None
+            lambda state: (
+                state.ended or state.status in FINAL_STATUSES or self._driver.process.recovery is not None
+            )
         )
-        match self._driver.recovery:
+        match self._driver.process.recovery:
             case RecoveryFinished(configuration):
                 return configuration
             case RecoveryFailed(reason):
@@ -251,10 +255,8 @@ async def join(
     _check_arguments(expect, cluster_id, join_timeout)
     settings = settings if settings is not None else Settings.lan()
     memory = None if last_view is None else LastView(Path(last_view), settings.rings)
-    remembered = None if memory is None else _recall(memory, cluster_id)
-    if remembered is None and memory is not None and copied_view is not None:
-        copy = _recall(LastView(Path(copied_view), settings.rings), cluster_id)
-        remembered = None if copy is None else msgspec.structs.replace(copy, is_copy=True)
+    copy = None if copied_view is None else LastView(Path(copied_view), settings.rings)
+    remembered = None if memory is None else _recall(memory, copy, cluster_id)
     if remembered is not None:
         cluster_id, expect = remembered.view.cluster_id, 1
     detectors, check = _detection(detector)
@@ -271,8 +273,10 @@ async def join(
         )
     if broadcaster is not None and not isinstance(broadcaster, Broadcaster):
         raise JoinArgumentError(f"broadcaster is epidemic(...) or unicast_to_all(), not {broadcaster!r}")
-    if remembered is not None and memory is not None:
-        await memory.warn_of_strangers(remembered.view, seed_addresses)
+    if memory is not None:
+        await _prepare(memory)
+        if remembered is not None:
+            await memory.warn_of_strangers(remembered.view, seed_addresses)
     async with open_transport(
         listen,
         advertise=advertise,
@@ -303,7 +307,7 @@ async def join(
             cluster_id=cluster_id,
             rejoin=rejoin,
             remembered=remembered,
-            has_disk=memory is not None,
+            last_view=memory,
             mode=mode,
             on_event=on_event,
             detectors=detectors,
@@ -317,8 +321,6 @@ async def join(
         if on_waiting is not None:
             on_waiting(cluster)
         tasks: list[Callable[[], Awaitable[None]]] = [transport.run, driver.run]
-        if memory is not None:
-            tasks.append(partial(memory.keep, driver))
         if check is not None:
             tasks.append(CheckRunner(driver, check, random.Random(driver.core.me.incarnation)).run)
 
@@ -329,19 +331,26 @@ async def join(
 
         async with run_scope(driver.state, tasks, leave):
             await _wait_until_joined(driver, join_timeout)
-            if memory is not None:
-                await memory.wait_until_tried()
+            await driver.wait_until_saved()
             yield cluster
 
 
-def _recall(memory: LastView, cluster_id: bytes | None) -> Remembered | None:
-    remembered = memory.load()
+def _recall(memory: LastView, copy: LastView | None, cluster_id: bytes | None) -> Remembered | None:
+    remembered = recall(memory, copy)
     if remembered is not None and cluster_id not in (None, remembered.view.cluster_id):
         raise JoinArgumentError(
             f"the last view is one of cluster {remembered.view.cluster_id.hex()[:8]}, "
             f"not of {cluster_id.hex()[:8] if cluster_id else ''}: give the right file, or none"
         )
     return remembered
+
+
+async def _prepare(memory: LastView) -> None:
+    """Take the room for what is to be remembered; a disk that refuses keeps nobody out."""
+    try:
+        await trio.to_thread.run_sync(memory.prepare)
+    except LastViewError as error:
+        log.warning("%s; it is tried again", error)
 
 
 def _detection(detector: Detector) -> tuple[DetectorFactory | None, ApplicationCheck | None]:
@@ -385,12 +394,14 @@ async def _wait_until_joined(driver: Driver, timeout: float | None) -> None:
             if timeout is not None:
                 # Whatever the pauses between tries: who gives up soon wants to know why, too.
                 nursery.start_soon(_question_in_time, driver, timeout / 2)
-            await driver.state.wait_until(lambda state: state.view is not None or driver.refusal is not None)
+            await driver.state.wait_until(
+                lambda state: state.view is not None or driver.process.refusal is not None
+            )
             nursery.cancel_scope.cancel()
     if driver.state.view is not None:
         return
-    if driver.refusal is not None:
-        raise JoinRefusedError(f"the cluster refuses this process: {driver.refusal}")
+    if driver.process.refusal is not None:
+        raise JoinRefusedError(f"the cluster refuses this process: {driver.process.refusal}")
     assert timeout is not None
     raise driver.diagnosis.error(timeout)
 

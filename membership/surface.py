@@ -81,17 +81,17 @@ class ClusterSurface(Surface):
     @property
     def founded(self) -> bool:
         """Whether this process founded the cluster, now or in an earlier incarnation: it was told to, or was chosen."""
-        return self._driver.founded
+        return self._driver.process.founded
 
     @property
     def refusal(self) -> str | None:
         """Why the cluster refused to let this process in again, if it did so for good."""
-        return self._driver.refusal
+        return self._driver.process.refusal
 
     @property
     def evicted_by_operator(self) -> bool:
         """Whether it was an operator's command that evicted this process last, rather than a failure."""
-        return self._driver.evicted_by_operator
+        return self._driver.process.evicted_by_operator
 
     @property
     def cluster_id(self) -> bytes:

@@ -7,33 +7,20 @@ loop share their configurations. What drives a core is in `driver`.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-import trio
-
 from membership.address import Address
 from membership.ensemble.client import Client
+from membership.protocol.context.alert_signatures import Signer, incarnation_of
 from membership.protocol.core import Core
 from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import INCARNATION_BYTES, Member
-from membership.runtime.transport_setup import new_signer
 from membership.settings import Settings
-from membership.transport.transport import Transport
-
-# Members that live in one event loop share their configurations, by far the largest thing each holds.
-_CACHE: trio.lowlevel.RunVar[ConfigurationCache] = trio.lowlevel.RunVar("membership configurations")
-
-
-def _shared_cache() -> ConfigurationCache:
-    try:
-        return _CACHE.get()
-    except LookupError:
-        _CACHE.set(ConfigurationCache())
-        return _CACHE.get()
 
 
 class Mode(StrEnum):
@@ -55,22 +42,28 @@ class Identity:
 
 
 class CoreFactory:
-    """Makes the cores of one process. `identity` may be replaced: the next core then has the new one."""
+    """Makes the cores of one process. `identity` may be replaced: the next core then has the new one.
+
+    `new_signer`: gives each core what signs for it, or None. `cache`: shared by all cores of one event loop, or of one
+    simulation: configurations are by far the largest thing each holds.
+    """
 
     def __init__(
         self,
-        transport: Transport,
         identity: Identity,
         *,
         settings: Settings,
         rng: random.Random,
-        mode: Mode,
-        detectors: DetectorFactory | None,
-        broadcaster: Broadcaster | None,
+        cache: ConfigurationCache,
+        mode: Mode = Mode.DECENTRALISED,
+        new_signer: Callable[[], Signer | None] = lambda: None,
+        detectors: DetectorFactory | None = None,
+        broadcaster: Broadcaster | None = None,
     ) -> None:
         self.identity = identity
         self.settings = settings
-        self._transport = transport
+        self._new_signer = new_signer
+        self._cache = cache
         self._rng = rng
         self._mode = mode
         self._detectors = detectors
@@ -87,11 +80,11 @@ class CoreFactory:
         is_copy: bool = False,
     ) -> Core | Client:
         """The next core, without seeds; the arguments are those of `Core`."""
-        signer = new_signer(self._transport)
+        signer = self._new_signer()
         me = Member.create(
             self.identity.name,
             self.identity.address,
-            self._rng.randbytes(INCARNATION_BYTES) if signer is None else signer.incarnation,
+            self._rng.randbytes(INCARNATION_BYTES) if signer is None else incarnation_of(signer.public_key),
             self.identity.metadata,
         )
         if self._mode is Mode.CENTRALISED:
@@ -101,7 +94,7 @@ class CoreFactory:
                 settings=self.settings,
                 rng=random.Random(self._rng.getrandbits(64)),
                 cluster_id=cluster_id,
-                cache=_shared_cache(),
+                cache=self._cache,
                 detectors=self._detectors,
                 signer=signer,
             )
@@ -116,7 +109,7 @@ class CoreFactory:
             remembered=remembered,
             accepted=accepted,
             is_copy=is_copy,
-            cache=_shared_cache(),
+            cache=self._cache,
             detectors=self._detectors,
             signer=signer,
             broadcaster=self._broadcaster,

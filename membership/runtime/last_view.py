@@ -1,29 +1,33 @@
 """The file with the last view a process was in, so that its next incarnation finds the others again.
 
-It holds one configuration with a checksum, and is replaced as a whole whenever a view is installed. With it stands
-whether this process founded the cluster, and the views proposed since for a refounding (see
-`membership.protocol.lifecycle.refounding`), which are durable before anybody is told. The protocol does not wait for
-an ordinary view to be saved: after a crash the file may hold the view before, which `founder_election` allows for.
+Beside the view it says whether this process founded the cluster, whether the view is known not to be the last any more,
+and the views proposed since (see `membership.protocol.lifecycle.refounding`), which are durable before anybody is told.
+
+The file has its size from the beginning, and is written in place: saving needs no room, so that a disk that is full
+does not keep a process from remembering. It has two copies of the record, each with a checksum and a number that
+grows. A save writes the older copy while the other stands, and then the other one, too. So what a power cut tears is
+the copy that nobody has relied on yet, and one that has decayed is made good by the other. Only a record that outgrows
+its copy needs room: then the file is replaced by a larger one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import os
+import struct
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
-import trio
 
 from membership.address import Address
 from membership.errors import MembershipError
-from membership.files import replace_file
+from membership.files import SYSTEM, SystemCalls, read_file, replace_file, replace_file_on, write_at
 from membership.protocol.view.configuration import Configuration, ConfigurationError
 from membership.protocol.view.configuration_cache import ConfigurationCache
-from membership.runtime.change_feed import ClusterState
 from membership.transport.resolve import resolve_seeds
 
 log = logging.getLogger("membership")
@@ -31,9 +35,16 @@ log = logging.getLogger("membership")
 LARGEST: Final = 64 << 20
 """Bytes that are read of such a file; ten thousand members take about one megabyte."""
 
-RETRY: Final = 5.0
-"""Seconds until a view that could not be saved is tried again."""
+FIRST_CAPACITY: Final = 256 << 10
+"""Bytes of each copy at first: enough for two thousand members. A larger record gets twice what it needs."""
 
+_MAGIC: Final = b"rota last view 2"
+_HEADER: Final = struct.Struct("<16sQ")
+"""Magic, and bytes of each copy."""
+_BLOCK: Final = 4096
+"""Bytes before the first copy, and what copies are aligned to: writing one touches nothing of the other."""
+_COPY: Final = struct.Struct("<16sQQ")
+"""Checksum, number, length of the record."""
 _CHECKSUM_BYTES: Final = 16
 
 
@@ -46,7 +57,7 @@ class DamagedViewError(LastViewError):
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What is known of an earlier process of this name."""
+    """What a process remembers beyond its end."""
 
     view: Configuration
     founded: bool
@@ -57,85 +68,133 @@ class Remembered(msgspec.Struct, frozen=True):
     """There may have been later views: the file was put back from a copy, or the others removed this process."""
 
 
-class Process(Protocol):
-    """Whose views are kept."""
-
-    @property
-    def state(self) -> ClusterState: ...
-
-    @property
-    def founded(self) -> bool: ...
-
-    @property
-    def is_superseded(self) -> bool: ...
-
-    @property
-    def accepted_to_save(self) -> tuple[Configuration, ...]: ...
-
-    def on_saved(self, accepted: tuple[Configuration, ...]) -> None: ...
-
-
 class _Record(msgspec.Struct, frozen=True, array_like=True):
     founded: bool
     id: bytes
     view: bytes
     superseded: bool = False
-    """The process was told that it was removed from this view."""
+    """There are later views than this one."""
     accepted: tuple[tuple[bytes, bytes], ...] = ()
     """Identifiers and bytes of the proposed views."""
 
 
-class LastView:
-    """The file at `path`. `rings`: as in the cluster's settings."""
+_UNKNOWN: Final = -1
+"""The number of a copy that is not whole, or may not be: the next one that is written."""
 
-    def __init__(self, path: Path, rings: int) -> None:
+
+class _Copy(NamedTuple):
+    """One copy of the record, as it was found or written."""
+
+    number: int = 0
+    """0: never written."""
+    body: bytes = b""
+
+
+class LastView:
+    """The file at `path`. `rings`: as in the cluster's settings; `system`: the file system's calls.
+
+    For one thread at a time.
+    """
+
+    def __init__(self, path: Path, rings: int, *, system: SystemCalls = SYSTEM) -> None:
         self._path = path
         self._rings = rings
-        self._saved: Configuration | None = None
-        self._saved_as_superseded = False
-        self._saved_accepted: tuple[Configuration, ...] = ()
-        self._first_try = trio.Event()
+        self._system = system
+        self._capacity = 0
+        """Bytes of each copy; 0: there is no file, or one of an earlier version."""
+        self._copies = [_Copy(), _Copy()]
+        self.saved: Remembered | None = None
+        """What the file says, as far as it was read or written here."""
 
     def load(self) -> Remembered | None:
-        """What it says, None if there is no such file. Raises LastViewError."""
+        """What it says, None if there is no such file, or nothing in it yet. Raises LastViewError."""
         try:
-            with self._path.open("rb") as file:
-                data = file.read(LARGEST)
+            data = read_file(self._system, str(self._path), LARGEST)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise LastViewError(f"{self._path}: {error.strerror}; make it readable, or remove it") from error
-        body = data[_CHECKSUM_BYTES:]
         try:
-            if data[:_CHECKSUM_BYTES] != _checksum(body):
-                raise ConfigurationError("the checksum does not match")
-            record = msgspec.msgpack.decode(body, type=_Record)
-            cache = ConfigurationCache()
-            view = cache.decode(record.view, record.id, self._rings)
-            accepted = tuple(cache.decode(body, name, self._rings) for name, body in record.accepted)
-        except (msgspec.DecodeError, ValueError) as error:
+            body = self._read(data) if data.startswith(_MAGIC) else _read_earlier(data)
+            self.saved = None if body is None else self._decode(body)
+        except (msgspec.DecodeError, ValueError, struct.error) as error:
             raise DamagedViewError(
                 f"{self._path} is damaged ({error}); remove it: this process then needs a seed to find its cluster"
             ) from None
-        self._saved, self._saved_as_superseded, self._saved_accepted = view, record.superseded, accepted
+        return self.saved
+
+    def _read(self, data: bytes) -> bytes | None:
+        """The record of the latest copy that is whole; None: none was ever written."""
+        _, self._capacity = _HEADER.unpack_from(data)
+        offsets = [_BLOCK + number * self._capacity for number in range(2)]
+        self._copies = [_read_copy(data[offset : offset + self._capacity]) for offset in offsets]
+        latest = max(self._copies)
+        if latest.number > 0:
+            return latest.body
+        if all(copy.number == _UNKNOWN for copy in self._copies):
+            raise ConfigurationError("neither copy in it is whole")
+        return None  # at most the first save was begun: nobody has relied on it
+
+    def _decode(self, body: bytes) -> Remembered:
+        record = msgspec.msgpack.decode(body, type=_Record)
+        cache = ConfigurationCache()
+        view = cache.decode(record.view, record.id, self._rings)
+        accepted = tuple(cache.decode(body, name, self._rings) for name, body in record.accepted)
         return Remembered(view, record.founded, accepted, record.superseded)
 
-    def save(
-        self,
-        view: Configuration,
-        *,
-        founded: bool,
-        superseded: bool = False,
-        accepted: tuple[Configuration, ...] = (),
-    ) -> None:
-        """Durable on return. Raises LastViewError; then the former view stands."""
-        proposed = tuple((each.id, each.encoded()) for each in accepted)
-        body = msgspec.msgpack.encode(_Record(founded, view.id, view.encoded(), superseded, proposed))
+    def prepare(self) -> None:
+        """Take the room that it needs, after `load`, if it has none. Raises LastViewError."""
+        if not self._capacity and self.saved is None:
+            self._replace(b"")
+
+    def save(self, memory: Remembered) -> None:
+        """Durable on return; `complete` is to follow. Raises LastViewError: then what was saved before stands."""
+        view = memory.view
+        accepted = tuple((each.id, each.encoded()) for each in memory.accepted)
+        body = msgspec.msgpack.encode(
+            _Record(memory.founded, view.id, view.encoded(), memory.is_copy, accepted)
+        )
+        if _COPY.size + len(body) > self._capacity:
+            self._replace(body)
+        else:
+            self._write(self._copies.index(min(self._copies)), max(self._copies).number + 1, body)
+        self.saved = memory
+
+    def complete(self) -> None:
+        """Bring the other copy up to what was saved. Raises LastViewError."""
+        older, latest = min(self._copies), max(self._copies)
+        if older.number < latest.number:
+            self._write(self._copies.index(older), latest.number, latest.body)
+
+    def _write(self, which: int, number: int, body: bytes) -> None:
+        copy = _Copy(number, body)
+        self._copies[which] = _Copy(_UNKNOWN)  # until it is written
         try:
-            replace_file(self._path, _checksum(body) + body)
+            descriptor = self._system.open(str(self._path), os.O_RDWR | os.O_CLOEXEC)
+            try:
+                write_at(self._system, descriptor, _render(copy), _BLOCK + which * self._capacity)
+                self._system.fdatasync(descriptor)
+            finally:
+                self._system.close(descriptor)
+        except FileNotFoundError:
+            self._replace(body)
         except OSError as error:
             raise LastViewError(f"{self._path}: {error.strerror}; the view was not saved") from error
-        self._saved, self._saved_as_superseded, self._saved_accepted = view, superseded, accepted
+        else:
+            self._copies[which] = copy
+
+    def _replace(self, body: bytes) -> None:
+        """A new file, with the record (empty: none yet) in both copies."""
+        needed = -(-2 * (_COPY.size + len(body)) // _BLOCK) * _BLOCK
+        capacity = max(FIRST_CAPACITY, needed)
+        copy = _Copy(max(self._copies).number + 1, body) if body else _Copy()
+        replace = replace_file if self._system is SYSTEM else partial(replace_file_on, self._system)
+        rendered = (_render(copy) if body else b"").ljust(capacity, b"\0")
+        try:
+            replace(self._path, _header(capacity) + 2 * rendered)
+        except OSError as error:
+            raise LastViewError(f"{self._path}: {error.strerror}; the view was not saved") from error
+        self._capacity, self._copies = capacity, [copy, copy]
 
     async def warn_of_strangers(self, view: Configuration, seeds: Sequence[Address]) -> None:
         """Log it if none of the seeds is in `view`: somebody may expect this process to join their cluster."""
@@ -154,52 +213,32 @@ class LastView:
             ", ".join(map(str, seeds)),
         )
 
-    async def keep(self, process: Process) -> None:
-        """Save every view from now on, or the latest of those that come while the disk is busy; until cancelled.
 
-        Also that it is not the last one any more, once this process was removed: that is mostly how it ends.
-        """
-        state = process.state
+def _header(capacity: int) -> bytes:
+    return _HEADER.pack(_MAGIC, capacity).ljust(_BLOCK, b"\0")
 
-        def is_news() -> bool:
-            if state.view is not None and state.view != self._saved:
-                return True
-            if self._saved is None:
-                return False
-            removed = process.is_superseded and not self._saved_as_superseded
-            return removed or process.accepted_to_save != self._saved_accepted
 
-        try:
-            while True:
-                await state.wait_until(lambda _: is_news())
-                if not await self._try_to_save(process):
-                    await trio.sleep(RETRY)
-        finally:
-            if is_news():
-                with trio.CancelScope(shield=True):
-                    await self._try_to_save(process)
+def _render(copy: _Copy) -> bytes:
+    unsigned = _COPY.pack(b"", copy.number, len(copy.body)) + copy.body
+    return _checksum(unsigned[_CHECKSUM_BYTES:]) + unsigned[_CHECKSUM_BYTES:]
 
-    async def _try_to_save(self, process: Process) -> bool:
-        view = process.state.view or self._saved
-        assert view is not None
-        accepted = process.accepted_to_save
-        save = partial(
-            self.save, view, founded=process.founded, superseded=process.is_superseded, accepted=accepted
-        )
-        try:
-            await trio.to_thread.run_sync(save)
-        except LastViewError as error:
-            log.warning("%s; trying again in %.0f s", error, RETRY)
-            return False
-        finally:
-            if process.state.view is not None:
-                self._first_try.set()
-        process.on_saved(accepted)
-        return True
 
-    async def wait_until_tried(self) -> None:
-        """Wait until `keep` has saved the first view, or could not."""
-        await self._first_try.wait()
+def _read_copy(data: bytes) -> _Copy:
+    checksum, number, length = _COPY.unpack_from(data)
+    if not any(data[: _COPY.size]):
+        return _Copy()
+    end = _COPY.size + length
+    if checksum != _checksum(data[_CHECKSUM_BYTES:end]):
+        return _Copy(_UNKNOWN)
+    return _Copy(number, data[_COPY.size : end])
+
+
+def _read_earlier(data: bytes) -> bytes:
+    """The record in a file of an earlier version, which was replaced as a whole."""
+    body = data[_CHECKSUM_BYTES:]
+    if data[:_CHECKSUM_BYTES] != _checksum(body):
+        raise ConfigurationError("the checksum does not match")
+    return body
 
 
 def _checksum(body: bytes) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -36,7 +36,8 @@ from membership import (
     Transport,
     open_service,
 )
-from membership.runtime.last_view import DamagedViewError, LastView, LastViewError
+from membership.runtime.data_directory import LOG as LOG_FOLDER
+from membership.runtime.data_directory import DataDirectory, DataDirectoryError, Identity, check_owner
 from membership.transport import Handler
 from mgmt.control.controller import Controller
 from mgmt.control.events import ControlEvent
@@ -44,8 +45,6 @@ from mgmt.placement.hosts import HostView, host_view
 from mgmt.placement.intent import Intent
 from rota.access.access import Access
 from rota.access.tls import TlsFiles
-from rota.agent import data_directory, identity
-from rota.agent.identity import Identity
 from rota.agent.node_api import NodeApi
 from rota.agent.settings import COPIES, COPIES_OF_SHARDS, SEGMENTS, SHARDS, AgentSettings, default_data_dir
 from rota.agent.solver_process import COMMAND, SolverLimits, SolverProcess, open_solver_process
@@ -59,6 +58,7 @@ from rota.services.key_service import KeyService
 from rota.services.store_api import StoreApi
 from rota.services.store_tags import check_store, servers_of
 from rota.services.view_report import view_event
+from rota.version import VERSION
 
 if TYPE_CHECKING:
     from datastore_adapter.interface import Adapter
@@ -69,10 +69,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("rota")
 
 LOG_SERVICE = "log"
-LAST_VIEW = "last-view"
-"""In the data directory: the last view, by which the hosts find each other again after a power cut."""
-LOG_DIRECTORY = "log"
-"""In the data directory: what the log's roles keep."""
 SAVING_PATIENCE = 0.5
 """Seconds that one who is to stop waits for its disk, if it may be in the view already: then it leaves in order."""
 RELOADED = ("tags", "capacity", "manager")
@@ -101,6 +97,7 @@ class Node:
         membership_settings, log_settings = PRESETS[settings.preset]
         self._membership_settings, self._log_settings = membership_settings(), log_settings()
         self._data_dir: Path = settings.data_dir or default_data_dir(self.name)
+        self._directory = DataDirectory(self._data_dir, self._membership_settings.rings, VERSION)
         self._is_copy = False
         self._leave = trio.Event()
         self._events = EventLog()
@@ -209,71 +206,30 @@ class Node:
             await self._chaos.wait_for_start()
 
     def _open_data_dir(self) -> Identity | None:
+        """Whose data directory it is.  What cannot be believed any more is put aside, and told."""
         try:
-            self._data_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SettingsError(
-                f"data_dir: {self._data_dir}: {error.strerror}; give another --data-dir"
-            ) from error
-        identity.check_format(self._data_dir)
-        try:
-            self._set_aside_what_is_lost()
-        except OSError as error:
-            raise SettingsError(
-                f"{self._data_dir}: {error.strerror}; make it readable and writable"
-            ) from error
-        remembered = identity.load(self._data_dir)
-        founding = self._settings.is_founder and not (self._data_dir / LAST_VIEW).exists()
-        identity.check(remembered, name=self.name, founding=founding, data_dir=self._data_dir)
-        return remembered
-
-    def _set_aside_what_is_lost(self) -> None:
-        """What cannot be believed any more is put aside, and the agent comes back as what it then is."""
-        directory, last_view = self._data_dir, self._data_dir / LAST_VIEW
-        self._is_copy = data_directory.is_copy(directory)
-        if self._is_copy:
-            self._lost(
-                f"{directory} is a copy, or something was taken from it: this host remembers no view, and what it "
-                "holds counts only after it was compared with the copies of others",
-                [last_view] if last_view.exists() else [],
-            )
-        elif not (directory / data_directory.NOTE).exists():
-            data_directory.claim(directory)
-        try:
-            LastView(last_view, self._membership_settings.rings).load()
-        except DamagedViewError as error:
-            if not self._settings.seeds:
-                raise SettingsError(f"{error}, or give --seed") from error
-            self._lost(f"{error}: it is put aside", [last_view])
-        except LastViewError as error:
+            contents = self._directory.open(has_seeds=bool(self._settings.seeds))
+            founding = self._settings.is_founder and not contents.has_view
+            check_owner(contents.identity, name=self.name, founding=founding, path=self._data_dir)
+        except DataDirectoryError as error:
             raise SettingsError(str(error)) from error
-        if not identity.is_sound(directory):
-            self._lost(f"{identity.FILE} is damaged: it is put aside", [directory / identity.FILE])
-
-    def _copied_view(self) -> Path | None:
-        """The last view that was put aside because the directory is a copy; it stays one until there is a new one."""
-        path = self._data_dir / (LAST_VIEW + data_directory.SET_ASIDE)
-        try:
-            return None if LastView(path, self._membership_settings.rings).load() is None else path
-        except LastViewError:
-            return None  # put aside because it is damaged
-
-    def _lost(self, text: str, files: Sequence[Path]) -> None:
-        aside = [str(data_directory.set_aside(file)) for file in files]
-        self._record("lost", text, {"set_aside": aside})
+        for loss in contents.losses:
+            self._record("lost", loss.text, {"set_aside": list(loss.set_aside)})
+        self._is_copy = contents.is_copy
+        return contents.identity
 
     def _note_disk(self, server: LogThread) -> None:
         """The log's own part of that; it is durable, so that the directory may count as this host's again."""
         found = server.identity
         if found.forgotten:
-            folder = self._data_dir / LOG_DIRECTORY
+            folder = self._data_dir / LOG_FOLDER
             text = (
                 f"{'; '.join(found.forgotten)}: this host's log is taken for a new one; it votes on no layout and "
                 "serves no record until the others have taken it in"
             )
             self._record("lost", text, {"set_aside": [str(folder / name) for name in found.set_aside]})
         if self._is_copy:
-            data_directory.claim(self._data_dir)
+            self._directory.claim()
             self._is_copy = False
 
     async def _stop_joining_when_asked(self, scope: trio.CancelScope) -> None:
@@ -295,7 +251,7 @@ class Node:
             await self._be_member_with_store(listening, remembered)
             return
         if self._is_copy:
-            await trio.to_thread.run_sync(data_directory.claim, self._data_dir)
+            await trio.to_thread.run_sync(self._directory.claim)
         async with self._join({CONTROL_SERVICE: self._api.serve_control}, remembered, listening) as cluster:
             await self._remember(cluster, remembered)
             self._api.enter(cluster)
@@ -313,7 +269,7 @@ class Node:
     ) -> None:
         async with trio.open_nursery() as nursery:
             server = await LogThread.open(
-                self.name, self._data_dir / LOG_DIRECTORY, nursery, self._log_settings, is_copy=self._is_copy
+                self.name, self._data_dir / LOG_FOLDER, nursery, self._log_settings, is_copy=self._is_copy
             )
             self._note_disk(server)
             services: dict[str, Handler] = {
@@ -348,7 +304,7 @@ class Node:
         if remembered is None:
             # Apart, for a disk may be slow, and the others take who is silent for dead.
             mine = Identity(cluster.cluster_id, self.name)
-            await trio.to_thread.run_sync(identity.save, self._data_dir, mine)
+            await trio.to_thread.run_sync(self._directory.save_identity, mine)
 
     def _join(
         self,
@@ -364,8 +320,8 @@ class Node:
             metadata=self._metadata(settings),
             advertise=settings.advertise,
             found=settings.is_founder,
-            last_view=self._data_dir / LAST_VIEW if settings.mode == "decentralised" else None,
-            copied_view=self._copied_view(),
+            last_view=self._directory.last_view if settings.mode == "decentralised" else None,
+            copied_view=self._directory.copied_view,
             # Who was a member before comes back to its cluster; it takes no part in founding another.
             expect=settings.expect if remembered is None else 1,
             mode=Mode(settings.mode),

@@ -775,9 +775,9 @@ async def test_who_waits_for_the_others_says_how_many_have_met(autojump_clock: M
 def inline_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are written at once: the virtual clock does not wait for threads."""
 
-    async def at_once(function: Callable[[], None]) -> None:
+    async def at_once(function: Callable[..., None], *arguments: object) -> None:
         await trio.lowlevel.checkpoint()
-        function()
+        function(*arguments)
 
     monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
 
@@ -882,7 +882,9 @@ async def test_a_damaged_memory_is_refused_and_says_what_to_do(
     async with membership.join(SEED, network=network, settings=SETTINGS, last_view=path):
         pass
     content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]) if damage is None else damage)
+    path.write_bytes(
+        content[:4096] + bytes(byte ^ 1 for byte in content[4096:]) if damage is None else damage
+    )
     with pytest.raises(membership.LastViewError, match=r"is damaged .*remove it"):
         async with membership.join(SEED, network=network, settings=SETTINGS, last_view=path):
             pass

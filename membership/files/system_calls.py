@@ -2,7 +2,7 @@
 
 The module `os` is one as it is. Whatever must survive a power cut or a failing disk (the last view, the data
 directory, the log's files) takes its system calls as an argument and makes no other calls; the simulator gives it a
-file system that loses what was not synced, fills up, and fails on any single call (`chaos.simulation.file_system`).
+file system that loses what was not synced, fills up, and fails on any single call (`membership.files.simulated`).
 Paths are strings; errors are OSError.
 """
 
@@ -118,7 +118,12 @@ def sync_directory(system: SystemCalls, path: str) -> None:
         system.close(descriptor)
 
 
-def replace_file(path: Path, content: bytes, mode: int = 0o666, *, system: SystemCalls = SYSTEM) -> None:
+def replace_file(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """`replace_file_on` the real system."""
+    replace_file_on(SYSTEM, path, content, mode)
+
+
+def replace_file_on(system: SystemCalls, path: Path, content: bytes, mode: int = 0o666) -> None:
     """The content is durable on return. Raises OSError; then a reader finds the former content, or none as before.
 
     Write a new file beside it, sync, rename, sync the directory: after a power cut, too, a reader finds the old content
