@@ -192,7 +192,7 @@ def test_what_was_synced_survives_any_number_of_power_losses(
 
 
 def appended(path: Path, *blocks: bytes) -> CommitLog:
-    log = CommitLog(path, LIMIT)
+    log = CommitLog(str(path), LIMIT)
     assert list(log.recover()) == []
     for number, data in enumerate(blocks):
         log.append([Change("a", number, data)])
@@ -200,7 +200,7 @@ def appended(path: Path, *blocks: bytes) -> CommitLog:
 
 
 def test_its_file_grows_ahead_and_then_never_again(tmp_path: Path) -> None:
-    log = CommitLog(tmp_path / "log", 4 * FIRST_SIZE)
+    log = CommitLog(str(tmp_path / "log"), 4 * FIRST_SIZE)
     sizes = set()
     while log.fits(500_000):
         log.append([Change("a", 0, bytes(500_000))])
@@ -218,7 +218,7 @@ def test_after_clearing_only_what_came_since_is_there(tmp_path: Path) -> None:
     log.clear()
     log.append([Change("b", 7, b"four")])
     log.close()
-    again = CommitLog(tmp_path / "log", LIMIT)
+    again = CommitLog(str(tmp_path / "log"), LIMIT)
     assert list(again.recover()) == [Change("b", 7, b"four")]
     again.close()
 
@@ -230,7 +230,7 @@ def test_damage_before_the_end_is_no_torn_end(tmp_path: Path, block: int) -> Non
     with (tmp_path / "log").open("r+b") as file:
         file.seek(block * ALIGNMENT + 20)
         file.write(b"\xff\xff")
-    damaged = CommitLog(tmp_path / "log", LIMIT)
+    damaged = CommitLog(str(tmp_path / "log"), LIMIT)
     found = list(damaged.recover())
     assert damaged.is_damaged
     changes = [Change("a", 0, b"one"), Change("a", 1, b"two"), Change("a", 2, b"three")]
@@ -244,7 +244,7 @@ def test_a_torn_last_block_was_never_acknowledged(tmp_path: Path) -> None:
     with (tmp_path / "log").open("r+b") as file:
         file.seek(3 * ALIGNMENT + 30)
         file.write(b"\xff\xff")
-    torn = CommitLog(tmp_path / "log", LIMIT)
+    torn = CommitLog(str(tmp_path / "log"), LIMIT)
     assert list(torn.recover()) == [Change("a", 0, b"one"), Change("a", 1, b"two")]
     assert not torn.is_damaged
     torn.close()

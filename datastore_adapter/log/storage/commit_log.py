@@ -19,11 +19,12 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+
+from membership.files import SYSTEM, SystemCalls, write_at
 
 ALIGNMENT: Final = 4096
 FIRST_SIZE: Final = 1 << 20
@@ -54,11 +55,20 @@ _decoder = msgspec.msgpack.Decoder(list[tuple[str, int, bytes]])
 class CommitLog:
     """One log in one file of at most `limit` bytes.  Errors of the system are left to the caller."""
 
-    def __init__(self, path: Path, limit: int) -> None:
-        self._path = path
+    def __init__(
+        self,
+        path: str,
+        limit: int,
+        *,
+        system: SystemCalls = SYSTEM,
+        draw: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        """`draw`: so many random bytes."""
         self._limit = limit
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._size = os.fstat(self._descriptor).st_size
+        self._system = system
+        self._draw = draw
+        self._descriptor = system.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._size = system.fstat(self._descriptor).st_size
         self._generation = 0
         self._sequence = 0
         self._end = 0
@@ -112,25 +122,25 @@ class CommitLog:
         """Add changes, durably.  They must fit."""
         self.begin()
         self._write(_encoder.encode(changes))
-        os.fdatasync(self._descriptor)
+        self._system.fdatasync(self._descriptor)
 
     def clear(self) -> None:
         """Forget all changes, durably."""
         # Random, so that no record's content can pass for a block of it.
-        self._generation = int.from_bytes(os.urandom(8), "little")
+        self._generation = int.from_bytes(self._draw(8), "little")
         self._sequence = self._end = 0
         self._write(_encoder.encode(()))
-        os.fdatasync(self._descriptor)
+        self._system.fdatasync(self._descriptor)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._system.close(self._descriptor)
 
     def _write(self, body: bytes) -> None:
         length = _aligned(_HEADER.size + len(body))
         if self._end + length > self._size:
             self._grow(self._end + length)
         block = _render(_Block(self._generation, self._sequence, body))
-        write_at(self._descriptor, block, self._end)
+        write_at(self._system, self._descriptor, block, self._end)
         self._advance(len(body))
 
     def _advance(self, length: int) -> None:
@@ -140,18 +150,18 @@ class CommitLog:
     def _grow(self, needed: int) -> None:
         """Zeros on disk far beyond, so that later blocks there change no metadata."""
         size = self._size_for(needed)
-        write_at(self._descriptor, bytes(size - self._size), self._size)
+        write_at(self._system, self._descriptor, bytes(size - self._size), self._size)
         self._size = size
 
     def _read(self, offset: int) -> _Block | None:
         """The block there, if it is sound."""
-        header = os.pread(self._descriptor, _HEADER.size, offset)
+        header = self._system.pread(self._descriptor, _HEADER.size, offset)
         if len(header) < _HEADER.size:
             return None
         magic, length, generation, sequence, checksum = _HEADER.unpack(header)
         if magic != _MAGIC or offset + _HEADER.size + length > self._size:
             return None
-        body = os.pread(self._descriptor, length, offset + _HEADER.size)
+        body = self._system.pread(self._descriptor, length, offset + _HEADER.size)
         return _Block(generation, sequence, body) if checksum == _checksum(header, body) else None
 
 
@@ -171,10 +181,3 @@ def _checksum(header: bytes, body: bytes) -> int:
 
 def _aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def write_at(descriptor: int, data: bytes, offset: int) -> None:
-    """Write all of `data`."""
-    written = 0
-    while written < len(data):
-        written += os.pwrite(descriptor, memoryview(data)[written:], offset + written)

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
+import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Final, Protocol
 
 from datastore_adapter.log.errors import StorageError, StorageFullError
-from datastore_adapter.log.storage.commit_log import Change, write_at
-from datastore_adapter.log.storage.commits import LOG_FILES, Commits, encoded_size, sync_directory
+from datastore_adapter.log.storage.commit_log import Change
+from datastore_adapter.log.storage.commits import LOG_FILES, Background, Commits, encoded_size, in_thread
+from membership.files import SYSTEM, SystemCalls, read_file, sync_directory, write_at
 
 COMMIT_LOG_BYTES: Final = 16 << 20
 """Of each of the two commit logs, which grow up to that."""
@@ -115,35 +118,69 @@ class FileStorage:
         fsync: bool = True,
         commit_log_bytes: int = COMMIT_LOG_BYTES,
         reserve: int = 0,
+        system: SystemCalls = SYSTEM,
+        background: Background = in_thread,
+        draw: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        """`reserve`: bytes of the disk that are kept back for what is urgent, but at most a share of it."""
+        """`reserve`: bytes of the disk that are kept back for what is urgent, but at most a share of it.
+
+        `background`: who makes files durable while others grow; `draw`: so many random bytes.
+        """
         self.directory = directory
         self._path = str(directory)
+        self._system = system
         self._reserve = reserve
         self._fsync = fsync
         self._descriptors: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
         self._dirty: dict[str, None] = {}
-        self._new_in: dict[Path, None] = {}
+        self._new_in: dict[str, None] = {}
+        """Folders whose entries are made durable with the next sync."""
+        self._new_folders_in: set[str] = set()
+        """Folders with entries of folders that may not be durable."""
         self._changes: list[Change] = []
         """What was appended since the last sync."""
         self._changed_bytes = 0
         self._shrunk = False
         """A file was cut or removed since the last sync, which the commit log knows nothing of."""
         self.failure: StorageError | None = None
-        self._commits = Commits(directory, commit_log_bytes)
+        self._commits = Commits(self._path, commit_log_bytes, system=system, background=background, draw=draw)
         self.counters = self._commits.counters
         with _translated(f"cannot use directory {directory}"):
-            directory.mkdir(parents=True, exist_ok=True)
+            self._make_folder(self._path)
+            self._sync_folders()
             self._recover()
 
     def names(self, prefix: str) -> list[str]:
-        folder = self.directory / prefix.rpartition("/")[0]
-        with _translated(f"cannot list {folder}"):
-            files = [path for path in folder.rglob("*") if path.is_file()]
-        names = [path.relative_to(self.directory).as_posix() for path in files]
-        ours = (name for name in names if not name.endswith((".new", DAMAGED)) and name not in LOG_FILES)
-        return sorted(name for name in ours if name.startswith(prefix))
+        folder = prefix.rpartition("/")[0]
+        with _translated(f"cannot list {folder or self.directory}"):
+            names = [name for name, is_folder in self._walk(f"{folder}/" if folder else "") if not is_folder]
+        return sorted(name for name in names if name.startswith(prefix) and name not in LOG_FILES)
+
+    def _walk(self, folder: str) -> Iterator[tuple[str, bool]]:
+        """A folder, whose name ends with a slash or is empty, and all that is in it: names, and what is a folder.
+
+        Without small files that are of no use.
+        """
+        try:
+            entries = self._system.listdir(self._path_of(folder))
+        except (FileNotFoundError, PermissionError):  # not there, or not ours
+            return
+        yield folder, True
+        for entry in entries:
+            name = folder + entry
+            if name.endswith((".new", DAMAGED)):
+                continue  # which may be gone already
+            if stat.S_ISDIR(self._system.stat(self._path_of(name)).st_mode):
+                yield from self._walk(f"{name}/")
+            else:
+                yield name, False
+
+    def _path_of(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+    def _folder_of(self, name: str) -> str:
+        return self._path_of(name).rpartition("/")[0]
 
     def size(self, name: str) -> int:
         self._open(name)
@@ -151,11 +188,11 @@ class FileStorage:
 
     def read(self, name: str, offset: int, length: int) -> bytes:
         with _translated(f"cannot read {name}"):
-            return os.pread(self._open(name), length, offset)
+            return self._system.pread(self._open(name), length, offset)
 
     def room(self) -> int:
         with _translated(f"cannot look at {self.directory}"):
-            disk = os.statvfs(self._path)
+            disk = self._system.statvfs(self._path)
         kept_back = min(self._reserve, disk.f_blocks * disk.f_frsize // RESERVED_SHARE)
         return max(0, disk.f_bavail * disk.f_frsize - kept_back)
 
@@ -168,11 +205,11 @@ class FileStorage:
         self._dirty[name] = None
         try:
             with _translated(f"cannot write {name}"):
-                write_at(descriptor, data, offset)
+                write_at(self._system, descriptor, data, offset)
         except StorageError:
             with _translated(f"cannot cut {name} back after a failed write"):
                 self._shrunk = True
-                os.ftruncate(descriptor, offset)
+                self._system.ftruncate(descriptor, offset)
             raise
         self._sizes[name] = offset + len(data)
         self._note(Change(name, offset, data))
@@ -215,21 +252,22 @@ class FileStorage:
             return
         with _translated(f"cannot make {self.directory} durable"):
             self._commits.reopen()
+            self._sync_folders()
             self._recover()
         self.counters["repairs"] += 1
         self.failure = None
 
     def probe(self, size: int) -> None:
-        path = self.directory / PROBE_FILE
+        path = self._path_of(PROBE_FILE)
         with _translated("cannot write a file to try the disk"):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            descriptor = self._system.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
-                write_at(descriptor, bytes(size), 0)
+                write_at(self._system, descriptor, bytes(size), 0)
                 if self._fsync:
-                    os.fdatasync(descriptor)
+                    self._system.fdatasync(descriptor)
             finally:
-                os.close(descriptor)
-                path.unlink(missing_ok=True)
+                self._system.close(descriptor)
+                self._system.unlink(path)
 
     def _commit(self) -> None:
         if not self._changes:
@@ -244,10 +282,10 @@ class FileStorage:
     def _sync_files(self) -> None:
         """Make durable what was appended, without the commit log."""
         for name in self._dirty:
-            os.fdatasync(self._open(name))
+            self._system.fdatasync(self._open(name))
         self._commits.sync_folders()
         for directory in self._new_in:
-            sync_directory(directory)
+            sync_directory(self._system, directory)
         self.counters["syncs"] += len(self._dirty) + len(self._new_in)
 
     def _note(self, change: Change) -> None:
@@ -273,10 +311,8 @@ class FileStorage:
         """Make the changes in the commit log, and those since the last sync, once more, durably."""
         lacks_log = self._commits.lacks_log and bool(self.names("unit/"))
         for name, offset, data in chain(self._commits.recover(), self._changes):
-            write_at(self._open(name), data, offset)
+            write_at(self._system, self._open(name), data, offset)
             self._sizes[name] = max(self._sizes[name], offset + len(data))
-            # Of a file that is there already the entry may not be durable.
-            self._new_in.update(dict.fromkeys(_folders_of(name, self.directory)))
         self._sync_files()
         if self._commits.is_damaged or (lacks_log and self._fsync):
             self.replace(DAMAGE_FILE, b"the commit log")  # outlives the log's clearing
@@ -288,7 +324,7 @@ class FileStorage:
     def truncate(self, name: str, size: int) -> None:
         self._settle()
         with _translated(f"cannot cut {name}"):
-            os.ftruncate(self._open(name), size)
+            self._system.ftruncate(self._open(name), size)
         self._sizes[name] = size
         self._dirty[name] = None
         self._shrunk = True
@@ -298,12 +334,12 @@ class FileStorage:
         self._dirty.pop(name, None)
         self._sizes.pop(name, None)
         descriptor = self._descriptors.pop(name, None)
-        path = self.directory / name
         with _translated(f"cannot remove {name}"):
             if descriptor is not None:
-                os.close(descriptor)
-            path.unlink(missing_ok=True)
-        self._new_in[path.parent] = None
+                self._system.close(descriptor)
+            with suppress(FileNotFoundError):
+                self._system.unlink(self._path_of(name))
+        self._new_in[self._folder_of(name)] = None
         self._shrunk = True
 
     @property
@@ -312,46 +348,47 @@ class FileStorage:
 
     def forget_damage(self) -> None:
         with _translated(f"cannot remove {DAMAGE_FILE}"):
-            (self.directory / DAMAGE_FILE).unlink(missing_ok=True)
-            sync_directory((self.directory / DAMAGE_FILE).parent)
+            with suppress(FileNotFoundError):
+                self._system.unlink(self._path_of(DAMAGE_FILE))
+            sync_directory(self._system, self._folder_of(DAMAGE_FILE))
 
     def load(self, name: str) -> bytes | None:
-        with _translated(f"cannot read {name}"):
-            path = self.directory / name
-            return path.read_bytes() if path.exists() else None
+        with _translated(f"cannot read {name}"), suppress(FileNotFoundError):
+            return read_file(self._system, self._path_of(name), sys.maxsize)
+        return None
 
     def replace(self, name: str, data: bytes) -> None:
-        path = self.directory / name
-        fresh = path.with_name(path.name + ".new")
+        path, system = self._path_of(name), self._system
+        fresh = f"{path}.new"
         with _translated(f"cannot write {name}"):
-            changed = [*_make_folder(path.parent), path.parent]
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            folder = self._folder_of(name)
+            self._make_folder(folder)
+            descriptor = system.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(descriptor, view) :]
+                write_at(system, descriptor, data, 0)
                 if self._fsync:
-                    os.fsync(descriptor)
+                    system.fsync(descriptor)
             finally:
-                os.close(descriptor)
-            os.replace(fresh, path)
+                system.close(descriptor)
+            system.replace(fresh, path)
             if self._fsync:
-                for folder in changed:
-                    sync_directory(folder)
+                sync_directory(system, folder)
+                for parent in [parent for parent in self._new_folders_in if folder.startswith(parent)]:
+                    sync_directory(system, parent)
+                    self._new_folders_in.discard(parent)
 
     def set_aside(self, name: str) -> str:
-        path = self.directory / name
-        aside = path.with_name(path.name + DAMAGED)
+        aside = name + DAMAGED
         with _translated(f"cannot rename {name}"):
-            os.replace(path, aside)
+            self._system.replace(self._path_of(name), self._path_of(aside))
             if self._fsync:
-                sync_directory(path.parent)
-        return aside.relative_to(self.directory).as_posix()
+                sync_directory(self._system, self._folder_of(name))
+        return aside
 
     def close(self) -> None:
         self._commits.close()
         for descriptor in self._descriptors.values():
-            os.close(descriptor)
+            self._system.close(descriptor)
         self._descriptors.clear()
         self._sizes.clear()
 
@@ -364,34 +401,42 @@ class FileStorage:
 
     def _open_file(self, name: str) -> int:
         self._close_unused()
-        path = self.directory / name
+        path, folder = self._path_of(name), self._folder_of(name)
+        flags = os.O_RDWR | os.O_CLOEXEC
         with _translated(f"cannot open {name}"):
-            if not path.exists():
-                self._new_in.update(dict.fromkeys([*_make_folder(path.parent), path.parent]))
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            self._sizes[name] = os.fstat(descriptor).st_size
+            try:
+                descriptor = self._system.open(path, flags, 0o600)
+            except FileNotFoundError:
+                self._make_folder(folder)
+                self._new_in.update(dict.fromkeys((*self._new_folders_in, folder)))
+                descriptor = self._system.open(path, flags | os.O_CREAT, 0o600)
+            self._sizes[name] = self._system.fstat(descriptor).st_size
         return descriptor
 
     def _close_unused(self) -> None:
         """Keep the number of open files bounded; those that wait for a sync stay open."""
         excess = len(self._descriptors) - OPEN_FILES
         for name in [name for name in self._descriptors if name not in self._dirty][: max(0, excess + 1)]:
-            os.close(self._descriptors.pop(name))
+            self._system.close(self._descriptors.pop(name))
 
+    def _make_folder(self, folder: str) -> None:
+        """Make a folder and what it lies in."""
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(self._system.stat(folder).st_mode):
+                return
+        parent, slash, _ = folder.rpartition("/")
+        parent = parent or slash or "."
+        self._make_folder(parent)
+        self._system.mkdir(folder)
+        self._new_folders_in.add(parent)
 
-def _folders_of(name: str, directory: Path) -> list[Path]:
-    """The folders in which the file lies, down from `directory`."""
-    parents = (directory / name).relative_to(directory).parents
-    return [directory / parent for parent in parents]
-
-
-def _make_folder(folder: Path) -> list[Path]:
-    """Make a folder and what it lies in; the folders that have got a new entry and need a sync."""
-    if folder.is_dir():
-        return []
-    changed = [*_make_folder(folder.parent), folder.parent]
-    folder.mkdir(exist_ok=True)
-    return changed
+    def _sync_folders(self) -> None:
+        """Make all entries of folders durable: whoever made them may have been killed before it did."""
+        if self._fsync:
+            folders = [self._path_of(name) for name, is_folder in self._walk("") if is_folder]
+            for folder in (*self._new_folders_in, *folders):
+                sync_directory(self._system, folder)
+        self._new_folders_in.clear()
 
 
 def _is_full(error: OSError) -> bool:
