@@ -107,7 +107,6 @@ class LogNode:
     ) -> None:
         self.name = name
         self._storage = storage
-        self._clock = clock
         self.disk = DiskHealth(storage, settings, clock)
         self.identity = open_identity(storage, _RECORDS, is_copy=is_copy, draw=draw)
         disk = self.identity.disk
@@ -130,10 +129,11 @@ class LogNode:
 
     def commit(self) -> Refused | None:
         """Make durable what `handle` answered with `needs_commit`; what to answer instead, if that failed."""
-        began = self._clock()
+        if not self.log_unit.needs_commit:
+            return None
         try:
-            if self.log_unit.commit():
-                self.disk.synced(self._clock() - began)
+            with self.disk.syncing():
+                self.log_unit.commit()
         except StorageError as error:
             refusal = refused_by(error)
             self.disk.note(refusal)
@@ -171,6 +171,7 @@ class LogNode:
 
     def status(self, request: GetStatus) -> StatusReply:
         """What an observer wants to know of this host."""
+        self.disk.look()
         disk = self.disk.report()
         return StatusReply(
             host=self.name,

@@ -123,7 +123,7 @@ class LogServer:
 
     @property
     def disk(self) -> DiskReport:
-        """How it is."""
+        """How it is, for any thread."""
         return self._node.disk.report()
 
     def use(self, runtime: Runtime) -> None:
@@ -255,6 +255,7 @@ class LogServer:
         """In a thread of its own, for it waits for the disk; the log goes on meanwhile, as far as it can."""
         while True:
             await trio.sleep(CARE_INTERVAL)
+            self._node.disk.look()
             if self._node.disk.needs_care:
                 was_stopped = bool(self._node.log_unit.failure)
                 await trio.to_thread.run_sync(self._node.disk.care)

@@ -219,13 +219,15 @@ class LogUnit:
             self.counters["storage_refusals"] += 1
             return Outcome(refused_by(error))
 
-    def commit(self) -> bool:
-        """Make everything durable that `handle` has answered with `needs_commit`; whether that took a sync.
+    @property
+    def needs_commit(self) -> bool:
+        """Whether anything is not durable yet."""
+        return self._dirty
 
-        Raises StorageError.
-        """
+    def commit(self) -> None:
+        """Make everything durable that `handle` has answered with `needs_commit`.  Raises StorageError."""
         if not self._dirty:
-            return False
+            return
         self._storage.sync()
         if self._new_files:
             # Else with the next commit: the records are safe, a lost file unnoticed.
@@ -233,7 +235,6 @@ class LogUnit:
                 self._save_files()
         self._dirty = False
         self.counters["commits"] += 1
-        return True
 
     def after_repair(self) -> None:
         """The storage was repaired: everything that was appended is durable.  Raises StorageError."""

@@ -13,10 +13,12 @@ from within); A. Rebello et al., *Can Applications Recover from fsync Failures?*
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from datastore_adapter.interface import DiskState
 from datastore_adapter.log.errors import StorageError, StorageFullError
 from datastore_adapter.log.messages import Refused, Reply
 from datastore_adapter.log.settings import LogSettings
@@ -54,7 +56,14 @@ class DiskReport:
     failure: str
     """Why it counts as failed, in words; empty: it does not."""
     sync_seconds: float
-    """What a sync takes of late; 0: not known."""
+    """What a sync takes of late, or has taken so far; 0: not known."""
+
+    @property
+    def state(self) -> str:
+        """In a word: ``ok``, ``full`` or ``failed``."""
+        return (
+            str(DiskState.FAILED if self.failure else DiskState.FULL) if self.failure or self.full else "ok"
+        )
 
 
 class DiskHealth:
@@ -73,7 +82,9 @@ class DiskHealth:
         """Since the last failure it was tried, and worked."""
         self._failed_at = -math.inf
         self._probation = 0.0
+        self._room = 0
         self._sync_seconds = 0.0
+        self._syncing_since = math.inf
         self._synced_at = -math.inf
 
     def note(self, reply: Reply) -> None:
@@ -94,27 +105,37 @@ class DiskHealth:
             self._probation = min(2 * self._probation, _LONGEST_PROBATION) if is_repeated else first
         self._failure, self._works, self._failed_at = why, False, now
 
-    def synced(self, seconds: float) -> None:
-        """Something was made durable, which took so long."""
-        before = self._sync_seconds or seconds
-        self._sync_seconds = before + _SMOOTHING * (seconds - before)
-        self._synced_at = self._clock()
+    @contextmanager
+    def syncing(self) -> Iterator[None]:
+        """In it something is made durable; unless that fails it counts."""
+        self._syncing_since = began = self._clock()
+        try:
+            yield
+            now = self._clock()
+            before = self._sync_seconds or now - began
+            self._sync_seconds = before + _SMOOTHING * (now - began - before)
+            self._synced_at = now
+        finally:
+            self._syncing_since = math.inf
 
-    def report(self) -> DiskReport:
-        """How it is now.  It counts as full until there is room for a good many records; the room is rounded down to a
-        power of two, so that it does not change all the time."""
-        failure = self._failure if self._counts_as_failed(self._clock()) else ""
-        room = -1
+    def look(self) -> None:
+        """See how much room there is.  It counts as full until there is room for a good many records."""
         try:
             free = 0 if self._refuses else self._storage.room()
         except StorageError as error:
-            failure = failure or str(error)
-        else:
-            limit = self._settings.max_payload
-            self._is_full = free < (self._enough if self._is_full else limit)
-            self._was_full |= self._is_full
-            room = 1 << free.bit_length() >> 1 if self._was_full else -1
-        return DiskReport(self._is_full, room, failure, self._sync_seconds)
+            self.note(refused_by(error))
+            return
+        self._is_full = free < (self._enough if self._is_full else self._settings.max_payload)
+        self._was_full |= self._is_full
+        # Rounded down to a power of two, so that it does not change all the time.
+        self._room = 1 << free.bit_length() >> 1
+
+    def report(self) -> DiskReport:
+        """How it was at the last look.  May be asked by any thread while another waits for the disk."""
+        now = self._clock()
+        failure = self._failure if self._counts_as_failed(now) else ""
+        room = self._room if self._was_full else -1
+        return DiskReport(self._is_full, room, failure, max(self._sync_seconds, now - self._syncing_since))
 
     @property
     def needs_care(self) -> bool:
@@ -133,13 +154,12 @@ class DiskHealth:
             self._storage.repair()
             if self._refuses:
                 self._storage.probe(self._enough)
-            began = self._clock()
-            self._storage.probe(_PROBE_BYTES)
+            with self.syncing():
+                self._storage.probe(_PROBE_BYTES)
         except StorageError as error:
             self.note(refused_by(error))
         else:
             self._works, self._refuses = True, False
-            self.synced(self._clock() - began)
 
     @property
     def _enough(self) -> int:
