@@ -213,6 +213,21 @@ class ClearDisk:
 
 
 @dataclass(frozen=True, slots=True)
+class FailSync:
+    """The next time the hosts' stores make something durable the disk fails, once."""
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDisk:
+    """Each sync of the hosts' stores takes so many seconds longer from now on; 0: no longer than ever."""
+
+    seconds: float
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
 class CopyDisk:
     """Keep copies of the hosts' data directories as they are now, whether a process runs or not: a backup.
 
@@ -270,6 +285,8 @@ Fault = (
     | JumpClock
     | FillDisk
     | ClearDisk
+    | FailSync
+    | SlowDisk
     | CopyDisk
     | RestoreDisk
     | WipeDisk
@@ -319,6 +336,8 @@ def spans(schedule: Iterable[At], end: float) -> tuple[Span, ...]:
                 found.append(Span(now, now, "clock jump"))
             case RestoreDisk() | WipeDisk() | LoseFile():
                 found.append(Span(now, now, "lost disk"))
+            case FailSync():
+                found.append(Span(now, now, "failed sync"))
             case Pause(hosts):
                 begins("pause", hosts, now)
             case Resume(hosts):
@@ -341,6 +360,8 @@ def spans(schedule: Iterable[At], end: float) -> tuple[Span, ...]:
                 (begins if share else ends)("egress loss", hosts, now)
             case Loss(share) | Duplication(share):
                 (begins if share else ends)("loss" if isinstance(at.fault, Loss) else "duplication", (), now)
+            case SlowDisk(seconds, hosts):
+                (begins if seconds else ends)("slow disk", hosts, now)
             case Delay(seconds, hosts):
                 (begins if seconds else ends)("delay", hosts, now)
     for what, since in open_since.items():

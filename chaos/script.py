@@ -78,6 +78,7 @@ _OF_HOSTS: dict[str, Callable[[Hosts], Fault]] = {
     "accuse": faults.Accuse,
     "fill-disk": faults.FillDisk,
     "clear-disk": faults.ClearDisk,
+    "fail-sync": faults.FailSync,
     "copy-disk": faults.CopyDisk,
     "restore-disk": faults.RestoreDisk,
     "wipe-disk": faults.WipeDisk,
@@ -100,6 +101,7 @@ _WORDS: dict[type[Fault], str] = {
     faults.Heal: "heal",
     faults.Delay: "delay",
     faults.JumpClock: "jump-clock",
+    faults.SlowDisk: "slow-disk",
     faults.Reordering: "reorder",
     faults.DropMessages: "drop-message",
     faults.CrashOn: "crash-on",
@@ -141,7 +143,9 @@ def format_fault(fault: Fault) -> str:
             rest = f"{source} -> {other}"
         case faults.Loss(share) | faults.Duplication(share):
             rest = _share(share)
-        case faults.Delay(seconds, hosts) | faults.JumpClock(seconds, hosts):
+        case (
+            faults.Delay(seconds, hosts) | faults.JumpClock(seconds, hosts) | faults.SlowDisk(seconds, hosts)
+        ):
             rest = f"{_seconds(seconds)} {' '.join(hosts)}"
         case faults.Reordering(share, seconds):
             rest = f"{_share(share)} {_seconds(seconds)}"
@@ -207,6 +211,8 @@ def parse_fault(word: str, rest: list[str]) -> Fault:
         return _OF_LINK[word](source, destination)
     if word == "delay" and rest:
         return faults.Delay(_parse_seconds(rest[0]), _hosts(rest[1:]))
+    if word == "slow-disk" and rest:
+        return faults.SlowDisk(_parse_seconds(rest[0]), _hosts(rest[1:]))
     if word == "reorder" and len(rest) == 2:
         return faults.Reordering(_parse_share(rest[0]), _parse_seconds(rest[1]))
     if word == "drop-message" and len(rest) > 1:

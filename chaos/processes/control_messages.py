@@ -100,8 +100,20 @@ class JumpClock(msgspec.Struct, tag="jump-clock", frozen=True):
     seconds: float
 
 
+class FailSyncs(msgspec.Struct, tag="fail-syncs", frozen=True):
+    """Let so many of the next syncs of the store's files fail."""
+
+    count: int
+
+
+class SlowSyncs(msgspec.Struct, tag="slow-syncs", frozen=True):
+    """Let each sync of the store's files take so much longer from now on."""
+
+    seconds: float
+
+
 Report = Hello | Installed | Quorum | Gone | Sample
-Order = Begin | Inject | Leave | Accuse | JumpClock
+Order = Begin | Inject | Leave | Accuse | JumpClock | FailSyncs | SlowSyncs
 
 _reports: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 _orders: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)

@@ -110,8 +110,8 @@ class SimulatedFaults:
                 for name in names:
                     self._accusing[name] = None
                     self._accuse(host(name))
-            case faults.FillDisk() | faults.ClearDisk():
-                pass  # a member needs no room on its disk that it could not do without; `chaos.store` fills disks
+            case faults.FillDisk() | faults.ClearDisk() | faults.FailSync() | faults.SlowDisk():
+                pass  # a member waits for no disk, and needs no room that it could not do without; a store does
             case faults.CopyDisk(names):
                 for name in names:
                     control.copy_disk(host(name))

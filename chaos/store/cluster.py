@@ -274,6 +274,12 @@ class StoreCluster(Cluster):
             case faults.ClearDisk(names):
                 for name in names:
                     self.log.clear_disk(name)
+            case faults.FailSync(names):
+                for name in names:
+                    self.log.fail_sync(name)
+            case faults.SlowDisk(seconds, names):
+                for name in names:
+                    self.log.slow_down_disk(name, seconds)
         self._tell(format_fault(fault))
         super().apply(fault)
 

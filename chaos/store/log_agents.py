@@ -14,6 +14,7 @@ from pathlib import Path
 from chaos import faults
 from chaos.checkers.store_outcome import LogOutcome, log_outcome
 from chaos.faults import DiskLoss, Fault
+from chaos.processes import control_messages as control
 from chaos.processes.agent_disks import AgentDisks
 from chaos.processes.links import Links
 from chaos.store.agents import AgentStoreCluster
@@ -57,6 +58,12 @@ class AgentLogCluster(AgentStoreCluster):
             case faults.ClearDisk(names):
                 for name in names:
                     self._let_files_grow(name, resource.RLIM_INFINITY)
+            case faults.FailSync(names):
+                for name in names:
+                    self._agent(name).send(control.FailSyncs(1))
+            case faults.SlowDisk(seconds, names):
+                for name in names:
+                    self._agent(name).send(control.SlowSyncs(seconds))
             case faults.CopyDisk(names):
                 for name in names:
                     self._disks.copy(name)

@@ -132,6 +132,14 @@ class SimulatedStore:
         """There is room again."""
         self.log.hosts[name].storage.capacity = None
 
+    def fail_sync(self, name: str) -> None:
+        """The next sync on this host fails."""
+        self.log.hosts[name].storage.syncs_to_fail += 1
+
+    def slow_down_disk(self, name: str, seconds: float) -> None:
+        """Each sync on this host takes so long."""
+        self.log.hosts[name].storage.sync_seconds = seconds
+
     def runs_on(self, name: str) -> bool:
         """Whether the agent on this host runs."""
         return name in self._hosts

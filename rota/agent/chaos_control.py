@@ -20,6 +20,7 @@ from pathlib import Path
 import trio
 
 from chaos.processes import control_messages as control
+from chaos.processes.faulty_files import FaultyFiles
 from membership import Address, Cluster, FaultInjector, Faults
 from membership.protocol.context.effects import Event, Evicted, Left, QuorumLost, QuorumRegained
 from membership.protocol.view.member import Member
@@ -38,6 +39,8 @@ class ChaosControl:
     stream: trio.SocketStream
     name: str
     injector: FaultInjector = field(default_factory=FaultInjector)
+    files: FaultyFiles = field(default_factory=FaultyFiles)
+    """What the store keeps its files with."""
     counters: Counter[str] = field(default_factory=Counter)
     """The transport's; set when there is one."""
     cluster: Cluster | None = None
@@ -111,6 +114,10 @@ class ChaosControl:
             case control.JumpClock(seconds):
                 self._to_jump += seconds
                 self._jump_clock()
+            case control.FailSyncs(count):
+                self.files.syncs_to_fail += count
+            case control.SlowSyncs(seconds):
+                self.files.sync_seconds = seconds
             case control.Leave():
                 leave()
 

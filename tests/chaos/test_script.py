@@ -41,6 +41,8 @@ some_fault: st.SearchStrategy[Fault] = st.one_of(
     hosts.map(faults.Accuse),
     hosts.map(faults.FillDisk),
     hosts.map(faults.ClearDisk),
+    hosts.map(faults.FailSync),
+    st.builds(faults.SlowDisk, seconds, hosts),
     hosts.map(faults.CopyDisk),
     hosts.map(faults.RestoreDisk),
     hosts.map(faults.WipeDisk),

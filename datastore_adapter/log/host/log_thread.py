@@ -23,6 +23,7 @@ from datastore_adapter.log.runtime.trio_runtime import Opener, TrioRuntime
 from datastore_adapter.log.settings import LogSettings
 from datastore_adapter.log.storage.disk_health import DiskReport
 from datastore_adapter.log.storage.disk_identity import DiskIdentity
+from membership.files import SYSTEM, SystemCalls
 from membership.transport import FrameStream
 
 _OpenServer: TypeAlias = Callable[[trio.Nursery], Awaitable[LogServer]]
@@ -52,11 +53,13 @@ class LogThread:
         settings: LogSettings | None = None,
         *,
         is_copy: bool = False,
+        system: SystemCalls = SYSTEM,
     ) -> LogThread:
         """As `LogServer.open`; the thread runs as long as `nursery`."""
         thread = cls()
         await nursery.start(
-            thread._run, lambda own: LogServer.open(name, data_dir, own, settings, is_copy=is_copy)
+            thread._run,
+            lambda own: LogServer.open(name, data_dir, own, settings, is_copy=is_copy, system=system),
         )
         if thread._failure is not None:
             raise thread._failure

@@ -39,6 +39,7 @@ from datastore_adapter.log.settings import LogSettings
 from datastore_adapter.log.storage.disk_health import CARE_INTERVAL, DiskReport
 from datastore_adapter.log.storage.disk_identity import DiskIdentity
 from datastore_adapter.log.storage.file_storage import FileStorage
+from membership.files import SYSTEM, SystemCalls
 from membership.transport import StreamError
 
 log = logging.getLogger(__name__)
@@ -84,20 +85,24 @@ class LogServer:
         settings: LogSettings | None = None,
         *,
         is_copy: bool = False,
+        system: SystemCalls = SYSTEM,
     ) -> LogServer:
         """Recover the roles of host `name` from `data_dir` and run them in `nursery`.
 
-        `is_copy`: the directory is known to be a copy, perhaps an old one.  Raises StorageError: it cannot be used, or
+        `is_copy`: the directory is known to be a copy, perhaps an old one; `system`: what files are kept with.  Raises
+        StorageError: it cannot be used, or
         is in use by another process.
         """
         chosen = settings or LogSettings()
-        server = await trio.to_thread.run_sync(cls._recover, name, data_dir, chosen, is_copy)
+        server = await trio.to_thread.run_sync(cls._recover, name, data_dir, chosen, is_copy, system)
         nursery.start_soon(server._run)
         return server
 
     @classmethod
-    def _recover(cls, name: str, data_dir: Path, settings: LogSettings, is_copy: bool) -> LogServer:
-        storage = FileStorage(data_dir, fsync=settings.fsync, reserve=settings.reserved_bytes)
+    def _recover(
+        cls, name: str, data_dir: Path, settings: LogSettings, is_copy: bool, system: SystemCalls
+    ) -> LogServer:
+        storage = FileStorage(data_dir, fsync=settings.fsync, reserve=settings.reserved_bytes, system=system)
         lock = _lock(data_dir / LOCK_FILE)
         try:
             node = LogNode(name, storage, settings, draw=os.urandom, is_copy=is_copy)

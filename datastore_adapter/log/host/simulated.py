@@ -39,6 +39,8 @@ class SimulatedHost:
     ) -> None:
         self._loop = loop
         self._cared_for: LogNode | None = None
+        self._sync_ends = self._next_ends = 0.0
+        """Times of the sync under way, and of the one for what has come meanwhile."""
         self.name = name
         self.address = address
         self.storage = MemoryStorage()
@@ -51,9 +53,27 @@ class SimulatedHost:
         draw = self._random.randbytes
         is_copy = self.storage.is_copy
         self.node = LogNode(
-            self.name, self.storage, self.settings, is_copy=is_copy, draw=draw, clock=lambda: self._loop.now
+            self.name, self.storage, self.settings, is_copy=is_copy, draw=draw, clock=self._time
         )
         self.storage.is_copy = False
+
+    def _time(self) -> float:
+        """As if the syncs had been waited for."""
+        return self._loop.now + self.storage.waited
+
+    def held_up(self, sync_seconds: float) -> float:
+        """Seconds until an answer leaves that takes a sync of so many seconds (or none) on this host's disk.
+
+        As in `log.host.server`: while one sync is under way all wait, and the next one is for all who came meanwhile.
+        """
+        now = self._loop.now
+        if now >= self._sync_ends:
+            self._sync_ends = self._next_ends = max(now, self._next_ends)
+        if not sync_seconds:
+            return self._sync_ends - now
+        if self._next_ends == self._sync_ends:
+            self._next_ends += sync_seconds
+        return self._next_ends - now
 
     def look_after_disk(self) -> None:
         """As `log.host.server` does: in a while, and again as long as the disk needs it."""
@@ -282,8 +302,17 @@ class SimulatedRuntime:
             if part_of(request) is Part.PULL:
                 self._pull(host, decode_request(frame).request, respond)
                 return
+            node, waited = host.node, host.storage.waited
             reply = self._handle(host, decode_request(frame).request)
-            if reply is not None:
+            held_up = host.held_up(host.storage.waited - waited)
+
+            def leave() -> None:
+                if reply is not None and host.node is node:
+                    respond(reply)
+
+            if held_up:
+                self._loop.schedule(held_up, leave)
+            elif reply is not None:
                 respond(reply)
 
         def respond(reply: Reply) -> None:

@@ -34,6 +34,12 @@ class MemoryStorage:
         """Nobody has opened it since it was copied from another one."""
         self.broken = False
         """Every operation that touches the disk fails while this is set."""
+        self.syncs_to_fail = 0
+        """So many of the next syncs fail."""
+        self.sync_seconds = 0.0
+        """What a sync takes ..."""
+        self.waited = 0.0
+        """... and all of them have taken: nobody waits here."""
         self.failure: StorageError | None = None
 
     def names(self, prefix: str) -> list[str]:
@@ -63,19 +69,27 @@ class MemoryStorage:
     def sync(self) -> None:
         self._check_failure()
         try:
-            self._check(0)
+            self._sync(0)
         except StorageError as error:
             self.failure = error
             raise
         self._make_durable()
 
     def repair(self) -> None:
-        self._check(0)
-        self._make_durable()
-        self.failure = None
+        if self.failure is not None:
+            self._sync(0)
+            self._make_durable()
+            self.failure = None
 
     def probe(self, size: int) -> None:
-        self._check(size)
+        self._sync(size)
+
+    def _sync(self, more: int) -> None:
+        self.waited += self.sync_seconds
+        if self.syncs_to_fail:
+            self.syncs_to_fail -= 1
+            raise StorageError("the simulated disk failed; try again")
+        self._check(more)
 
     def _make_durable(self) -> None:
         for name in self._unsynced:
@@ -104,7 +118,7 @@ class MemoryStorage:
         return None if file is None else bytes(file)
 
     def replace(self, name: str, data: bytes) -> None:
-        self._check(len(data) - self.small_files)
+        self._sync(len(data) - self.small_files)
         self._files[name] = bytearray(data)
         self._durable[name] = len(data)
         self._unsynced.pop(name, None)
