@@ -140,20 +140,24 @@ def test_after_a_failed_commit_the_unit_serves_nothing(unit: Unit) -> None:
     assert unit.ask(Read(1, "s00", 0)) == Found(entry(1)), "it is durable by now"
 
 
-@pytest.mark.parametrize("request_", [Trim(1, 5), Join(1, "s00", ((4, 8),))], ids=["trim", "join"])
+@pytest.mark.parametrize("change", [Trim(1, 20), Join(1, "s00", ((20, 40),))], ids=["trim", "join"])
 def test_a_sync_that_fails_in_the_middle_of_a_change_stops_it_like_one_in_a_commit(
-    unit: Unit, request_: Request
+    unit: Unit, change: Request
 ) -> None:
-    """Trimming and joining free files, for which what makes them superfluous has to be durable."""
-    for address in range(0, 12, 3):
-        unit.ask(Write(1, "s00", address, entry(address + 1, payload=bytes(FILE_BYTES // 2))))
-    unit.ask(Seal(1)) if isinstance(request_, Join) else None
+    """Both free files, for which it has to be durable first that these are not needed."""
+    for address in range(0, 40, 2):
+        unit.ask(Write(1, "s00", address, entry(address + 1, payload=bytes(100))))
+    epoch = 1
+    if isinstance(change, Join):
+        unit.ask(Seal(1))
+        epoch = 2
     unit.storage.syncs_to_fail = 1
-    assert isinstance(unit.ask(request_), Refused)
-    assert unit.storage.syncs_to_fail == 0
-    assert isinstance(unit.ask(Read(2, "s00", 9)), Refused), "what of it reached the disk is not known"
+    assert isinstance(unit.ask(change), Refused)
+    assert unit.unit.failure
+    assert isinstance(unit.ask(Read(epoch, "s00", 38)), Refused), "what reached the disk is not known"
     unit.storage.repair()
-    assert unit.ask(request_) == Done()
+    assert unit.ask(change) == Done()
+    assert unit.restarted().ask(Read(epoch, "s00", 38)) == Found(entry(39, payload=bytes(100)))
 
 
 def test_a_full_disk_refuses_and_recovers(unit: Unit) -> None:

@@ -334,7 +334,9 @@ class LogAdapter:
     ) -> None:
         def attempt(left: frozenset[str]) -> Awaitable[object]:
             view = View(self._addresses)
-            return self._reconfiguration.open(target, view, authority, force=force, without=left)
+            return self._reconfiguration.open(
+                target, view, authority, force=force, without=left, unreliable=unreliable
+            )
 
         needed = frozenset(host for chain in target.chains.values() for host in chain)
         await self._leaving_behind(attempt, needed, unreliable)

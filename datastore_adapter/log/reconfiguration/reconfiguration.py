@@ -121,13 +121,15 @@ class Reconfiguration:
         force: bool = False,
         at: int | None = None,
         without: frozenset[str] = frozenset(),
+        unreliable: frozenset[str] = frozenset(),
     ) -> EpochDocument:
         """Reach `target` in one epoch; the document then in force, activated.
 
         Without `force` nothing happens when it is reached already; with it a new data epoch begins in any
         case, which completes whatever somebody else left half done.  With `at`, only the document of that
         epoch is changed; SupersededError when it is not the current one.  Hosts of `without` leave every chain
-        in which others remain, like those that are not in the view.
+        in which others remain, like those that are not in the view; so do those of `unreliable` that could not be
+        sealed, for they could not be settled either.
         """
         now = self._runtime.now
         began = now()
@@ -159,6 +161,7 @@ class Reconfiguration:
         proposal = self._proposal(current)
         await proposal.prepare()
         sealed = await seal(self._runtime, self._settings, self._chain, current, target, away)
+        gone |= unreliable.difference(sealed.disks)
         layout = open_layout(
             current.layout,
             target,
