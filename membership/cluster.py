@@ -257,8 +257,9 @@ async def join(
     memory = None if last_view is None else LastView(Path(last_view), settings.rings)
     copy = None if copied_view is None else LastView(Path(copied_view), settings.rings)
     remembered = None if memory is None else _recall(memory, copy, cluster_id)
-    if remembered is not None:
-        cluster_id, expect = remembered.view.cluster_id, 1
+    view = None if remembered is None else remembered.view
+    if view is not None:
+        cluster_id, expect = view.cluster_id, 1
     detectors, check = _detection(detector)
     seed_addresses = _seed_addresses(seeds)
     if mode is Mode.CENTRALISED and memory is not None:
@@ -275,8 +276,8 @@ async def join(
         raise JoinArgumentError(f"broadcaster is epidemic(...) or unicast_to_all(), not {broadcaster!r}")
     if memory is not None:
         await _prepare(memory)
-        if remembered is not None:
-            await memory.warn_of_strangers(remembered.view, seed_addresses)
+        if view is not None:
+            await memory.warn_of_strangers(view, seed_addresses)
     async with open_transport(
         listen,
         advertise=advertise,
@@ -288,7 +289,7 @@ async def join(
         settings=settings,
     ) as transport:
         founding = (
-            remembered is None
+            view is None
             and mode is Mode.DECENTRALISED
             and await _is_founding(transport, seed_addresses, found)
         )
@@ -337,9 +338,10 @@ async def join(
 
 def _recall(memory: LastView, copy: LastView | None, cluster_id: bytes | None) -> Remembered | None:
     remembered = recall(memory, copy)
-    if remembered is not None and cluster_id not in (None, remembered.view.cluster_id):
+    view = None if remembered is None else remembered.view
+    if view is not None and cluster_id not in (None, view.cluster_id):
         raise JoinArgumentError(
-            f"the last view is one of cluster {remembered.view.cluster_id.hex()[:8]}, "
+            f"the last view is one of cluster {view.cluster_id.hex()[:8]}, "
             f"not of {cluster_id.hex()[:8] if cluster_id else ''}: give the right file, or none"
         )
     return remembered

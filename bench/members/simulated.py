@@ -11,14 +11,14 @@ import random
 import resource
 import time
 from collections.abc import Hashable, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from bench.members.alerts import alerts_complete, observers_of
 from bench.members.run import DETECTION, Run
 from chaos import Cluster, Host, NetworkSettings
 from chaos.faults import Crash
+from chaos.simulated_cluster.faults import core_on
 from membership.protocol.context.effects import Accused
-from membership.protocol.core import Core
 from membership.protocol.messages import encode
 
 SPREAD: Final = 1.0
@@ -99,7 +99,7 @@ class Counted:
 
     def classic_rounds(self) -> int:
         """Fallbacks from the fast round, of all members together."""
-        cores = [cast(Core, host.process) for host in self.cluster.running()]
+        cores = [core_on(host) for host in self.cluster.running()]
         return sum(core.statistics().get("classic rounds started", 0) for core in cores)
 
     def reset(self) -> None:

@@ -18,12 +18,13 @@ from chaos.simulation.host import Host
 from chaos.simulation.network import NetworkSettings
 from consensus import classic_quorum
 from membership.address import Address
-from membership.ensemble import Client, Voter
+from membership.ensemble import Voter
 from membership.ensemble.durable_state import decode_state
 from membership.protocol.context.effects import StateToSave
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member
 from membership.protocol.view.view_difference import ViewChanged
+from membership.runtime.core_factory import Mode
 from membership.settings import Settings
 
 SMALLEST_ENSEMBLE = 3
@@ -31,6 +32,8 @@ SMALLEST_ENSEMBLE = 3
 
 class CentralisedCluster(Cluster):
     """`nodes` members whose membership an ensemble of `ensemble` voters records. Its traffic includes the voters'."""
+
+    mode = Mode.CENTRALISED
 
     def __init__(
         self,
@@ -46,7 +49,7 @@ class CentralisedCluster(Cluster):
         if ensemble < SMALLEST_ENSEMBLE:
             raise BadArgumentError(f"an ensemble has at least {SMALLEST_ENSEMBLE} members, not {ensemble}")
         self.ensemble = tuple(f"e{number}" for number in range(ensemble))
-        self.disks: dict[str, bytes] = {}
+        self._voters_disks: dict[str, bytes] = {}
         """What each voter has saved; it outlives crashes."""
         super().__init__(
             nodes,
@@ -72,7 +75,7 @@ class CentralisedCluster(Cluster):
                 addresses=[_voter_address(number) for number in range(len(self.ensemble))],
                 settings=self.settings,
                 rng=rng,
-                saved=self.disks.get(name),
+                saved=self._voters_disks.get(name),
                 cache=self._cache,
             )
 
@@ -104,16 +107,8 @@ class CentralisedCluster(Cluster):
         running = sum(self.simulator.hosts[name].up for name in self.ensemble)
         return running >= classic_quorum(len(self.ensemble))
 
-    def _add(self, number: int) -> Host:
-        name, address = f"n{number}", self._address(number)
-        seeds = [_voter_address(voter) for voter in range(len(self.ensemble))]
-
-        def make(generation: int, rng: random.Random) -> Client:
-            me = Member(name, address.host, address.port, rng.randbytes(16))
-            return Client(me, seeds=seeds, settings=self.settings, rng=rng, cache=self._cache)
-
-        offset = round(self.simulator.rng.uniform(0, 100_000), 3)
-        return self.simulator.add_host(name, address, make, clock_offset=offset)
+    def _seeds(self, own: Address, first_start: bool) -> tuple[Address, ...]:
+        return tuple(_voter_address(voter) for voter in range(len(self.ensemble)))
 
     def host(self, name: str, *, add: bool = False) -> Host:
         if name in self.ensemble:
@@ -145,7 +140,7 @@ class CentralisedCluster(Cluster):
             return
         for event in events:
             if isinstance(event, StateToSave):
-                self.disks[host.name] = event.record
+                self._voters_disks[host.name] = event.record
         assert isinstance(self.invariants, CentralisedInvariants)
         for event in events:
             if isinstance(event, ViewChanged):
@@ -157,7 +152,7 @@ class CentralisedCluster(Cluster):
     def _on_disk(self, parent: Configuration, child: Configuration) -> int:
         """How many disks hold the decision that led from one view to the next, or a later view."""
         holders = 0
-        for data in self.disks.values():
+        for data in self._voters_disks.values():
             record = decode_state(data)
             if record.epoch >= child.epoch:
                 holders += 1

@@ -1,7 +1,8 @@
-"""A whole cluster on the simulator: membership cores on hosts n0, n1, …, faults, invariants, records.
+"""A whole cluster on the simulator: membership processes on hosts n0, n1, …, faults, invariants, records.
 
-The simulated counterpart of what an agent does around a core: start it, let it rejoin under a new incarnation after
-an eviction, let it end after a leave. It records the chain of views. Nothing goes wrong here by itself.
+What runs on a host is what an agent runs: the process's state machine with its cores, the data directory and the file
+of the last view, on simulated disks. Here is what an agent's shell does around them: it starts them, saves what is to
+be saved, and lets them end. It records the chain of views. Nothing goes wrong here by itself.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -22,28 +22,35 @@ from chaos.recording.cluster_under_test import SizeSamples
 from chaos.recording.traffic import Traffic
 from chaos.recording.views import QuorumNotice, View, difference
 from chaos.script import format_fault
-from chaos.simulated_cluster.data_directory import DataDirectories, DataDirectory
-from chaos.simulated_cluster.faults import SimulatedFaults, core_on
+from chaos.simulated_cluster.disks import Disks
+from chaos.simulated_cluster.faults import SimulatedFaults, core_on, process_on
 from chaos.simulated_cluster.message_faults import MessageFaults
 from chaos.simulation.host import Host
 from chaos.simulation.network import NetworkSettings
 from chaos.simulation.simulator import Simulator
 from membership.address import Address
+from membership.errors import MembershipError
+from membership.files.simulated import PowerCut
 from membership.protocol import messages
 from membership.protocol.context.effects import (
-    AcceptedToSave,
+    Effects,
     Evicted,
     Left,
     QuorumLost,
     QuorumRegained,
     RecoveryFailed,
 )
-from membership.protocol.core import Core
 from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import Member
 from membership.protocol.view.view_difference import ViewChanged
+from membership.runtime.change_feed import FINAL_STATUSES
+from membership.runtime.core_factory import CoreFactory, Mode
+from membership.runtime.core_factory import Identity as MemberIdentity
+from membership.runtime.data_directory import Contents, DataDirectory, Identity, recall
+from membership.runtime.last_view import LastView, LastViewError
+from membership.runtime.process import MemberProcess
 from membership.settings import Settings
 
 _SEED_HOSTS = 3
@@ -53,10 +60,12 @@ _SEED_HOSTS_LATER = 32
 _TRACE_LINES = 40
 _SAMPLING_PARTS = 10
 """Members report their sizes in so many parts, one after the other, as real ones report at moments of their own."""
-_REJOIN_DELAY = (1.0, 2.0)
-"""Seconds, least and most, that an evicted process takes to come back as a new incarnation."""
 _DISK_DELAY = (0.001, 0.02)
 """Seconds, least and most, until what a process writes is durable."""
+_START_AGAIN = 1.0
+"""Seconds after which a process is started again that its disk has ended, as a supervisor does."""
+_SEEDS_AGAIN = (2.0, 30.0)
+"""Seconds, least and most, after which a process that is still joining resolves its seeds again."""
 _PORT = 7946
 
 
@@ -67,6 +76,10 @@ class Cluster:
     crash that would leave less than a majority of the latest view alive is skipped. Without `count_bytes` no
     message is encoded, which is faster, and the traffic is unknown.
     """
+
+    mode = Mode.DECENTRALISED
+    disk_errors: tuple[type[Exception], ...] = ()
+    """With which an agent here ends, besides those of the system and of membership, where its disk refuses."""
 
     def __init__(
         self,
@@ -103,13 +116,14 @@ class Cluster:
         self.quorum_notices: list[QuorumNotice] = []
         self.trace: deque[str] = deque(maxlen=_TRACE_LINES)
         """The last notable events, as text."""
-        self.directories: DataDirectories | None = None
-        """What members keep on their hosts' disks; None: nothing, and each process starts as if for the first time."""
+        self.disks: Disks | None = None
+        """What members keep; None: nothing, and each process starts as if for the first time."""
+        self._files: dict[str, LastView] = {}
+        self._saving: set[str] = set()
         self._gathering: dict[str, list[ViewChanged]] = {}
         self._disk_rng = random.Random(f"{seed} disks of members")
         self._cache = ConfigurationCache(capacity=64)
         self._installed: dict[str, Configuration | None] = {}
-        self._wanted: dict[str, bool] = {}
         self._standing: dict[Configuration, int] = {}
         self._running = 0
         for number in range(nodes):
@@ -274,42 +288,126 @@ class Cluster:
     def _add(self, number: int) -> Host:
         name, address = f"n{number}", self._address(number)
 
-        def make(generation: int, rng: random.Random) -> Core:
-            directory = self.directory(name)
-            remembered = directory.last_view
-            return Core(
-                Member(name, address.host, address.port, rng.randbytes(16), self._tags(number)),
-                seeds=self._seeds(address, generation == 0 and number < self.nodes),
-                settings=self.settings,
-                rng=rng,
-                found=number == 0 and generation == 0,
-                cluster_id=directory.cluster_id if remembered is None else remembered.cluster_id,
-                remembered=remembered,
-                accepted=directory.accepted,
-                is_copy=directory.is_copy or directory.is_superseded,
-                cache=self._cache,
-                broadcaster=self.broadcaster,
-            )
+        def make(generation: int, rng: random.Random) -> MemberProcess:
+            process = self._make(name, address, number, generation, rng)
+            process.set_seeds(self._seeds(address, generation == 0 and number < self.nodes))
+            return process
 
         # Every machine counts its seconds from its own boot.
         offset = round(self.simulator.rng.uniform(0, 100_000), 3)
         return self.simulator.add_host(name, address, make, clock_offset=offset)
 
-    def directory(self, name: str) -> DataDirectory:
-        """What a process on this host finds there when it starts."""
-        return DataDirectory() if self.directories is None else self.directories.of(name)
+    def _make(
+        self, name: str, address: Address, number: int, generation: int, rng: random.Random
+    ) -> MemberProcess:
+        factory = CoreFactory(
+            MemberIdentity(name, address, self._tags(number)),
+            settings=self.settings,
+            rng=rng,
+            cache=self._cache,
+            mode=self.mode,
+            broadcaster=self.broadcaster,
+        )
+        directory = self._directory(name)
+        file = copy = None
+        identity: Identity | None = None
+        if directory is not None:
+            contents = directory.open(has_seeds=True)
+            identity = contents.identity
+            self._opened(name, directory, contents)
+            file = self._files[name] = directory.file()
+            copy = directory.copied_file()
+        remembered = None if file is None else recall(file, copy)
+        if file is not None:
+            file.prepare()
+        view = None if remembered is None else remembered.view
+        cluster_id = None if identity is None else identity.cluster_id
+        return MemberProcess(
+            factory,
+            found=number == 0 and generation == 0 and self.mode is Mode.DECENTRALISED,
+            expect=1,
+            cluster_id=cluster_id if view is None else view.cluster_id,
+            rejoin=self.rejoin,
+            remembered=remembered,
+            saved=None if file is None else file.saved,
+            has_disk=file is not None,
+            rng=rng,
+        )
+
+    # -- disks ----------------------------------------------------------------------------------
+
+    def _directory(self, name: str) -> DataDirectory | None:
+        return None if self.disks is None else self.disks.directory(name, self.settings.rings)
+
+    def _opened(self, name: str, directory: DataDirectory, contents: Contents) -> None:
+        """A process on this host has opened its data directory; from now on that is its own."""
+        if contents.is_copy:
+            directory.claim()
+
+    def _begin_saving(self, host: Host) -> None:
+        """Have what is to be saved on the disk, which takes a moment; the process may die before that is done."""
+        process = process_on(host)
+        if process.to_save is None or host.name in self._saving:
+            return
+        self._saving.add(host.name)
+        delay = self._disk_rng.uniform(*_DISK_DELAY) + process.save_pause
+        self.simulator.call_after(delay, lambda: self._save(host, process))
+
+    def _save(self, host: Host, process: MemberProcess) -> None:
+        self._saving.discard(host.name)
+        if host.process is process:
+            self.simulator.command(host, partial(self._write, host))
+
+    def _write(self, host: Host, process: MemberProcess, now: float) -> Effects:
+        file, memory = self._files[host.name], process.to_save
+        if memory is None:
+            return process.idle()
+        try:
+            file.save(memory)
+            file.complete()
+        except LastViewError as error:
+            self.note(f"{host.name}: {error}")
+            effects = process.on_save_failed(str(error))
+        except PowerCut as cut:
+            self.simulator.call_after(0.0, lambda cut=cut: self._end_by(host, process, cut))  # type: ignore[misc]
+            return process.idle()
+        else:
+            for view in memory.stable.accepted:
+                self.invariants.accepted(view)
+            effects = process.on_saved(memory, now)
+        self._begin_saving(host)
+        return effects
+
+    def _on_disk(self, host: Host, work: Callable[[], None]) -> None:
+        """Let the process here do something with its disk that it cannot do without."""
+        process = process_on(host)
+        try:
+            work()
+        except (OSError, PowerCut, *self.disk_errors) as error:
+            # Not at once: it is in the middle of something.
+            self.simulator.call_after(0.0, lambda error=error: self._end_by(host, process, error))  # type: ignore[misc]
+
+    def _end_by(self, host: Host, process: MemberProcess, error: BaseException) -> None:
+        """Its disk has ended this process, which is started again; if it is still there."""
+        if host.process is process:
+            self.note(f"{host.name} ends: {error}")
+            self.stop_host(host)
+            self._start_again(host)
+
+    def _start_again(self, host: Host) -> None:
+        self.simulator.call_after(_START_AGAIN, lambda: self.start_host(host))
 
     def copy_disk(self, host: Host) -> None:
         """Keep a copy of what is on its disk now."""
-        if self.directories is not None:
-            self.directories.copy(host.name)
+        if self.disks is not None:
+            self.disks.copy(host.name)
 
     def lose_disk(self, host: Host, fault: DiskLoss) -> None:
         """Do this to the disk of a host that is down; one that runs is left alone."""
-        if self.directories is None:
+        if self.disks is None:
             return
         spared = self._spared(host)
-        self.note(self.directories.lose(host.name, fault) if spared is None else spared)
+        self.note(self.disks.lose(host.name, fault) if spared is None else spared)
 
     def _spared(self, host: Host) -> str | None:
         """Why nothing may be done to the disk of this host, in words; None: it may."""
@@ -328,23 +426,38 @@ class Cluster:
 
     def start_host(self, host: Host) -> None:
         """Start a process here, if none runs."""
-        if host.process is None:
-            self._running += 1
-            self._wanted[host.name] = True
-            self._installed[host.name] = None
+        if host.process is not None:
+            return
+        if self.disks is not None:
+            self.disks.of(host.name).power_on()
+        self._installed[host.name] = None
+        try:
             self.simulator.start(host)
+        except (OSError, MembershipError, PowerCut, *self.disk_errors) as error:
+            self.note(f"{host.name} does not start: {error}")
+            self._cut_power(host)
+            self._start_again(host)
+            return
+        self._running += 1
+        self._keep_seeds(host, _SEEDS_AGAIN[0])
+
+    def _keep_seeds(self, host: Host, pause: float) -> None:
+        """While its process joins, it resolves its seeds again from time to time."""
+        process = process_on(host)
+
+        def resolve() -> None:
+            if host.process is process and process.joining:
+                process.set_seeds(self._seeds(host.address, first_start=False))
+                self._keep_seeds(host, min(2 * pause, _SEEDS_AGAIN[1]))
+
+        self.simulator.call_after(pause * self.simulator.rng.uniform(0.5, 1.5), resolve)
 
     def crash_host(self, host: Host) -> None:
         """Kill the process here for good, unless it is needed for the quorum that is to be kept."""
         if self.keep_quorum and host.process is not None and not self.quorum_alive(without=host):
             self.note(f"{host.name} is spared to keep the quorum")
             return
-        self._wanted[host.name] = False
         self.stop_host(host)
-
-    def _rejoin(self, host: Host) -> None:
-        if self._wanted[host.name]:
-            self.start_host(host)
 
     def stop_host(self, host: Host) -> None:
         """The process here is at its end."""
@@ -353,6 +466,11 @@ class Cluster:
             self._stands(host, None)
             self._gathering.pop(host.name, None)
             self.simulator.crash(host)
+            self._cut_power(host)
+
+    def _cut_power(self, host: Host) -> None:
+        if self.disks is not None:
+            self.disks.of(host.name).cut_power()
 
     def _stands(self, host: Host, configuration: Configuration | None) -> None:
         before = self._installed.get(host.name)
@@ -365,7 +483,7 @@ class Cluster:
             self._standing[configuration] = self._standing.get(configuration, 0) + 1
 
     def _after_input(self, host: Host) -> None:
-        if host.process is None:
+        if host.process is None or process_on(host).restart_at is not None:
             return
         alone = self._gathering.get(host.name)
         reported = alone[-1].configuration if alone else self._installed[host.name]
@@ -395,29 +513,11 @@ class Cluster:
         self._faults.on_view(host)
 
     def _show(self, host: Host, view: Configuration) -> None:
-        """The process here lets others know of its view, and writes it down, durably: its directory counts as the
-        host's own again."""
-        if self.directories is not None:
-            before = self.directory(host.name)
-            founded = before.founded or (before.last_view is None and core_on(host).founded)
-            self.directories.keep(host.name, DataDirectory(view.cluster_id, view, founded))
-
-    def _save(self, host: Host, views: tuple[Configuration, ...]) -> None:
-        """The process here writes proposed views down, which takes a moment; it may die before that is done."""
-        process = host.process
-
-        def saved() -> None:
-            if host.process is process and self.directories is not None:
-                self.directories.keep(host.name, replace(self.directory(host.name), accepted=views))
-                self.invariants.accepted(views[-1])
-                self.simulator.command(host, lambda core, now: core.saved(views, now))
-
-        self.simulator.call_after(self._disk_rng.uniform(*_DISK_DELAY), saved)
-
-    def _remember_removal(self, host: Host) -> None:
-        """The view that stands on the disk here is not the last one any more."""
-        if self.directories is not None:
-            self.directories.keep(host.name, replace(self.directory(host.name), is_superseded=True))
+        """The process here lets others know of its view; with its first one it knows its cluster."""
+        directory = self._directory(host.name)
+        if directory is not None and directory.identity() is None:
+            mine = Identity(view.cluster_id, host.name)
+            self._on_disk(host, lambda: directory.save_identity(mine))
 
     def _record(self, before: Configuration | None, after: Configuration) -> None:
         self.views.append(difference(before, after, self.now))
@@ -426,8 +526,6 @@ class Cluster:
         for event in events:
             if isinstance(event, ViewChanged):
                 self._on_view(host, event)
-            elif isinstance(event, AcceptedToSave):
-                self._save(host, event.views)
             elif isinstance(event, QuorumLost | QuorumRegained):
                 lost = isinstance(event, QuorumLost)
                 self.quorum_notices.append(QuorumNotice(self.now, host.name, lost))
@@ -435,27 +533,33 @@ class Cluster:
             elif isinstance(event, RecoveryFailed):
                 self.note(f"{host.name} has not recovered: {event.reason}")
             elif isinstance(event, Evicted):
-                if event.restarted:
-                    self.note(
-                        f"{host.name} gives epoch {event.epoch} up: {', '.join(event.restarted)} started again"
-                    )
-                else:
-                    self.note(f"{host.name} was evicted")
-                    self._remember_removal(host)
-                    held = self._gathering.get(host.name)
-                    unseen = held[-1].configuration if held else None
-                    self.invariants.evicted(core_on(host).me, event.epoch, unseen)
-                self.stop_host(host)
-                if self.rejoin and not event.by_operator:
-                    delay = self.simulator.rng.uniform(*_REJOIN_DELAY)
-                    self.simulator.call_after(delay, lambda: self._rejoin(host))
-                return
+                self._on_evicted(host, event)
             elif isinstance(event, Left):
                 self.note(f"{host.name} left")
-                if event.superseded:
-                    self._remember_removal(host)
-                self.stop_host(host)
-                return
+        if process_on(host).state.status in FINAL_STATUSES:
+            self._end(host)
+        else:
+            self._begin_saving(host)
+
+    def _on_evicted(self, host: Host, event: Evicted) -> None:
+        if event.restarted:
+            self.note(f"{host.name} gives epoch {event.epoch} up: {', '.join(event.restarted)} started again")
+        else:
+            self.note(f"{host.name} was evicted")
+            held = self._gathering.get(host.name)
+            unseen = held[-1].configuration if held else None
+            self.invariants.evicted(core_on(host).me, event.epoch, unseen)
+        self._stands(host, None)
+        self._gathering.pop(host.name, None)
+        if process_on(host).joining:
+            self._keep_seeds(host, _SEEDS_AGAIN[0])
+
+    def _end(self, host: Host) -> None:
+        """The process here is at its end, of which it writes down what is to be remembered."""
+        process = process_on(host)
+        if process.to_save is not None:
+            self._write(host, process, self.now)
+        self.stop_host(host)
 
     def _fail(self, what: str) -> NoReturn:
         raise InvariantViolation(what, seed=self.simulator.seed, now=self.now, trace=tuple(self.trace))

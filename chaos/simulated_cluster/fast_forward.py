@@ -21,9 +21,9 @@ from __future__ import annotations
 import random
 
 from chaos.simulated_cluster.cluster import Cluster
+from chaos.simulated_cluster.faults import core_on
 from chaos.simulation.event_queue import TICKS_PER_SECOND
 from chaos.simulation.network import Network
-from membership.protocol.core import Core
 from membership.protocol.monitoring.simulation_fast_forward import FastForwardEdge
 
 _STILL = 15.0
@@ -71,9 +71,7 @@ class FastForward:
         members = {host.address: host.index for host in cluster.hosts.values()}
         found = []
         for host in cluster.running():
-            core = host.process
-            assert isinstance(core, Core)
-            edges = None if host.paused else core.fast_forward_edges()
+            edges = None if host.paused else core_on(host).fast_forward_edges()
             if edges is None:
                 return None
             for edge in edges:

@@ -18,7 +18,8 @@ from chaos.simulation.simulator import Simulator
 from membership.errors import EvictionError, RecoveryError
 from membership.protocol.context.effects import Effects
 from membership.protocol.core import Core
-from membership.protocol.core.status import Status
+from membership.runtime.change_feed import ClusterStatus
+from membership.runtime.process import MemberProcess
 
 
 class HostControl(Protocol):
@@ -132,55 +133,59 @@ class SimulatedFaults:
         self._control.crash_host(host)
 
     def _accuse(self, host: Host) -> None:
-        if host.process is None or (view := core_on(host).configuration) is None:
+        if host.process is None:
             return
-        for index in dict.fromkeys(view.subjects_of(core_on(host).me)):
-            incarnation = view.members[index].incarnation
+        for subject in dict.fromkeys(process_on(host).subjects):
 
-            def accuse(core: Core, now: float, incarnation: bytes = incarnation) -> Effects:
-                return core.edge_checked(incarnation, healthy=False, certain=True, now=now)
+            def accuse(process: MemberProcess, now: float, subject: bytes = subject.incarnation) -> Effects:
+                return process.edge_checked(subject, healthy=False, certain=True, now=now)
 
             self._simulator.command(host, accuse)
 
     def _leave(self, host: Host) -> None:
-        def leave(core: Core, now: float) -> Effects:
-            effects = core.leave(now)
-            if core.status is Status.LEFT and not effects.events:
+        def leave(process: MemberProcess, now: float) -> Effects:
+            effects = process.leave(now)
+            if process.state.status is ClusterStatus.LEFT and not effects.events:
                 # It was still joining: there is nothing to wait for.
-                self._simulator.call_after(0.0, lambda: self._stop_if(host, core))
+                self._simulator.call_after(0.0, lambda: self._stop_if(host, process))
             return effects
 
         self._simulator.command(host, leave)
 
-    def _stop_if(self, host: Host, core: Core) -> None:
-        if host.process is core:
+    def _stop_if(self, host: Host, process: MemberProcess) -> None:
+        if host.process is process:
             self._control.stop_host(host)
 
     def _evict(self, host: Host, name: str) -> None:
-        def evict(core: Core, now: float) -> Effects:
+        def evict(process: MemberProcess, now: float) -> Effects:
             try:
-                return core.evict(name, now)
+                return process.evict(name, now)
             except EvictionError as error:
                 self._control.note(f"{host.name} refuses: {error}")
-                return core.tick(now)
+                return process.tick(now)
 
         self._simulator.command(host, evict)
 
     def _recover(self, host: Host, survivors: Hosts, forced: bool) -> None:
-        def recover(core: Core, now: float) -> Effects:
+        def recover(process: MemberProcess, now: float) -> Effects:
             try:
-                return core.recover(survivors, now, force=forced)
+                return process.recover(survivors, now, force=forced)
             except RecoveryError as error:
                 self._control.note(f"{host.name} refuses: {error}")
-                return core.tick(now)
+                return process.tick(now)
 
         self._simulator.command(host, recover)
 
 
-def _tag(word: str, core: Core, now: float) -> Effects:
-    return core.set_metadata({**dict(core.me.metadata), "tag": word}, now)
+def _tag(word: str, process: MemberProcess, now: float) -> Effects:
+    return process.set_metadata({**dict(process.core.me.metadata), "tag": word}, now)
+
+
+def process_on(host: Host) -> MemberProcess:
+    """The member's process that runs here; only where one does."""
+    return cast(MemberProcess, host.process)
 
 
 def core_on(host: Host) -> Core:
-    """The membership core that runs here; only where one does."""
-    return cast(Core, host.process)
+    """Its present core."""
+    return cast(Core, process_on(host).core)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import inf, nextafter
-from typing import Any
 
 from chaos import faults
 from chaos.checkers.store_outcome import CopiesWatch, LogOutcome, Roles, log_outcome
@@ -19,6 +18,7 @@ from chaos.faults import DiskLoss, Fault
 from chaos.recording.views import describe
 from chaos.script import format_fault
 from chaos.simulated_cluster.cluster import Cluster
+from chaos.simulated_cluster.faults import process_on
 from chaos.simulation.event_queue import TICKS_PER_SECOND
 from chaos.simulation.host import Host
 from chaos.simulation.network import NetworkSettings
@@ -27,11 +27,11 @@ from chaos.store.disks import StoreDisks, makes_good
 from chaos.store.log_invariants import LogInvariants
 from chaos.store.simulated import SimulatedStore
 from datastore_adapter import LogSettings
-from datastore_adapter.log.errors import StorageFullError
+from datastore_adapter.log.errors import StorageError
 from datastore_adapter.log.messages import Request
 from datastore_adapter.log.runtime.virtual_loop import Task
-from membership.protocol.context.effects import Evicted
 from membership.protocol.view.configuration import Configuration
+from membership.runtime.data_directory import Contents, DataDirectory
 from membership.settings import Settings
 
 _LOOKS = 10_000
@@ -45,8 +45,6 @@ _CALLS = 8000
 """... and longer where it would make more calls than these in all."""
 _LAST_CALLS = 70.0
 """Seconds within which every call of a client has ended: an append gives up after sixty."""
-_START_AGAIN = 1.0
-"""Seconds after which an agent that could not start is tried again."""
 _READING = 3600.0
 _SETTLING = 600.0
 """Seconds after which a store that is still not settled is given up ..."""
@@ -60,6 +58,8 @@ class StoreCluster(Cluster):
     `keep_disks`: losses of disks beyond what the store makes good by itself are skipped: one host's at a time, until it
     has been made good.
     """
+
+    disk_errors = (StorageError,)
 
     def __init__(
         self,
@@ -80,7 +80,6 @@ class StoreCluster(Cluster):
         self.watch = CopiesWatch()
         self.story: list[tuple[float, str]] = []
         """What happened when, in words."""
-        self._evicted: dict[str, None] = {}
         self.keep_disks = keep_disks
         self._lost_disk: str | None = None
         self._lost_disks = 0
@@ -98,7 +97,7 @@ class StoreCluster(Cluster):
         for host in self.hosts.values():
             self.log.add_host(host.name, host.index, str(host.address))
         self._clients = Clients(self.log.client, seed=seed, pause=_PAUSE)
-        self.directories = disks = StoreDisks(self.log.log, random.Random(f"{seed} disks"))
+        self.disks = disks = StoreDisks(self.log.log, random.Random(f"{seed} disks"))
         self._log_invariants = LogInvariants(
             lambda name: self.log.log.hosts[name].node,
             lambda: self._clients.record.acknowledged,
@@ -195,41 +194,25 @@ class StoreCluster(Cluster):
         self._catch_up()
         if host.name not in self.log.log.hosts:
             self.log.add_host(host.name, host.index, str(host.address))
-        try:
-            self.log.start(host.name)
-        except StorageFullError:
-            # It has an identity to write down, and no room for it: started again until it can.
-            self.note(f"{host.name} does not start: its disk is full")
-            self.simulator.call_after(_START_AGAIN, lambda: self.start_host(host))
-            return
         super().start_host(host)
 
-    def stop_host(self, host: Host) -> None:
-        self._catch_up()
-        super().stop_host(host)
-        if host.name in self._evicted:
-            del self._evicted[host.name]  # the agent goes on, and joins again
-        else:
-            self.log.stop(host.name)
+    def _opened(self, name: str, directory: DataDirectory, contents: Contents) -> None:
+        self.log.start(name, is_copy=contents.is_copy)
+        super()._opened(name, directory, contents)
 
-    def crash_host(self, host: Host) -> None:
-        super().crash_host(host)
-        if host.process is None:
-            self._catch_up()
-            self.log.stop(host.name)  # also one that was out of the view, and about to join again
+    def _cut_power(self, host: Host) -> None:
+        self._catch_up()
+        self.log.stop(host.name)
+        super()._cut_power(host)
 
     def _show(self, host: Host, view: Configuration) -> None:
-        before = self.directory(host.name)
-        super()._show(host, view)
         self._catch_up()
-        founded = self.directory(host.name).founded
+        directory = self._directory(host.name)
+        assert directory is not None
         # Only a process that knew of no cluster yet has the log begin.
-        self.log.see(host.name, view, founded=founded, begins=before.cluster_id is None)
-
-    def _on_events(self, host: Host, events: Sequence[Any]) -> None:
-        if any(isinstance(event, Evicted) and not event.by_operator for event in events):
-            self._evicted[host.name] = None
-        super()._on_events(host, events)
+        begins, founded = directory.identity() is None, process_on(host).founded
+        self._on_disk(host, lambda: self.log.see(host.name, view, founded=founded, begins=begins))
+        super()._show(host, view)
 
     def lose_disk(self, host: Host, fault: DiskLoss) -> None:
         if self._spared(host) is None:

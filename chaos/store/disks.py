@@ -1,7 +1,7 @@
-"""The disks of hosts that carry a store: the member's files and the log's, lost, copied and restored together.
+"""The disks of hosts that carry a store: the member's files and the log's on one, and what may be lost of them.
 
-`DataDirectories` with the log's storage beside it, and the bound of what the store makes good by itself. The bound is
-drawn from what hosts were told of the layout, of which the cluster itself knows only a part.
+The bound of what the store makes good by itself is drawn from what hosts were told of the layout, of which the cluster
+itself knows only a part.
 """
 
 from __future__ import annotations
@@ -9,48 +9,31 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from chaos.simulated_cluster.data_directory import ANCHOR, IDENTITY, LAST_VIEW, DataDirectories
+from chaos.simulated_cluster.disks import Disks
 from datastore_adapter import EpochDocument, SimulatedCluster
 from datastore_adapter.log.layout.document import ExtentState
-from datastore_adapter.log.storage.memory_storage import MemoryStorage
+from membership.files.simulated import SimulatedFiles
+from membership.runtime.data_directory import LOG
 
 
-class StoreDisks(DataDirectories):
+class StoreDisks(Disks):
     """Those of the hosts of `log`."""
 
     def __init__(self, log: SimulatedCluster, rng: random.Random) -> None:
         super().__init__(rng)
         self._log = log
-        self._storage_copies: dict[str, MemoryStorage] = {}
         self.robbed: set[str] = set()
         """Hosts whose stores have lost files."""
 
-    def copy(self, host: str) -> None:
-        """As it would be if the power went off now."""
-        super().copy(host)
-        copy = self._log.hosts[host].copy_disk()
-        copy.crash(self._rng)
-        self._storage_copies[host] = copy
+    def of(self, host: str) -> SimulatedFiles:
+        return self._log.hosts[host].disk
 
-    def _restore(self, host: str) -> None:
-        super()._restore(host)
-        self._log.hosts[host].restore_disk(self._storage_copies[host])
+    def put_in(self, host: str, disk: SimulatedFiles) -> None:
+        self._log.hosts[host].disk = disk
 
-    def _wipe(self, host: str) -> None:
-        super()._wipe(host)
-        self._log.hosts[host].erase()
-
-    def _files(self, host: str) -> list[str]:
-        return [*super()._files(host), *self._log.hosts[host].storage.names("")]
-
-    def _remove(self, host: str, file: str) -> None:
-        if file in (ANCHOR, IDENTITY, LAST_VIEW):
-            super()._remove(host, file)
-        else:
-            self._log.hosts[host].storage.remove(file)
+    def note_loss(self, host: str, file: str) -> None:
+        if file.startswith(f"/{LOG}/"):
             self.robbed.add(host)
-        if file == ANCHOR:
-            self._log.hosts[host].storage.is_copy = True
 
 
 def makes_good(documents: Iterable[EpochDocument], lost: frozenset[str]) -> bool:

@@ -109,10 +109,10 @@ class SimulatedStore:
 
     # -- hosts ----------------------------------------------------------------------------------
 
-    def start(self, name: str) -> None:
-        """The agent on this host starts, with what its disk holds."""
+    def start(self, name: str, *, is_copy: bool) -> None:
+        """The agent on this host starts, with what its disk holds; raises StorageError, and PowerCut."""
         if name not in self._hosts:
-            self.log.restart(name)
+            self.log.restart(name, is_copy=is_copy)
             self._hosts[name] = StoreHost(self.log.runtime(name))
 
     def stop(self, name: str) -> None:

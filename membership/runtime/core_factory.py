@@ -14,10 +14,10 @@ from enum import StrEnum
 from membership.address import Address
 from membership.ensemble.client import Client
 from membership.protocol.context.alert_signatures import Signer, incarnation_of
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.core import Core
 from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.monitoring.edge_detector import DetectorFactory
-from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import INCARNATION_BYTES, Member
 from membership.settings import Settings
@@ -75,9 +75,9 @@ class CoreFactory:
         found: bool,
         expect: int,
         cluster_id: bytes | None,
-        remembered: Configuration | None = None,
-        accepted: tuple[Configuration, ...] = (),
-        is_copy: bool = False,
+        stable: StableState,
+        is_copy: bool,
+        has_disk: bool,
     ) -> Core | Client:
         """The next core, without seeds; the arguments are those of `Core`."""
         signer = self._new_signer()
@@ -106,9 +106,9 @@ class CoreFactory:
             found=found,
             expect=expect,
             cluster_id=cluster_id,
-            remembered=remembered,
-            accepted=accepted,
+            stable=stable,
             is_copy=is_copy,
+            has_disk=has_disk,
             cache=self._cache,
             detectors=self._detectors,
             signer=signer,

@@ -108,6 +108,15 @@ class DataDirectory:
             return path if LastView(path, self._rings, system=self._system).load() is not None else None
         return None
 
+    def file(self) -> LastView:
+        """The file of the last view, to be loaded."""
+        return LastView(self.last_view, self._rings, system=self._system)
+
+    def copied_file(self) -> LastView | None:
+        """That of `copied_view`."""
+        path = self.copied_view
+        return None if path is None else LastView(path, self._rings, system=self._system)
+
     def open(self, *, has_seeds: bool) -> Contents:
         """Make the directory if need be, and put aside what cannot be believed.
 
@@ -150,7 +159,8 @@ class DataDirectory:
             self.claim()
         has_view = False
         try:
-            has_view = LastView(self.last_view, self._rings, system=self._system).load() is not None
+            found = self.file().load()
+            has_view = found is not None and found.view is not None
         except DamagedViewError as error:
             if not has_seeds:
                 raise DataDirectoryError(f"{error}, or give --seed") from error

@@ -32,7 +32,14 @@ from membership.protocol.context.effects import (
 from membership.protocol.core import Core
 from membership.protocol.core.suspicions import Suspicions
 from membership.protocol.dissemination.broadcaster import Broadcaster
-from membership.protocol.messages import ANONYMOUS_MESSAGES, DecodeError, Message, decode, encode
+from membership.protocol.messages import (
+    ANONYMOUS_MESSAGES,
+    DecodeError,
+    FullConfiguration,
+    Message,
+    decode,
+    encode,
+)
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import Member
@@ -64,7 +71,10 @@ def read_message(arrival: Arrival, counters: Counter[str]) -> Message | None:
     except DecodeError:
         counters["messages_dropped_malformed"] += 1
         return None
-    if arrival.cluster_id == UNKNOWN_CLUSTER and not isinstance(message, ANONYMOUS_MESSAGES):
+    is_anonymous = isinstance(message, ANONYMOUS_MESSAGES) or (
+        isinstance(message, FullConfiguration) and message.proposed
+    )
+    if arrival.cluster_id == UNKNOWN_CLUSTER and not is_anonymous:
         counters["messages_dropped_unknown_cluster"] += 1
         return None
     return message

@@ -1,7 +1,8 @@
 """The file with the last view a process was in, so that its next incarnation finds the others again.
 
 Beside the view it says whether this process founded the cluster, whether the view is known not to be the last any more,
-and the views proposed since (see `membership.protocol.lifecycle.refounding`), which are durable before anybody is told.
+and the views accepted since (see `membership.protocol.context.stable_storage`), which are durable before anybody is
+told.
 
 The file has its size from the beginning, and is written in place: saving needs no room, so that a disk that is full
 does not keep a process from remembering. It has two copies of the record, each with a checksum and a number that
@@ -26,6 +27,7 @@ import msgspec
 from membership.address import Address
 from membership.errors import MembershipError
 from membership.files import SYSTEM, SystemCalls, read_file, replace_file, replace_file_on, write_at
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.view.configuration import Configuration, ConfigurationError
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.transport.resolve import resolve_seeds
@@ -59,23 +61,27 @@ class DamagedViewError(LastViewError):
 class Remembered(msgspec.Struct, frozen=True):
     """What a process remembers beyond its end."""
 
-    view: Configuration
+    stable: StableState
     founded: bool
     """Whether it, or one before it, founded the cluster."""
-    accepted: tuple[Configuration, ...] = ()
-    """Proposed views that may have come into force since."""
     is_copy: bool = False
     """There may have been later views: the file was put back from a copy, or the others removed this process."""
+
+    @property
+    def view(self) -> Configuration | None:
+        """The last view it was in; None: it was in none so far."""
+        return self.stable.view
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True):
     founded: bool
     id: bytes
     view: bytes
+    """Both empty: the process was in no view so far."""
     superseded: bool = False
     """There are later views than this one."""
     accepted: tuple[tuple[bytes, bytes], ...] = ()
-    """Identifiers and bytes of the proposed views."""
+    """Identifiers and bytes of the views accepted since."""
 
 
 _UNKNOWN: Final = -1
@@ -138,9 +144,9 @@ class LastView:
     def _decode(self, body: bytes) -> Remembered:
         record = msgspec.msgpack.decode(body, type=_Record)
         cache = ConfigurationCache()
-        view = cache.decode(record.view, record.id, self._rings)
+        view = cache.decode(record.view, record.id, self._rings) if record.view else None
         accepted = tuple(cache.decode(body, name, self._rings) for name, body in record.accepted)
-        return Remembered(view, record.founded, accepted, record.superseded)
+        return Remembered(StableState(view, accepted), record.founded, record.superseded)
 
     def prepare(self) -> None:
         """Take the room that it needs, after `load`, if it has none. Raises LastViewError."""
@@ -149,11 +155,10 @@ class LastView:
 
     def save(self, memory: Remembered) -> None:
         """Durable on return; `complete` is to follow. Raises LastViewError: then what was saved before stands."""
-        view = memory.view
-        accepted = tuple((each.id, each.encoded()) for each in memory.accepted)
-        body = msgspec.msgpack.encode(
-            _Record(memory.founded, view.id, view.encoded(), memory.is_copy, accepted)
-        )
+        view, accepted = memory.stable.view, memory.stable.accepted
+        named = (b"", b"") if view is None else (view.id, view.encoded())
+        others = tuple((each.id, each.encoded()) for each in accepted)
+        body = msgspec.msgpack.encode(_Record(memory.founded, *named, memory.is_copy, others))
         if _COPY.size + len(body) > self._capacity:
             self._replace(body)
         else:

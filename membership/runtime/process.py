@@ -16,7 +16,6 @@ from membership.address import Address
 from membership.ensemble.client import Client
 from membership.errors import EdgeError
 from membership.protocol.context.effects import (
-    AcceptedToSave,
     Effects,
     Event,
     Evicted,
@@ -26,7 +25,9 @@ from membership.protocol.context.effects import (
     QuorumRegained,
     RecoveryFailed,
     RecoveryFinished,
+    StableStateToSave,
 )
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.core import Core
 from membership.protocol.core.status import Status
 from membership.protocol.core.suspicions import Suspicions
@@ -93,14 +94,16 @@ class MemberProcess:
         self._rng = rng
         self._seeds: tuple[Address, ...] = ()
         self._founded = remembered is not None and remembered.founded
-        self._last_view = None if remembered is None else remembered.view
+        self._was_in = remembered is not None and remembered.view is not None
+        """Whether this process, or an earlier one here, was in a view."""
+        self._expect = expect
         self.is_superseded = remembered is not None and remembered.is_copy
         """Whether there have been later views than this process's last one, without it: it was removed, or may have
         been in them before its disk was put back from a copy."""
-        self._durable = () if remembered is None else remembered.accepted
-        """The proposed views that stand beside the last view on disk."""
-        self._accepted = self._durable
-        """Those that are to."""
+        self._durable = StableState() if remembered is None else remembered.stable
+        """What is known to be on disk."""
+        self._stable = self._found = self._durable
+        """What is to be there."""
         self._saved = saved
         self._evictions = 0
         self._joined_at = 0.0
@@ -112,9 +115,11 @@ class MemberProcess:
             found=found,
             expect=expect,
             cluster_id=cluster_id,
-            remembered=self._last_view,
-            accepted=self._durable,
+            stable=StableState(
+                self._stable.view, self._durable.accepted if self._durable.view is self._stable.view else ()
+            ),
             is_copy=self.is_superseded,
+            has_disk=self._has_disk,
         )
 
     # What it looks like
@@ -122,7 +127,7 @@ class MemberProcess:
     @property
     def founded(self) -> bool:
         """Whether this process founded the cluster, in this incarnation or an earlier one."""
-        return self._founded or (self._last_view is None and self.founding)
+        return self._founded or (not self._was_in and self.founding)
 
     @property
     def founding(self) -> bool:
@@ -155,7 +160,7 @@ class MemberProcess:
         return tuple(addresses)
 
     def _view_seeds(self) -> tuple[Address, ...]:
-        view, own = self._last_view, self._factory.identity.address
+        view, own = self._stable.view, self._factory.identity.address
         others = [] if view is None else [address for address in view.addresses if address != own]
         return tuple(self._rng.sample(others, min(_VIEW_SEEDS, len(others))))
 
@@ -166,19 +171,19 @@ class MemberProcess:
     def receive(self, source: Address, message: Message, now: float) -> Effects:
         """A message arrived; between two incarnations it is for the one that is gone."""
         if self.restart_at is not None:
-            return self._nothing()
+            return self.idle()
         return self._after(self.core.receive(source, message, now), now)
 
     def tick(self, now: float) -> Effects:
         """Time has passed."""
         if self.restart_at is None:
             return self._after(self.core.tick(now), now)
-        return self._start_again(now) if now >= self.restart_at else self._nothing()
+        return self._start_again(now) if now >= self.restart_at else self.idle()
 
     def edge_checked(self, subject: bytes, *, healthy: bool, certain: bool, now: float) -> Effects:
         """The application's check of the member of this incarnation has had a result."""
         if self.restart_at is not None:
-            return self._nothing()
+            return self.idle()
         return self._after(self.core.edge_checked(subject, healthy=healthy, certain=certain, now=now), now)
 
     def edge_failed(self, subject: Member, now: float) -> Effects:
@@ -213,7 +218,7 @@ class MemberProcess:
         if self.restart_at is not None or self.state.status in FINAL_STATUSES:
             self.restart_at = None
             self.state.publish(status=ClusterStatus.LEFT)
-            return self._nothing()
+            return self.idle()
         self.state.publish(status=ClusterStatus.LEAVING)
         effects = self._after(self.core.leave(now), now)
         if self.core.status is Status.LEFT and self.state.status is not ClusterStatus.LEFT:
@@ -225,10 +230,9 @@ class MemberProcess:
     @property
     def to_save(self) -> Remembered | None:
         """What is to be on disk and is not yet; None: nothing."""
-        if not self._has_disk or (self._saved is None and self.state.view is None):
+        if not self._has_disk or (self._saved is None and self._stable is self._found):
             return None
-        assert self._last_view is not None, "a view is shown, or saved"
-        wanted = Remembered(self._last_view, self.founded, self._accepted, self.is_superseded)
+        wanted = Remembered(self._stable, self.founded, self.is_superseded)
         return None if wanted == self._saved else wanted
 
     def on_saved(self, memory: Remembered, now: float) -> Effects:
@@ -236,24 +240,21 @@ class MemberProcess:
         self._saved = memory
         self.save_failure, self.save_pause = "", 0.0
         self.state.publish()
-        if memory.accepted == self._durable or memory.accepted != self._accepted:
-            return self._nothing()  # nothing new, or more is to be saved
-        return self._tell_saved(now)
+        self._durable = memory.stable
+        if self.restart_at is not None or not isinstance(self.core, Core):
+            return self.idle()
+        return self._after(self.core.saved(memory.stable, now), now)
 
-    def on_save_failed(self, reason: str) -> None:
+    def on_save_failed(self, reason: str) -> Effects:
         """The disk did not take it; to be tried again after `save_pause`."""
         self.save_failure = reason
         self.save_pause = min(max(SAVE_RETRY_FIRST, 2 * self.save_pause), SAVE_RETRY_LONGEST)
-
-    def _tell_saved(self, now: float) -> Effects:
-        self._durable = self._accepted
-        if self.restart_at is not None or not isinstance(self.core, Core):
-            return self._nothing()
-        return self._after(self.core.saved(self._accepted, now), now)
+        return self.idle()
 
     # What the core says
 
-    def _nothing(self) -> Effects:
+    def idle(self) -> Effects:
+        """Nothing to be done before the next `tick`."""
         return Effects((), (), self._wake_at if self.restart_at is None else self.restart_at)
 
     def _after(self, effects: Effects, now: float) -> Effects:
@@ -263,9 +264,6 @@ class MemberProcess:
             return effects
         for event in effects.events:
             self._handle(event, now)
-        if self._accepted != self._durable and not self._has_disk:
-            more = self._tell_saved(now)
-            effects = Effects(effects.sends + more.sends, effects.events + more.events, more.wake_at)
         if self.restart_at is not None:
             effects = Effects(effects.sends, effects.events, self.restart_at)
         return effects
@@ -274,9 +272,12 @@ class MemberProcess:
         match event:
             case ViewChanged():
                 self._install(event, now)
-            case AcceptedToSave(views):
-                self._accepted = views
-                self.state.publish()  # whoever saves is woken
+            case StableStateToSave(state):
+                self._stable = state
+                if self._has_disk:
+                    self.state.publish()  # whoever saves is woken
+                else:
+                    self._durable = state
             case Evicted(_, by_operator, restarted):
                 self._evicted(by_operator=by_operator, is_superseded=not restarted, now=now)
             case Left(decided, superseded):
@@ -298,10 +299,9 @@ class MemberProcess:
         if isinstance(self.core, Core) and self.core.gathering:
             # The founder alone is nobody's idea of the cluster: it is held back until the others are in.
             return
-        if self._last_view is None:
-            self._founded = self.founding
-        self._last_view, self.is_superseded = view, False
-        self._accepted = self._durable = ()
+        if not self._was_in:
+            self._founded, self._was_in = self.founding, True
+        self.is_superseded = False
         if self.joining:
             self._joined_at = now
             self.state.publish(status=ClusterStatus.MEMBER, quorum=True, view=view)
@@ -315,7 +315,8 @@ class MemberProcess:
         # What is known not to be the last view stays so, whatever comes to nothing on the way back.
         self.is_superseded |= is_superseded
         self.evicted_by_operator = by_operator
-        if by_operator or not self._rejoin:
+        was_in = self.state.view is not None  # else it was alone, and nobody has put it out
+        if by_operator or (was_in and not self._rejoin):
             self.state.publish(status=ClusterStatus.EVICTED, quorum=False)
             return
         if now - self._joined_at > REJOIN_FORGOTTEN:
@@ -336,7 +337,7 @@ class MemberProcess:
     def _start_again(self, now: float) -> Effects:
         self.restart_at = None
         self._founded = self.founded
-        self._accepted = self._durable
-        self.core = self._make_core(found=False, expect=1, cluster_id=self.core.cluster_id)
+        expect = 1 if self._was_in else self._expect
+        self.core = self._make_core(found=False, expect=expect, cluster_id=self.core.cluster_id)
         self.set_seeds(self._seeds)
         return self._after(self.core.start(now), now)

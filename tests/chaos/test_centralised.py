@@ -13,6 +13,7 @@ import pytest
 import chaos
 from chaos import BadArgumentError, InvariantViolation, NetworkSettings, faults
 from chaos.simulated_cluster.centralised import CentralisedCluster
+from chaos.simulated_cluster.faults import core_on
 from chaos.simulation.host import Host
 from membership.address import Address
 from membership.ensemble import Client
@@ -259,7 +260,7 @@ class TestTheChecksThemselves:
         assert view is not None
         forged = view.apply(Cut.of([], []))
         with pytest.raises(InvariantViolation, match="no voter has decided"):
-            cluster.invariants.installed(host.process.me, ViewChanged(forged, view))  # type: ignore[union-attr]
+            cluster.invariants.installed(core_on(host).me, ViewChanged(forged, view))
 
     def test_a_decision_that_is_on_too_few_disks_is_caught(self) -> None:
         cluster = CentralisedCluster(5, ensemble=3)

@@ -14,8 +14,8 @@ from chaos import NetworkSettings, SimulationError, faults
 from chaos.faults import At
 from chaos.simulated_cluster.cluster import Cluster
 from chaos.simulated_cluster.fast_forward import FastForward
+from chaos.simulated_cluster.faults import core_on
 from membership.protocol.context.effects import EdgeFailed
-from membership.protocol.core import Core
 from membership.protocol.monitoring.edge import Edge
 from membership.protocol.monitoring.edge_detector import UntimedDetector, WindowedDetector
 from membership.protocol.monitoring.loss_test import LossTest
@@ -39,8 +39,7 @@ def standing(nodes: int, loss: float, *, seed: int = 0, settings: Settings = LAN
 
 def edges(cluster: Cluster) -> Iterator[Edge]:
     for host in cluster.running():
-        assert isinstance(host.process, Core)
-        yield from host.process._monitor.subjects
+        yield from core_on(host)._monitor.subjects
 
 
 def alike(one: list[float], other: list[float]) -> bool:

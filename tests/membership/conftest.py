@@ -17,7 +17,8 @@ from chaos import NetworkSettings, Simulator
 from membership.address import Address
 from membership.protocol.context.alert_signatures import incarnation_of
 from membership.protocol.context.context import Context
-from membership.protocol.context.effects import AcceptedToSave, Effects, Evicted, Left, Send
+from membership.protocol.context.effects import Effects, Evicted, Left, Send, StableStateToSave
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.core import Core
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
@@ -113,11 +114,14 @@ class Cluster:
     ) -> None:
         self.signed = signed
         self.remember = remember
-        self.disks: dict[str, Configuration] = {}
-        self.accepted: dict[str, tuple[Configuration, ...]] = {}
-        """Beside them, the proposed views."""
+        self.disks: dict[str, StableState] = {}
+        """What is durable on each host."""
         self.copies: set[str] = set()
         """Hosts whose disks were put back from copies, or that were removed: there may have been later views."""
+        self.full_disks: set[str] = set()
+        """Hosts whose disks take nothing."""
+        self.disk_delay = 0.01
+        """Seconds until what is written is durable."""
         self.settings = settings or Settings()
         self.nodes = nodes
         self.expect = expect
@@ -126,7 +130,6 @@ class Cluster:
         self.cache = ConfigurationCache(64)
         self.simulator = Simulator(seed=seed, network=network, **simulation)
         self.simulator.on_events = self._on_events
-        self.simulator.after_input = self._after_input
         self.events: list[tuple[float, str, Any]] = []
         self.chain: dict[int, bytes] = {}
         self.histories: dict[tuple[tuple[bytes, ...], int], bytes] = {}
@@ -141,9 +144,9 @@ class Cluster:
                 "seeds": [Address("10.0.0.1", 1000 + other) for other in range(min(3, self.nodes))],
                 "found": number == 0 and generation == 0,
                 "expect": self.expect,
-                "remembered": self.disks.get(f"h{number}") if self.remember else None,
-                "accepted": self.accepted.get(f"h{number}", ()),
+                "stable": self.disks.get(f"h{number}"),
                 "is_copy": f"h{number}" in self.copies,
+                "has_disk": self.remember,
                 **self.core_arguments,
             } | core
             identity = rng.randbytes(16)
@@ -167,8 +170,10 @@ class Cluster:
                 known = self.histories.setdefault((view.lineage, view.epoch), view.id)
                 assert known == view.id, "two histories"
                 self.chain[view.epoch] = view.id
-            elif isinstance(event, AcceptedToSave):
-                self.simulator.call_after(0.01, partial(self._save, host, host.process, event.views))
+            elif isinstance(event, StableStateToSave) and self.remember:
+                self.simulator.call_after(
+                    self.disk_delay, partial(self._save, host, host.process, event.state)
+                )
             elif isinstance(event, Left):
                 if event.superseded:
                     self.copies.add(host.name)
@@ -177,21 +182,14 @@ class Cluster:
                     self.copies.add(host.name)
                 self.simulator.call_after(0.3, partial(self._restart, host))
 
-    def _after_input(self, host: Any) -> None:
-        """What the process here remembers goes to its disk."""
-        core = host.process
-        if core is None or core.gathering:
-            return
-        if core.configuration is not None and core.configuration is not self.disks.get(host.name):
-            self.accepted.pop(host.name, None)
-            self.disks[host.name] = core.configuration
-            self.copies.discard(host.name)
-
-    def _save(self, host: Any, process: Core, views: tuple[Configuration, ...]) -> None:
-        """What is proposed is on its disk, unless it died before."""
-        if host.process is process:
-            self.accepted[host.name] = views
-            self.simulator.command(host, lambda core, now: core.saved(views, now))
+    def _save(self, host: Any, process: Core, state: StableState) -> None:
+        """What is to be saved is on its disk, unless it died before."""
+        if host.process is process and host.name not in self.full_disks:
+            before = self.disks.get(host.name)
+            if state.view is not None and (before is None or before.view is not state.view):
+                self.copies.discard(host.name)
+            self.disks[host.name] = state
+            self.simulator.command(host, lambda core, now: core.saved(state, now))
 
     def _restart(self, host: Any) -> None:
         self.simulator.crash(host)

@@ -113,7 +113,7 @@ def test_who_collects_dies_and_is_started_again(cluster, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [*SEEDS, 7, 10])  # with 4, 7 and 10 a second one had heard of the first view
 def test_who_founds_dies_before_anybody_hears_of_it_and_is_started_again(cluster, seed: int) -> None:
-    """Its view is lost with it; nobody else has one, and they choose anew."""
+    """What it proposed is lost with it; it was not in force, and they choose anew."""
     world = cold(cluster, 4, seed=seed)
     message_faults = MessageFaults(world.simulator, random.Random(seed), world.simulator.crash)
     message_faults.crash_on("FullConfiguration", world.hosts)
@@ -121,11 +121,10 @@ def test_who_founds_dies_before_anybody_hears_of_it_and_is_started_again(cluster
     for host in world.hosts:
         world.simulator.start(host)
     assert world.run(20.0, lambda: len(world.cores) == 3)
-    assert [len(event.configuration) for _, _, event in world.seen(ViewChanged)] == [1, 4]
+    assert {len(event.configuration) for _, _, event in world.seen(ViewChanged)} == {1}
     message_faults.clear()
     world.run(10.0)
     assert not founders(world)
-    world.histories.clear()  # another cluster is founded: the first view died with its founder
     world.simulator.start(next(host for host in world.hosts if host.process is None))
     assert world.run(30.0, lambda: world.together(4))
     assert len(founders(world)) == 1

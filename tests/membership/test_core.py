@@ -51,7 +51,7 @@ def messages(effects, kind) -> list:
 class TestFounding:
     def test_a_founder_is_a_cluster_of_one(self, lab) -> None:
         core = Core(lab.member(0), seeds=[], settings=Settings(), rng=random.Random(1), found=True)
-        (event,) = core.start(0.0).events
+        event, _to_save = core.start(0.0).events
         assert isinstance(event, ViewChanged)
         assert event.joined == (lab.member(0),)
         assert event.configuration.epoch == 0

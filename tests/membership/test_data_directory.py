@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from membership.files.simulated import PowerCut, SimulatedFiles, cut_after
+from membership.protocol.context.stable_storage import StableState
 from membership.runtime.data_directory import (
     ANCHOR,
     IDENTITY,
@@ -45,7 +46,7 @@ def lived_in(lab: Laboratory) -> SimulatedFiles:
     directory.open(has_seeds=True)
     directory.save_identity(MINE)
     file = LastView(directory.last_view, RINGS, system=disk)
-    file.save(Remembered(lab.configuration(3), True))
+    file.save(Remembered(StableState(lab.configuration(3)), True))
     file.complete()
     return disk
 
@@ -58,7 +59,7 @@ def remembers(disk: SimulatedFiles) -> tuple[int, bool] | None:
         LastView(directory.last_view, RINGS, system=disk),
         None if copied is None else LastView(copied, RINGS, system=disk),
     )
-    return None if found is None else (found.view.epoch, found.is_copy)
+    return None if found is None or found.view is None else (found.view.epoch, found.is_copy)
 
 
 def test_round_trip(directory: DataDirectory) -> None:

@@ -20,6 +20,7 @@ import membership
 from chaos import NetworkSettings, faults
 from chaos.faults import At
 from chaos.simulated_cluster.cluster import Cluster
+from chaos.simulated_cluster.faults import core_on
 from membership.address import Address
 from membership.protocol import messages as wire
 from membership.protocol.context.effects import Evicted, JoinRefused
@@ -409,7 +410,7 @@ def _churn(newcomers: int) -> list[int]:
         cluster.schedule([At(3.0, gone)], offset=cluster.now)
         cluster.run(cluster.now + 0.6)
         if (number + 1) % (newcomers // 10) == 0:
-            most.append(max(entries(cluster.hosts[f"n{index}"].process) for index in range(5)))
+            most.append(max(entries(core_on(cluster.hosts[f"n{index}"])) for index in range(5)))
     cluster.run(cluster.now + 20.0)
     came = {name for view in cluster.views for name in view.joined}
     went = {name for view in cluster.views for name in view.removed}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from membership.files import replace_file
 from membership.files.simulated import CHANGING, PowerCut, SimulatedFiles, cut_after, fail
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.cut import Cut
 from membership.runtime import last_view
@@ -42,22 +43,28 @@ def memories() -> list[Remembered]:
     lab = Laboratory()
     views = [lab.configuration(count) for count in (3, 5, 4, 3, 40)]
     return [
-        Remembered(views[0], True),
-        Remembered(views[1], True, (views[2],)),
-        Remembered(views[1], True, (views[2],), True),
-        Remembered(views[4], False),
-        Remembered(views[3], False, tuple(views)),
+        Remembered(StableState(views[0]), True),
+        Remembered(StableState(views[1], (views[2],)), True),
+        Remembered(StableState(views[1], (views[2],)), True, True),
+        Remembered(StableState(None, (views[4],)), False),
+        Remembered(StableState(views[3], tuple(views)), False),
     ]
 
 
-Content = tuple[bool, bytes, tuple[bytes, ...], bool]
+Content = tuple[bool, bytes | None, tuple[bytes, ...], bool]
 
 
 def content(memory: Remembered | None) -> Content | None:
     """What can be compared: views are the same only within one process."""
     if memory is None:
         return None
-    return memory.founded, memory.view.id, tuple(view.id for view in memory.accepted), memory.is_copy
+    view, accepted = memory.stable.view, memory.stable.accepted
+    return (
+        memory.founded,
+        None if view is None else view.id,
+        tuple(each.id for each in accepted),
+        memory.is_copy,
+    )
 
 
 def read(disk: SimulatedFiles) -> Content | None:
@@ -89,9 +96,9 @@ def test_proposed_views_stand_beside_the_last_one(
     lab: Laboratory, proposed: Configuration, tmp_path: Path
 ) -> None:
     for memory in (
-        Remembered(lab.configuration(3), True, (proposed,)),
-        Remembered(proposed, True),
-        Remembered(proposed, True, (), True),
+        Remembered(StableState(lab.configuration(3), (proposed,)), True),
+        Remembered(StableState(None, (proposed,)), True),
+        Remembered(StableState(proposed), True, True),
     ):
         file = LastView(tmp_path / "view", RINGS)
         file.load()
@@ -109,7 +116,7 @@ def test_a_file_of_an_earlier_version_is_read_and_becomes_one_of_this(
     assert content(file.load()) == (True, view.id, (), False)
     file.prepare()
     assert read_file(tmp_path / "view") == (True, view.id, (), False)
-    remember(file, Remembered(view, True, (), True))
+    remember(file, Remembered(StableState(view), True, True))
     assert read_file(tmp_path / "view") == (True, view.id, (), True)
     assert (tmp_path / "view").stat().st_size == 4096 + 2 * FIRST_CAPACITY
 
@@ -128,7 +135,7 @@ def test_a_record_that_outgrows_its_file_needs_room(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(last_view, "FIRST_CAPACITY", 4096)
     disk = SimulatedFiles(random.Random(1))
     file = opened(disk)
-    small, large = memories()[0], Remembered(Laboratory().configuration(200), False)
+    small, large = memories()[0], Remembered(StableState(Laboratory().configuration(200)), False)
     remember(file, small)
     disk.capacity = 0
     with pytest.raises(LastViewError, match="No space left on device; the view was not saved"):

@@ -15,9 +15,10 @@ from chaos import NetworkSettings
 from chaos.simulated_cluster.message_faults import MessageFaults
 from membership.errors import RecoveryError
 from membership.protocol import messages as wire
-from membership.protocol.context.effects import AcceptedToSave, Evicted, JoinWaiting
+from membership.protocol.context.effects import Evicted, JoinWaiting, StableStateToSave
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.core import Core
-from membership.protocol.view.configuration import RECOVERY_STRIDE, RESTART_STRIDE, Configuration
+from membership.protocol.view.configuration import RECOVERY_STRIDE, RESTART_STRIDE
 from membership.protocol.view.cut import Cut, Removal
 from membership.protocol.view.view_difference import ViewChanged
 from membership.settings import Settings
@@ -30,6 +31,7 @@ def running(cluster, count: int, seed: int, **options):
     """A cluster that is together, and whose hosts remember that on their disks."""
     world = cluster(count, seed=seed, remember=True, **options)
     world.boot()
+    world.run(0.1)
     return world
 
 
@@ -388,9 +390,9 @@ def test_a_founder_that_is_cut_off_before_others_have_its_view_is_passed_over(cl
     assert len(world.hosts[founder].process.configuration) == 1
     start(world, others)
     assert world.run(
-        40.0, lambda: all(world.disks[f"h{number}"].epoch >= RESTART_STRIDE for number in others)
+        40.0, lambda: all(world.disks[f"h{number}"].view.epoch >= RESTART_STRIDE for number in others)
     )
-    assert world.disks[f"h{founder}"].epoch < RESTART_STRIDE
+    assert world.disks[f"h{founder}"].view.epoch < RESTART_STRIDE
     world.simulator.network.heal()
     assert world.run(90.0, lambda: world.together(4))
     assert world.epoch < 2 * RESTART_STRIDE
@@ -406,7 +408,7 @@ def test_foundings_in_vain_leave_no_more_than_the_last_of_each_founder_on_a_disk
     start(world, range(4))
     world.run(120.0)
     assert len(world.seen(Evicted)) > 10
-    assert len(world.accepted["h1"]) == 1
+    assert len(world.disks["h1"].accepted) == 1
     faults.clear()
     assert world.run(60.0, lambda: world.together(4))
 
@@ -442,7 +444,8 @@ def test_nobody_promises_to_one_who_remembers_less(lab) -> None:
         settings=Settings(),
         rng=random.Random(1),
         cluster_id=first.cluster_id,
-        remembered=second,
+        stable=StableState(second),
+        has_disk=True,
     )
     made.start(0.0)
 
@@ -465,7 +468,8 @@ def remembering(lab, view) -> Core:
         settings=Settings(),
         rng=random.Random(1),
         cluster_id=view.cluster_id,
-        remembered=view,
+        stable=StableState(view),
+        has_disk=True,
     )
     core.start(0.0)
     return core
@@ -519,20 +523,20 @@ def test_a_proposed_view_is_in_force_when_enough_of_those_who_remember_have_it_o
         )
     accepted = (sent[0].configuration_id,)
 
-    def accepts(other, ids: tuple[bytes, ...]) -> list[tuple[Configuration, ...]]:
+    def accepts(other, ids: tuple[bytes, ...]) -> list[StableState]:
         """What the founder is to save when this one says what it has accepted."""
         question = wire.ColdStart(other, False, 0, founder.me.incarnation, 0, True, view.epoch, accepted=ids)
         effects = founder.receive(other.address, question, 60.2)
-        return [event.views for event in effects.events if isinstance(event, AcceptedToSave)]
+        return [event.state for event in effects.events if isinstance(event, StableStateToSave)]
 
     assert accepts(others[0], accepted) == []
     assert accepts(others[1], (bytes(16), *accepted)) == [], "what else it has accepted may be in force"
-    (views,) = accepts(others[1], accepted)
+    (state,) = accepts(others[1], accepted)
     assert len(founder.configuration) == 1, "the founder is among the enough: it writes it down last"
     late = copy.deepcopy(founder).tick(60.2 + Settings().quorum_timeout)
     assert Evicted(founder.configuration.epoch, restarted=("n0",)) in late.events, "nobody went on without it"
-    founder.saved(views, 60.3)
-    assert founder.configuration is views[-1]
+    founder.saved(state, 60.3)
+    assert founder.configuration is state.accepted[-1]
     assert {member.name for member in founder.configuration.members} == {"n0", "n1", "n2"}
 
 
@@ -544,28 +548,29 @@ def test_a_joiner_accepts_a_view_of_the_founder_it_follows_and_waits_for_a_word_
         settings=Settings(),
         rng=random.Random(1),
         cluster_id=view.cluster_id,
-        remembered=view,
+        stable=StableState(view),
+        has_disk=True,
     )
     joiner.start(0.0)
     founder, stranger = lab.member(0, incarnation=2), lab.member(2, incarnation=2)
     joiner.receive(founder.address, wire.ColdStart(founder, True, 0, b"", 0, True, view.epoch), 0.1)
     first = view.restart(founder, 10).apply(Cut.of([joiner.me]))
 
-    def proposed_by(sender) -> list[AcceptedToSave]:
+    def proposed_by(sender) -> list[StableStateToSave]:
         message = wire.FullConfiguration(
             sender.incarnation, first.epoch, first.id, first.encoded(), proposed=True
         )
         effects = joiner.receive(sender.address, message, 0.2)
-        return [event for event in effects.events if isinstance(event, AcceptedToSave)]
+        return [event for event in effects.events if isinstance(event, StableStateToSave)]
 
     assert proposed_by(stranger) == []
     (event,) = proposed_by(founder)
-    (told,) = lab.sent(joiner.saved(event.views, 0.3), wire.ColdStart)
+    (told,) = lab.sent(joiner.saved(event.state, 0.3), wire.ColdStart)
     assert told.accepted == (first.id,)
     assert joiner.configuration is None
     word = wire.Probe(founder.incarnation[:8], first.epoch, first.short_id, 0, None)
     joiner.receive(founder.address, word, 0.4)
-    assert joiner.configuration == event.views[0]
+    assert joiner.configuration == event.state.accepted[0]
 
 
 def test_who_has_accepted_a_view_starts_again_when_its_founder_is_not_heard_of(lab) -> None:
@@ -577,7 +582,8 @@ def test_who_has_accepted_a_view_starts_again_when_its_founder_is_not_heard_of(l
         settings=Settings(),
         rng=random.Random(1),
         cluster_id=view.cluster_id,
-        remembered=view,
+        stable=StableState(view),
+        has_disk=True,
     )
     joiner.start(0.0)
     founder = lab.member(0, incarnation=2)
@@ -586,8 +592,8 @@ def test_who_has_accepted_a_view_starts_again_when_its_founder_is_not_heard_of(l
     message = wire.FullConfiguration(
         founder.incarnation, first.epoch, first.id, first.encoded(), proposed=True
     )
-    joiner.receive(founder.address, message, 0.2)
-    joiner.saved((joiner._context.cache.decode(first.encoded(), first.id, 10),), 0.3)
+    (event,) = joiner.receive(founder.address, message, 0.2).events
+    joiner.saved(event.state, 0.3)
     ends = [event for second in range(1, 8) for event in joiner.tick(float(second)).events]
     assert Evicted(first.epoch, restarted=("n0",)) in ends
 

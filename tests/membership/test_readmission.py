@@ -9,9 +9,9 @@ import pytest
 import chaos
 import chaos.simulated_cluster.cluster
 from chaos import faults
+from chaos.simulated_cluster.faults import core_on
 from membership.address import Address
 from membership.protocol.context.context import Context
-from membership.protocol.core import Core
 from membership.protocol.lifecycle.readmission import Readmission
 from membership.protocol.messages import NotMember, Probe
 from membership.protocol.view.configuration import Configuration
@@ -226,12 +226,10 @@ class TestCluster:
         world = chaos.simulated_cluster.cluster.Cluster(6, seed=2)
         world.start()
         assert world.run(30.0, stop=lambda: world.converged() and world.views[-1].size == 6)
-        lost = world.hosts["n3"].process
-        assert isinstance(lost, Core)
+        lost = core_on(world.hosts["n3"])
         world.apply(faults.Crash(("n3",)))
         assert world.run(world.now + 20.0, stop=lambda: world.views[-1].size == 5)
         world.apply(faults.Start(("n6",)))
         assert world.run(world.now + 5.0, stop=world.converged)
-        newcomer = world.hosts["n6"].process
-        assert isinstance(newcomer, Core)
+        newcomer = core_on(world.hosts["n6"])
         assert newcomer._context.removal_history.test_time(lost.me) == PATIENCE

@@ -14,7 +14,7 @@ import pytest
 
 from chaos.simulated_cluster.message_faults import MessageFaults
 from consensus import classic_quorum
-from membership.protocol.context.effects import AcceptedToSave
+from membership.protocol.context.effects import StableStateToSave
 from membership.protocol.view.configuration import RESTART_STRIDE, Configuration
 from tests.budget import budgeted
 from tests.membership.test_power_cut import cut_power, running, start
@@ -41,6 +41,11 @@ def split(world, side: list[int]) -> list[int]:
     others = [number for number in range(world.nodes) if number not in side]
     world.simulator.network.partition([side, others])
     return others
+
+
+def accepted(world) -> list[Configuration]:
+    """The views that anybody has accepted so far."""
+    return [view for _, _, event in world.seen(StableStateToSave) for view in event.state.accepted]
 
 
 def heals(world) -> bool:
@@ -70,7 +75,7 @@ def test_three_go_on_without_two_who_alone_have_accepted_a_view(cluster, seed: i
     faults = MessageFaults(world.simulator, random.Random(seed), world.simulator.crash)
     faults.drop("FullConfiguration", 1.0, world.hosts[2:])
     start(world, range(5))
-    assert world.run(40.0, lambda: "h1" in world.accepted)
+    assert world.run(40.0, lambda: bool(world.disks["h1"].accepted))
     faults.clear()
     cut_off = [next(number for number, core in enumerate(world.cores) if core.founded), 1]
     others = split(world, cut_off)
@@ -109,8 +114,8 @@ def test_one_cluster_whenever_a_founding_is_cut_through(cluster, seed: int) -> N
     cut_power(world)
     start(world, range(count))
     for _ in range(rng.randint(1, 3)):
-        began = len(world.seen(AcceptedToSave))
-        world.run(40.0, lambda: len(world.seen(AcceptedToSave)) > began)  # noqa: B023
+        began = len(accepted(world))
+        world.run(40.0, lambda: len(accepted(world)) > began)  # noqa: B023
         world.run(rng.random() * 0.05)
         side = rng.sample(range(count), rng.randint(1, count - 1))
         split(world, side)

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 
 from membership.address import Address
 from membership.protocol.context.alert_signatures import AlertSignatures, Signer
-from membership.protocol.context.effects import Dropped, Effects, Event, Send
+from membership.protocol.context.effects import Dropped, Effects, Event, Send, StableStateToSave
 from membership.protocol.context.loop_lag import LoopLag
 from membership.protocol.context.refusals import Refusal, counter_of, refusal_of
+from membership.protocol.context.stable_storage import StableState, StableStorage
 from membership.protocol.messages import FullConfiguration, Gossip, Message
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
@@ -40,6 +41,7 @@ class Context:
         "short_header",
         "signatures",
         "signer",
+        "storage",
     )
 
     def __init__(
@@ -49,9 +51,13 @@ class Context:
         rng: random.Random,
         cache: ConfigurationCache,
         signer: Signer | None = None,
+        *,
+        stable: StableState | None = None,
+        has_disk: bool = False,
     ) -> None:
         self.me = me
         self.signer = signer
+        self.storage = StableStorage(stable or StableState(), self._has_to_save, has_disk=has_disk)
         self.signatures: AlertSignatures | None = None
         self.removal_history = RemovalHistory(settings)
         self.settings = settings
@@ -110,6 +116,9 @@ class Context:
                 self._sends.append(Send(addresses, part))
         elif addresses:
             self._sends.append(Send(addresses, message))
+
+    def _has_to_save(self, state: StableState) -> None:
+        self.publish(StableStateToSave(state))
 
     def publish(self, event: Event) -> None:
         """Tell the host of the core."""

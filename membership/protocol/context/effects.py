@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from membership.address import Address
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.messages import Message
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member
@@ -133,13 +134,14 @@ class StateToSave:
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptedToSave:
-    """These proposed views are to be on disk, beside the last view this process was in (see refounding).
+class StableStateToSave:
+    """This is to be on disk, in place of what was, as one record. Of several the last one counts.
 
-    Tell the core when they are durable (`Core.saved`). The next view that is installed takes the place of all.
+    Tell the core when it is durable (`Core.saved`), with what was written: that may be an earlier one. Without a disk
+    the driver keeps it in memory, for the next incarnation.
     """
 
-    views: tuple[Configuration, ...]
+    state: StableState
 
 
 Event = (
@@ -157,7 +159,7 @@ Event = (
     | EdgeRecovered
     | Dropped
     | StateToSave
-    | AcceptedToSave
+    | StableStateToSave
 )
 
 

@@ -15,6 +15,7 @@ from membership.protocol import messages
 from membership.protocol.context.alert_signatures import Signer
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.effects import Effects
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.core.base import MemberCoreBase
 from membership.protocol.core.components import Components
 from membership.protocol.core.dispatch import Dispatcher
@@ -35,7 +36,6 @@ from membership.protocol.monitoring.simulation_fast_forward import FastForwardEd
 from membership.protocol.recovery.operator_recovery import Recovery
 from membership.protocol.recovery.permanent_quorum_loss import PermanentQuorumLoss
 from membership.protocol.recovery.quorum_watch import QuorumWatch
-from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import Member, check_member
 from membership.settings import Settings
@@ -51,10 +51,11 @@ class Core(MemberCoreBase):
     `seeds`: whom to ask for admission. `found`: start a new cluster instead; then `expect` processes, this one
     included, must have met before the first joiners are admitted, all in one view change. Without `found` and
     with `expect` above 1, processes that name each other agree on who founds (see founder_election). `cluster_id`:
-    16 bytes; given to a joiner it refuses other clusters. `remembered`: the last view that an earlier process of
-    this name was in, found on its disk: if a majority of it has been started again too, they go on from it in a
-    new view (see founder_election). `accepted`: the proposed views found beside it (see refounding). `cache`: shared
-    by the cores of one process.
+    16 bytes; given to a joiner it refuses other clusters. `stable`: what an earlier process of this name has left
+    on its disk: if a majority of the last view there has been started again too, they go on from it in a new view
+    (see founder_election). `is_copy`: there may have been later views: the disk was put back from a copy, or this
+    process was removed. `has_disk`: what is to be saved is durable when `saved` says so; otherwise memory is all
+    there is. `cache`: shared by the cores of one process.
     `detectors`: the kind of edge detector, by default windowed. `broadcaster`: how news spreads, by default gossip.
     `signer`: signs this member's reports; then all members must sign, and what is not signed by its observer does
     not count.
@@ -77,20 +78,26 @@ class Core(MemberCoreBase):
         found: bool = False,
         expect: int = 1,
         cluster_id: bytes | None = None,
-        remembered: Configuration | None = None,
-        accepted: tuple[Configuration, ...] = (),
+        stable: StableState | None = None,
         is_copy: bool = False,
+        has_disk: bool = False,
         cache: ConfigurationCache | None = None,
         detectors: DetectorFactory | None = None,
         signer: Signer | None = None,
         broadcaster: Broadcaster | None = None,
     ) -> None:
         check_member(me)
-        context = self._context = Context(me, settings, rng, cache or ConfigurationCache(), signer)
-        self._joiner = Joiner(context, (), cluster_id)
-        self._election = FounderElection(
-            context, 1 if found else expect, None if found else remembered, accepted=accepted, is_copy=is_copy
+        context = self._context = Context(
+            me,
+            settings,
+            rng,
+            cache or ConfigurationCache(),
+            signer,
+            stable=None if found else stable,
+            has_disk=has_disk,
         )
+        self._joiner = Joiner(context, (), cluster_id)
+        self._election = FounderElection(context, 1 if found else expect, is_copy=is_copy)
         self._refounding = Refounding(context, self._election, self._joiner)
         self.set_seeds(seeds)
         self._monitor = Monitor(context, detectors)
@@ -147,9 +154,11 @@ class Core(MemberCoreBase):
 
     @property
     def cluster_id(self) -> bytes | None:
-        """The cluster's id, None while unknown."""
+        """The cluster's id, None while unknown: also of one that this process founds, until it is in force."""
         view = self._context.configuration
-        return self._joiner.cluster_id if view is None else view.cluster_id
+        if view is None or self._dispatcher.awaits_cluster:
+            return self._joiner.cluster_id
+        return view.cluster_id
 
     def suspicions(self, now: float) -> Suspicions | None:
         """Who suspects whom, as far as this member knows; None before the first view. For people."""
@@ -227,9 +236,9 @@ class Core(MemberCoreBase):
         instance.gossip.compare(index, message.digest or messages.EMPTY_DIGEST, now)
         return True
 
-    def saved(self, views: tuple[Configuration, ...], now: float) -> Effects:
-        """What AcceptedToSave asked for is durable."""
-        self._dispatcher.on_saved(views, now)
+    def saved(self, state: StableState, now: float) -> Effects:
+        """This is what is on disk now, durably: what StableStateToSave asked for, or has asked for before."""
+        self._dispatcher.on_saved(state, now)
         return self._effects(now)
 
     def tick(self, now: float) -> Effects:

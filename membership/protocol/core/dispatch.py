@@ -9,12 +9,11 @@ from membership.address import Address
 from membership.protocol import messages
 from membership.protocol.context.context import NEVER
 from membership.protocol.context.refusals import Refusal, elsewhere
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.core.components import Components
 from membership.protocol.core.status import FINISHED, Status
 from membership.protocol.core.view_installation import ViewInstaller
 from membership.protocol.core.view_instance import ViewInstance
-from membership.protocol.lifecycle.founder_election import founder_of
-from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.member import Member
 
 
@@ -53,11 +52,18 @@ class Dispatcher:
         else:
             self._handle_from_outside(instance, source, message, now)
 
-    def on_saved(self, views: tuple[Configuration, ...], now: float) -> None:
-        """These proposed views are on disk."""
+    @property
+    def awaits_cluster(self) -> bool:
+        """Whether this process founds a cluster of which nobody knows yet, and would rather find one."""
+        election = self._election
+        return self._admission.holding and election.is_active and election.remembered is None
+
+    def on_saved(self, state: StableState, now: float) -> None:
+        """This is what is on disk."""
         if self.views.status in FINISHED:
             return
-        self._refounding.on_saved(views)
+        self._context.storage.on_saved(state)
+        self._refounding.on_saved()
         instance = self.views.instance
         if instance is None:
             self.found_if_chosen(now)
@@ -123,11 +129,10 @@ class Dispatcher:
         election = self._election
         if election.is_deserted:
             deserted = election.accepted[-1]
-            self.views.give_up((founder_of(deserted).name,), deserted.epoch)
+            self.views.give_up((deserted.by_seniority()[0].name,), deserted.epoch)
         elif election.founds(now):
             self.founded = True
-            propose = None if election.remembered is None else self._refounding.propose
-            self._admission.hold(election.expect, election.suffices, propose)
+            self._admission.hold(election.expect, election.suffices, self._refounding.propose)
             self._refounding.begin(now)
             self.views.found(now)
 
@@ -153,7 +158,7 @@ class Dispatcher:
                     if source == message.joiner.address:
                         self._quorum_loss.on_joining(message.joiner)
                     self._admission.on_request(message, instance.reporter, now)
-            case messages.ColdStart() if message.asking and (message.remembers >= 0 or message.accepted):
+            case messages.ColdStart() if self._concerns_members(message):
                 self._on_restarted(instance, source, message, now)
             case messages.EnsembleJoin():
                 reason = "this cluster has no ensemble: join in the decentralised mode"
@@ -166,6 +171,11 @@ class Dispatcher:
                 self.views.on_evicted_notice(source, message, now)
             case _:
                 self._context.count("messages for joiners")
+
+    def _concerns_members(self, message: messages.ColdStart) -> bool:
+        """Whether this comes from a process that was a member once, or this one was elected to found with it."""
+        is_electing = self._admission.holding and self._election.is_active
+        return message.asking and (message.remembers >= 0 or bool(message.accepted) or is_electing)
 
     def _on_restarted(
         self, instance: ViewInstance, source: Address, message: messages.ColdStart, now: float
@@ -205,6 +215,11 @@ class Dispatcher:
     ) -> None:
         view = self._context.view
         index = view.index_of_sender(message.sender)
+        if isinstance(message, messages.ObserversAssigned) and self.awaits_cluster:
+            # Others go on without this founder, which nobody has joined yet, and which goes on from nothing.
+            if message.joiner == self._context.me.incarnation:
+                self.views.give_up((self._context.me.name,))
+            return
         if self._refounding.takes(source, message):
             self._install_if_in_force(instance, now)
             return

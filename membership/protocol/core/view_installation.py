@@ -170,6 +170,8 @@ class ViewInstaller:
             self._catch_up.on_first_view(configuration.epoch)
             components.anti_entropy.start(now)
         self._context.publish(self._context.cache.change(previous, configuration, cut))
+        if not components.admission.holding:  # the view of a founder alone is to be remembered by nobody
+            self._context.storage.install(configuration)
         self._context.count("views installed")
         components.monitor.on_view_change(now)
         components.quorum.on_view_change(now)

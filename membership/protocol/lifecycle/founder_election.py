@@ -41,8 +41,8 @@ from membership.address import Address
 from membership.errors import RecoveryError
 from membership.protocol.context.context import NEVER, Context
 from membership.protocol.context.effects import JoinWaiting
-from membership.protocol.messages import ColdStart
-from membership.protocol.view.configuration import RECOVERY_BYTES, Configuration
+from membership.protocol.messages import ColdStart, JoinRequest
+from membership.protocol.view.configuration import RECOVERY_BYTES, RESTART_STRIDE, Configuration
 from membership.protocol.view.member import Member
 
 JOINING_TOO = "this process is joining too"
@@ -70,9 +70,13 @@ class _Peer(NamedTuple):
     accepted: frozenset[bytes]
 
     @property
-    def knows(self) -> bool:
-        """Whether it remembers a view for certain."""
-        return self.memory[0] != _NOTHING
+    def is_new(self) -> bool:
+        """Whether it was in no view before, as far as it knows."""
+        return self.memory == (_NOTHING, _NOTHING)
+
+    def knows(self, view: Configuration) -> bool:
+        """Whether it would know of what came after this view by its vote."""
+        return self.memory[0] != _NOTHING or view.id in self.accepted
 
 
 class FounderElection:
@@ -82,21 +86,22 @@ class FounderElection:
         self,
         context: Context,
         expect: int,
-        remembered: Configuration | None = None,
         *,
-        accepted: tuple[Configuration, ...] = (),
         is_copy: bool = False,
     ) -> None:
-        """`accepted`: the proposed views on this process's disk (see refounding). `is_copy`: there may have been later
-        views than `remembered`: it is what a copy of this process's disk says, or this process was removed from it."""
+        """`is_copy`: there may have been later views than the one on its disk: that is a copy, or this process was
+        removed from it."""
         self._context = context
-        self.remembered = remembered
+        found = context.storage.durable
+        self.remembered = remembered = found.view
         self._is_copy = is_copy
         self.expect = expect if remembered is None else len(remembered) // 2 + 1
         """How many processes the first view of several is held for."""
         self._seeds: tuple[Address, ...] = ()
-        self.accepted = accepted if self.knows else ()
-        """The proposed views that this process has written down, and does not know to have come into force."""
+        self.accepted = () if is_copy else found.accepted
+        """The views that this process has accepted, and does not know to have come into force."""
+        self.is_active = self.expect > 1 or remembered is not None or bool(self.accepted)
+        """Whether this process takes part in an election; else it just wants to join, or was told to found."""
         self._loaded = {view.id for view in self.accepted}
         self.proposed: Configuration | None = None
         """The first view of several, as this process has founded it; not in force yet."""
@@ -105,9 +110,7 @@ class FounderElection:
         self.is_bound = False
         """Another founder counts on this very incarnation: it has written down a view with it."""
         self._remembered_names = _names_of(remembered) if remembered else frozenset()
-        self._remembered_addresses = _others(
-            (remembered, *self.accepted) if remembered else (), context.me.address
-        )
+        self._remembered_addresses = _others(self._gone_on_from, context.me.address)
         self._round = 0
         self._silent_until = -NEVER
         self._silenced_by = _NOTHING
@@ -131,15 +134,10 @@ class FounderElection:
 
     def start(self, now: float) -> None:
         """Begin, if there is anything to do."""
-        if self.expect > 1 or self.remembered is not None:
+        if self.is_active:
             self._candidate = self.remembered is not None
             self.deadline = now
             self._patient_until = now + _PATIENCE * self._context.settings.rpc_cap
-
-    @property
-    def knows(self) -> bool:
-        """Whether this process remembers a view for certain."""
-        return self.remembered is not None and not self._is_copy
 
     @property
     def followed(self) -> Address | None:
@@ -158,29 +156,40 @@ class FounderElection:
 
     def has_left(self, view: Configuration) -> bool:
         """Whether a founder counts on it that this process takes part in this view no more."""
-        return self.is_bound and view.epoch < self.accepted[-1].epoch
+        if not self.is_bound:
+            return False
+        bound = self.accepted[-1]
+        return view.epoch < bound.epoch or view.cluster_id != bound.cluster_id
 
     def has_outlived(self, view: Configuration) -> bool:
-        """Whether what another process has accepted was overtaken by the view that this one remembers, or was founded
+        """Whether what another process has accepted was overtaken by the view that this one remembers, or was proposed
         by this one, in an earlier incarnation, and given up: a founder writes its view down before it is in force."""
         if self.remembered is not None and view.epoch <= self.remembered.epoch:
             return True
-        return self.knows and founder_of(view).name == self._context.me.name
+        founder = founder_of(view)
+        return self._has_memory and founder is not None and founder.name == self._context.me.name
+
+    @property
+    def _has_memory(self) -> bool:
+        """Whether this process would know if it had accepted something in an earlier incarnation."""
+        return not self._is_copy and (self.remembered is not None or self._context.storage.has_disk)
 
     def still_accepted(self, proposed: Configuration) -> tuple[Configuration, ...]:
         """What this process has accepted, without what the founder of this view, which has this process in it, has
-        given up: accepted by an earlier process here, it came from an earlier one there, which did not write it down.
+        given up.
+
+        Accepted by an earlier process here, it came from an earlier one there. The founder knows of it, or would not
+        count on this process; had it gone on from it, it would be in a later epoch.
         """
         founder = founder_of(proposed)
-        peer = self._peers.get(founder.address)
-        if peer is None or peer.member != founder or not peer.knows:
-            return self.accepted
         return tuple(
             view
             for view in self.accepted
-            if view.id in peer.accepted
-            or view.id not in self._loaded
-            or founder_of(view).name != founder.name
+            if view.id not in self._loaded
+            or view.epoch < proposed.epoch
+            or (proposer := founder_of(view)) is None
+            or founder is None
+            or proposer.name != founder.name
         )
 
     def is_promised(self, incarnation: bytes) -> bool:
@@ -241,22 +250,26 @@ class FounderElection:
             self._silent_until = now + self._context.settings.join_attempt_timeout
 
     def tick(self, now: float) -> None:
-        """Greet the seeds, and whom this process follows."""
+        """Greet the seeds, and whom this process follows.
+
+        A founder that goes on from nothing also asks to be let in: there may be a cluster that it has not heard of.
+        """
         if now < self.deadline:
             return
         self._forget_silent(now)
         if now >= self._silent_until:
             self._context.send_all(self._asked(), self._cold_start(True))
+        if self.remembered is None and self._context.configuration is not None:
+            self._context.send_all(self._seeds, JoinRequest(self._context.me))
         self.deadline = now + self._pause * (0.75 + 0.5 * self._context.rng.random())
         self._pause = min(1.5 * self._pause, self._context.settings.rpc_cap)
 
     def _forget_silent(self, now: float) -> None:
         """Follow nobody any more who is not heard of, and is founding the cluster anew.
 
-        What it has founded, if that is in force, is on enough disks to be found there. A promise for a cold start is
-        kept: such a founding leaves no trace.
+        What it has founded, if that is in force, is on enough disks to be found there.
         """
-        if self._followed is None or self._peers[self._followed.address].memory[1] == _NOTHING:
+        if self._followed is None:
             return
         since = max(self._heard_of_followed, self._silent_until)
         if now - since > self._context.settings.quorum_timeout:
@@ -297,23 +310,26 @@ class FounderElection:
 
         Whoever is not needed to found it anew joins afterwards: all in the first view are to write it down.
         """
-        if self.remembered is None:
+        if not self.is_active:
             return True
         peer = self._peers.get(joiner.address)
         if peer is None or (peer.member, peer.follows) != (joiner, self._context.me.incarnation):
             return False
         if self._confirmed is not None:
             return joiner.name in self._confirmed
-        return any(joiner.name in _names_of(view) for view in self._gone_on_from) and self._is_covered(peer)
+        is_one_of_them = self.remembered is None or any(
+            joiner.name in _names_of(view) for view in self._gone_on_from
+        )
+        return is_one_of_them and self._is_covered(peer)
 
     @property
     def _gone_on_from(self) -> tuple[Configuration, ...]:
         """The view this process remembers, and those that may have come into force since."""
-        return () if self.remembered is None else (self.remembered, *self.accepted)
+        return self.accepted if self.remembered is None else (self.remembered, *self.accepted)
 
     def _is_covered(self, peer: _Peer) -> bool:
         """Whether this process founds on all that the other one has written down; else it cannot count on it."""
-        known = {view.id for view in (*self.accepted, self.proposed) if view is not None}
+        known = {view.id for view in (*self._gone_on_from, self.proposed) if view is not None}
         return peer.accepted <= known | self.past
 
     def uncovered(self, message: ColdStart) -> tuple[Configuration, ...]:
@@ -422,10 +438,11 @@ class FounderElection:
         if self._followed is not None or not self._candidate:
             return False
         promisers = self._promisers()
-        if self.remembered is not None:
-            return self._is_restarted(promisers, now)
-        seeds = sum(1 for address in promisers if address in self._seeds)
-        return 2 * seeds > len(self._seeds) and len(promisers) + 1 >= self.expect
+        if self._confirmed is None and self._knowing_better():
+            return False
+        if self.remembered is None:
+            return len(promisers) + 1 >= self.expect and self.suffices(promisers)
+        return self._is_restarted(promisers, now)
 
     def _is_restarted(self, promisers: list[Address], now: float) -> bool:
         """Whether enough of the remembered view has started again and is with this process.
@@ -433,34 +450,56 @@ class FounderElection:
         While more of them may still come it waits a little, so that they are in the first view together.
         """
         waits = self._confirmed is None and now < self._patient_until
-        if self._confirmed is None and self._knowing_better():
-            return False
         covered = [address for address in promisers if self._is_covered(self._peers[address])]
         return self.suffices(covered) and not (waits and self._remembered_names - self._names(covered))
 
     def suffices(self, peers: Collection[Address]) -> bool:
-        """Whether these peers and this process are enough to go on from the view it remembers, if any, and from every
-        later one that may have come into force."""
-        if self.remembered is None:
+        """Whether these peers and this process are enough to go on from the view it remembers, or else from none, and
+        from every later one that may have come into force."""
+        if not self.is_active:
             return True
         if self._confirmed is not None:
             return self._names(peers) >= self._confirmed
         covered = [address for address in peers if self._is_covered(self._peers[address])]
+        if self.remembered is None and not self._are_most_seeds(covered):
+            return False
         return all(self._are_enough(covered, view) for view in self._gone_on_from)
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether the proposed view is accepted by so many that it is in force once this process, its founder, has
+        accepted it, too. Nobody was in a view before a cold start: then most of the new one are to have it, too."""
+        acceptors = [member.address for member in self.acceptors()]
+        if self.proposed is None or not self.suffices(acceptors):
+            return False
+        return self.remembered is not None or 2 * (len(acceptors) + 1) > len(self.proposed)
+
+    def _are_most_seeds(self, peers: Collection[Address]) -> bool:
+        """Whether these and this process, which is a seed of the others, are a majority of the seeds."""
+        others = sum(1 for address in peers if address in self._seeds)
+        return bool(self._seeds) and 2 * (others + 1) > len(self._seeds) + 1
 
     def _are_enough(self, peers: Collection[Address], view: Configuration) -> bool:
         names = _names_of(view)
         back = self._names(peers) & names
-        return 2 * len(back) > len(names) and 2 * len(self._knowing(peers, names)) >= len(names)
+        return 2 * len(back) > len(names) and 2 * len(self._knowing(peers, view)) >= len(names)
 
     def _names(self, peers: Iterable[Address]) -> set[str]:
         """Of these peers, and of this process."""
         return {self._peers[address].member.name for address in peers} | {self._context.me.name}
 
-    def _knowing(self, peers: Iterable[Address], names: frozenset[str]) -> set[str]:
-        """Of these peers and this process, those of these names that have what they knew."""
-        knowing = {peer.member.name for address in peers if (peer := self._peers[address]).knows}
-        return (knowing if self._is_copy else knowing | {self._context.me.name}) & names
+    def _knowing(self, peers: Iterable[Address], view: Configuration) -> set[str]:
+        """Of these peers and this process, those of this view that have what they knew.
+
+        At a cold start whoever was in no view is as it should be.
+        """
+        is_cold = self.remembered is None
+        knowing = {
+            peer.member.name
+            for address in peers
+            if (peer := self._peers[address]).knows(view) or (is_cold and peer.is_new)
+        }
+        return (knowing if self._is_copy else knowing | {self._context.me.name}) & _names_of(view)
 
     def _knowing_better(self) -> dict[str, int]:
         """The names of those who know of a later view, if only by a copy, and the epochs of these."""
@@ -473,7 +512,7 @@ class FounderElection:
         The cluster is then founded anew by this process, with all of them. Raises RecoveryError.
         """
         me = self._context.me
-        if self.remembered is None or self.deadline == NEVER:
+        if not self._gone_on_from or self.deadline == NEVER:
             raise RecoveryError(f"{me.name} remembers no view to go on from: ask one that does")
         met = {peer.member.name: peer for peer in self._peers.values()}
         by_address = {str(member.address): member.name for member in (me, *(p.member for p in met.values()))}
@@ -514,25 +553,11 @@ class FounderElection:
         if self.deadline == NEVER:
             return JOINING_TOO
         if self.remembered is not None:
-            return self._progress_after_power_cut(self.remembered)
-        if self.expect == 1:
-            return "the members of a cluster that lost its power are looking for each other"
-        met = len(self._peers) + 1
-        return f"the cluster starts with {self.expect} processes, {met} have met so far"
-
-    def _progress_after_power_cut(self, remembered: Configuration) -> str:
-        names = self._remembered_names
-        met = self._names(self._peers) & names
-        remembering = self._knowing(self._peers, names)
-        text = (
-            f"the cluster comes back when {self.expect} of the {len(remembered)} members of its last view "
-            f"({remembered.epoch}) do, {len(met)} have met so far"
-        )
-        if missing := names - met:
-            text += f"; not heard of: {_some(missing)}"
-        if blank := met - remembering:
-            needed = (len(remembered) + 1) // 2
-            text += f"; without what they knew: {_some(blank)} ({needed} must have it)"
+            text = self._progress_after_power_cut(self.remembered)
+        elif self.expect == 1:
+            text = "the members of a cluster that lost its power are looking for each other"
+        else:
+            text = self._progress_of_cold_start()
         for view in self.accepted:
             if missing := _names_of(view) - self._names(self._peers):
                 text += (
@@ -542,6 +567,32 @@ class FounderElection:
         if better := self._knowing_better():
             text += f"; there was a later view ({max(better.values())}), of which {_some(better)} knows"
         return text[:500]  # as much as a message has room for
+
+    def _progress_of_cold_start(self) -> str:
+        met = len(self._peers) + 1
+        text = f"the cluster starts with {self.expect} processes, {met} have met so far"
+        if not self._are_most_seeds(self._peers):
+            silent = [str(seed) for seed in self._seeds if seed not in self._peers]
+            needed = (len(self._seeds) + 1) // 2 + 1
+            text += (
+                f"; {needed} of its {len(self._seeds) + 1} seeds are needed; not heard of: {_some(silent)}"
+            )
+        return text
+
+    def _progress_after_power_cut(self, remembered: Configuration) -> str:
+        names = self._remembered_names
+        met = self._names(self._peers) & names
+        remembering = self._knowing(self._peers, remembered)
+        text = (
+            f"the cluster comes back when {self.expect} of the {len(remembered)} members of its last view "
+            f"({remembered.epoch}) do, {len(met)} have met so far"
+        )
+        if missing := names - met:
+            text += f"; not heard of: {_some(missing)}"
+        if blank := met - remembering:
+            needed = (len(remembered) + 1) // 2
+            text += f"; without what they knew: {_some(blank)} ({needed} must have it)"
+        return text
 
 
 def _some(names: Collection[str]) -> str:
@@ -556,9 +607,13 @@ def _rank(member: Member, memory: Memory) -> tuple[int, int, str, int, bytes]:
     return -memory[0], -memory[1], member.host, member.port, member.incarnation
 
 
-def founder_of(view: Configuration) -> Member:
-    """Who has proposed this first view of several."""
-    return view.by_seniority()[0]
+def founder_of(view: Configuration) -> Member | None:
+    """Who has proposed this first view of several; None: it is none, its members were voted for in the view before."""
+    founder = view.by_seniority()[0]
+    others = sorted(view.joined_epochs)[1:]
+    alone_before = view.joined_epochs[view.members.index(founder)] == view.epoch - 1
+    is_first = alone_before and view.epoch % RESTART_STRIDE == 1 and set(others) == {view.epoch}
+    return founder if is_first else None
 
 
 def _names_of(view: Configuration) -> frozenset[str]:

@@ -20,7 +20,6 @@ Source: L. Lamport, *The Part-Time Parliament* (1998), and joint quorums as when
 
 from membership.address import Address
 from membership.protocol.context.context import NEVER, Context
-from membership.protocol.context.effects import AcceptedToSave
 from membership.protocol.context.refusals import Refusal
 from membership.protocol.lifecycle.founder_election import FounderElection, founder_of
 from membership.protocol.lifecycle.joiner import Joiner
@@ -57,10 +56,8 @@ class Refounding:
     # The founder.
 
     def begin(self, now: float) -> None:
-        """This process founds the cluster. If it remembers a view, it goes on asking while it is alone."""
-        if self._election.remembered is None:
-            self._election.stop()
-        elif not self._election.recovery and not self._election.suffices(()):
+        """This process founds the cluster. While it is alone it goes on asking."""
+        if not self._election.recovery and not self._election.suffices(()):
             self.deadline = now + self._context.settings.quorum_timeout
 
     def propose(self, joiners: list[Member], asking: Member, now: float) -> None:
@@ -102,7 +99,7 @@ class Refounding:
         view = self._election.proposed
         if view is None or self.in_force or self._saving:
             return
-        if self._election.suffices([member.address for member in self._election.acceptors()]):
+        if self._election.is_in_force:
             self.deadline = now + self._context.settings.quorum_timeout
             self._save(view, self._election.accepted)
 
@@ -119,8 +116,7 @@ class Refounding:
     @property
     def missing(self) -> tuple[str, ...]:
         """Names of those on whom the founder counts in vain: of itself, if only its own disk is late."""
-        view = self._election.proposed or self._election.remembered
-        assert view is not None
+        view = self._election.proposed or self._election.latest or self._context.view
         me = self._context.me.name
         here = {me, *(member.name for member in self._election.acceptors())}
         return tuple(sorted(member.name for member in view.members if member.name not in here)) or (me,)
@@ -178,14 +174,13 @@ class Refounding:
         if self._saving or len(accepted) >= ACCEPTED_LIMIT:
             return
         self._saving = (*accepted, view)
-        if self._election.knows:
-            self._context.publish(AcceptedToSave(self._saving))
-        else:
-            self.on_saved(self._saving)  # it stands for its name only, whatever it writes down
+        self._context.storage.accept(self._saving)
+        self.on_saved()
 
-    def on_saved(self, views: tuple[Configuration, ...]) -> None:
-        """What was to be saved is durable."""
-        if not views or views != self._saving:
+    def on_saved(self) -> None:
+        """Something has become durable."""
+        views = self._saving
+        if not views or views != self._context.storage.durable.accepted:
             return
         self._saving = ()
         election, view = self._election, views[-1]
@@ -193,7 +188,8 @@ class Refounding:
         if view is election.proposed:
             self.in_force = True
             return
-        if self._context.me in view:
-            election.bind(founder_of(view))
+        founder = founder_of(view)
+        if self._context.me in view and founder is not None:
+            election.bind(founder)
             self._awaited = view
         election.ask_followed()
