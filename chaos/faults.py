@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from membership.files.simulated import OPERATIONS as OPERATIONS
 from membership.protocol.messages import MESSAGE_TYPES
 
 Hosts = tuple[str, ...]
 """Names of hosts; the cluster's are n0, n1, …"""
 MESSAGE_KINDS = tuple(kind.__name__ for kind in MESSAGE_TYPES)
 """The names of all message types of the membership."""
+ERRORS = ("EIO", "ENOSPC", "EDQUOT", "EROFS")
+"""What a call on a file may fail with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,21 +216,6 @@ class ClearDisk:
 
 
 @dataclass(frozen=True, slots=True)
-class FailSync:
-    """The next time the hosts' stores make something durable the disk fails, once."""
-
-    hosts: Hosts
-
-
-@dataclass(frozen=True, slots=True)
-class SlowDisk:
-    """Each sync of the hosts' stores takes so many seconds longer from now on; 0: no longer than ever."""
-
-    seconds: float
-    hosts: Hosts
-
-
-@dataclass(frozen=True, slots=True)
 class CopyDisk:
     """Keep copies of the hosts' data directories as they are now, whether a process runs or not: a backup.
 
@@ -258,6 +246,63 @@ class LoseFile:
     hosts: Hosts
 
 
+@dataclass(frozen=True, slots=True)
+class FailCall:
+    """The next such call of the store on its files fails with this error on each of the hosts, once."""
+
+    error: str
+    """One of `ERRORS`, such as EIO."""
+    operation: str
+    """One of `OPERATIONS`, such as fdatasync."""
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class ExceedQuota:
+    """Nothing more fits on the disks, and they say that there is room: a quota is used up."""
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDisk:
+    """Making something durable takes so many seconds on these hosts; 0 ends it."""
+
+    seconds: float
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class ShortWrites:
+    """This share of the writes to files takes only a part of what is written; 0 ends it."""
+
+    probability: float
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class CutPowerAfter:
+    """The power goes after so many more calls that change a file: in the middle of what the store does."""
+
+    changes: int
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class MendDisk:
+    """Nothing fails, is slow or short any more on these disks, and no quota is used up."""
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class SwapAddresses:
+    """Two hosts have each other's addresses from now on; no effect if one of them runs."""
+
+    source: str
+    destination: str
+
+
 Fault = (
     Start
     | Crash
@@ -285,13 +330,20 @@ Fault = (
     | JumpClock
     | FillDisk
     | ClearDisk
-    | FailSync
-    | SlowDisk
     | CopyDisk
     | RestoreDisk
     | WipeDisk
     | LoseFile
+    | FailCall
+    | ExceedQuota
+    | SlowDisk
+    | ShortWrites
+    | CutPowerAfter
+    | MendDisk
+    | SwapAddresses
 )
+DiskFault = FillDisk | ClearDisk | FailCall | ExceedQuota | SlowDisk | ShortWrites | CutPowerAfter | MendDisk
+"""What happens to the disks of hosts that run, too."""
 DiskLoss = RestoreDisk | WipeDisk | LoseFile
 """What makes a host come back with less than it had."""
 
@@ -336,14 +388,23 @@ def spans(schedule: Iterable[At], end: float) -> tuple[Span, ...]:
                 found.append(Span(now, now, "clock jump"))
             case RestoreDisk() | WipeDisk() | LoseFile():
                 found.append(Span(now, now, "lost disk"))
-            case FailSync():
-                found.append(Span(now, now, "failed sync"))
             case Pause(hosts):
                 begins("pause", hosts, now)
             case Resume(hosts):
                 ends("pause", hosts, now)
             case FillDisk(hosts):
                 begins("full disk", hosts, now)
+            case ExceedQuota(hosts):
+                begins("quota", hosts, now)
+            case SlowDisk(seconds, hosts):
+                (begins if seconds else ends)("slow disk", hosts, now)
+            case MendDisk(hosts):
+                ends("quota", hosts, now)
+                ends("slow disk", hosts, now)
+            case FailCall():
+                found.append(Span(now, now, "failing disk"))
+            case CutPowerAfter():
+                found.append(Span(now, now, "crash"))
             case ClearDisk(hosts):
                 ends("full disk", hosts, now)
             case Partition():
@@ -360,8 +421,6 @@ def spans(schedule: Iterable[At], end: float) -> tuple[Span, ...]:
                 (begins if share else ends)("egress loss", hosts, now)
             case Loss(share) | Duplication(share):
                 (begins if share else ends)("loss" if isinstance(at.fault, Loss) else "duplication", (), now)
-            case SlowDisk(seconds, hosts):
-                (begins if seconds else ends)("slow disk", hosts, now)
             case Delay(seconds, hosts):
                 (begins if seconds else ends)("delay", hosts, now)
     for what, since in open_since.items():
@@ -402,6 +461,8 @@ def hosts_of(fault: Fault) -> Hosts:
         case Partition(groups):
             return tuple(name for group in groups for name in group)
         case Block(source, destination) | Unblock(source, destination) | Evict(source, destination):
+            return source, destination
+        case SwapAddresses(source, destination):
             return source, destination
         case Heal() | Loss() | Duplication() | Reordering():
             return ()

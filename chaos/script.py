@@ -19,18 +19,21 @@ conditions.
     at 25s block n0 -> n4
     at 30s heal
     at 30s wipe-disk n3
+    at 30s fail-call EIO fdatasync n1
+    at 31s slow-disk 2s n2
+    at 31s cut-power-after 12 n4
     at 31s start n3 n5
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from chaos import faults
 from chaos.errors import ScriptError
-from chaos.faults import MESSAGE_KINDS, At, Fault, Hosts
+from chaos.faults import MESSAGE_KINDS, OPERATIONS, At, Fault, Hosts
 
 _HOST = re.compile(r"n(0|[1-9]\d{0,4})")
 END = "----"
@@ -78,21 +81,24 @@ _OF_HOSTS: dict[str, Callable[[Hosts], Fault]] = {
     "accuse": faults.Accuse,
     "fill-disk": faults.FillDisk,
     "clear-disk": faults.ClearDisk,
-    "fail-sync": faults.FailSync,
     "copy-disk": faults.CopyDisk,
     "restore-disk": faults.RestoreDisk,
     "wipe-disk": faults.WipeDisk,
     "lose-file": faults.LoseFile,
+    "exceed-quota": faults.ExceedQuota,
+    "mend-disk": faults.MendDisk,
 }
 _OF_SHARE: dict[str, Callable[[float], Fault]] = {"loss": faults.Loss, "duplication": faults.Duplication}
 _OF_SHARE_AND_HOSTS: dict[str, Callable[[float, Hosts], Fault]] = {
     "drop-ingress": faults.DropIngress,
     "drop-egress": faults.DropEgress,
+    "short-writes": faults.ShortWrites,
 }
 _OF_LINK: dict[str, Callable[[str, str], Fault]] = {
     "block": faults.Block,
     "unblock": faults.Unblock,
     "evict": faults.Evict,
+    "swap-addresses": faults.SwapAddresses,
 }
 _WORDS: dict[type[Fault], str] = {
     **{cls: word for word, cls in (*_OF_HOSTS.items(), *_OF_SHARE.items())},  # type: ignore[misc]
@@ -101,12 +107,14 @@ _WORDS: dict[type[Fault], str] = {
     faults.Heal: "heal",
     faults.Delay: "delay",
     faults.JumpClock: "jump-clock",
-    faults.SlowDisk: "slow-disk",
     faults.Reordering: "reorder",
     faults.DropMessages: "drop-message",
     faults.CrashOn: "crash-on",
     faults.Tag: "tag",
     faults.Recover: "recover",
+    faults.FailCall: "fail-call",
+    faults.SlowDisk: "slow-disk",
+    faults.CutPowerAfter: "cut-power-after",
 }
 
 
@@ -137,9 +145,18 @@ def format_fault(fault: Fault) -> str:
             rest = " | ".join(" ".join(group) for group in groups)
         case faults.Heal():
             rest = ""
-        case faults.DropIngress(share, hosts) | faults.DropEgress(share, hosts):
+        case (
+            faults.DropIngress(share, hosts)
+            | faults.DropEgress(share, hosts)
+            | faults.ShortWrites(share, hosts)
+        ):
             rest = f"{_share(share)} {' '.join(hosts)}"
-        case faults.Block(source, other) | faults.Unblock(source, other) | faults.Evict(source, other):
+        case (
+            faults.Block(source, other)
+            | faults.Unblock(source, other)
+            | faults.Evict(source, other)
+            | faults.SwapAddresses(source, other)
+        ):
             rest = f"{source} -> {other}"
         case faults.Loss(share) | faults.Duplication(share):
             rest = _share(share)
@@ -153,6 +170,10 @@ def format_fault(fault: Fault) -> str:
             rest = f"{kind} {_share(share)} {' '.join(hosts)}"
         case faults.Recover(hosts, forced):
             rest = " ".join([*(["by-force"] if forced else []), *hosts])
+        case faults.FailCall(error, operation, hosts):
+            rest = f"{error} {operation} {' '.join(hosts)}"
+        case faults.CutPowerAfter(changes, hosts):
+            rest = f"{changes} {' '.join(hosts)}"
         case faults.CrashOn(kind, hosts) | faults.Tag(kind, hosts):
             rest = f"{kind} {' '.join(hosts)}"
         case _:
@@ -211,8 +232,6 @@ def parse_fault(word: str, rest: list[str]) -> Fault:
         return _OF_LINK[word](source, destination)
     if word == "delay" and rest:
         return faults.Delay(_parse_seconds(rest[0]), _hosts(rest[1:]))
-    if word == "slow-disk" and rest:
-        return faults.SlowDisk(_parse_seconds(rest[0]), _hosts(rest[1:]))
     if word == "reorder" and len(rest) == 2:
         return faults.Reordering(_parse_share(rest[0]), _parse_seconds(rest[1]))
     if word == "drop-message" and len(rest) > 1:
@@ -226,6 +245,13 @@ def parse_fault(word: str, rest: list[str]) -> Fault:
         return faults.CrashOn(_parse_kind(rest[0]), _hosts(rest[1:]))
     if word == "jump-clock" and rest:
         return faults.JumpClock(_parse_seconds(rest[0]), _hosts(rest[1:]))
+    if word == "slow-disk" and rest:
+        return faults.SlowDisk(_parse_seconds(rest[0]), _hosts(rest[1:]))
+    if word == "fail-call" and len(rest) > 1:
+        error = _one_of(faults.ERRORS, "error of a call", rest[0])
+        return faults.FailCall(error, _one_of(OPERATIONS, "call", rest[1]), _hosts(rest[2:]))
+    if word == "cut-power-after" and rest:
+        return faults.CutPowerAfter(_parse_number(rest[0]), _hosts(rest[1:]))
     if word == "heal" and not rest:
         return faults.Heal()
     if word == "partition":
@@ -266,9 +292,19 @@ def _parse_word(text: str) -> str:
 
 
 def _parse_kind(text: str) -> str:
-    if text not in MESSAGE_KINDS:
-        raise ValueError(f"{text} is no message type; there are {', '.join(MESSAGE_KINDS)}")
+    return _one_of(MESSAGE_KINDS, "message type", text)
+
+
+def _one_of(names: Sequence[str], what: str, text: str) -> str:
+    if text not in names:
+        raise ValueError(f"{text} is no {what}; there are {', '.join(names)}")
     return text
+
+
+def _parse_number(text: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", text):
+        raise ValueError(f"{text} is no whole number; write 12")
+    return int(text)
 
 
 def _seconds(seconds: float) -> str:

@@ -100,20 +100,25 @@ class JumpClock(msgspec.Struct, tag="jump-clock", frozen=True):
     seconds: float
 
 
-class FailSyncs(msgspec.Struct, tag="fail-syncs", frozen=True):
-    """Let so many of the next syncs of the store's files fail."""
+class FailCall(msgspec.Struct, tag="fail-call", frozen=True):
+    """Let the next such call on the store's files fail, once."""
 
-    count: int
+    error: str
+    """EIO, or another name of an error of the system."""
+    operation: str
+    """As in `chaos.faults.OPERATIONS`."""
 
 
-class SlowSyncs(msgspec.Struct, tag="slow-syncs", frozen=True):
-    """Let each sync of the store's files take so much longer from now on."""
+class Disk(msgspec.Struct, tag="disk", frozen=True):
+    """How the disk below the store's files is from now on; calls that were to fail do not any more."""
 
-    seconds: float
+    sync_seconds: float = 0.0
+    """What each sync takes longer."""
+    is_quota_used_up: bool = False
 
 
 Report = Hello | Installed | Quorum | Gone | Sample
-Order = Begin | Inject | Leave | Accuse | JumpClock | FailSyncs | SlowSyncs
+Order = Begin | Inject | Leave | Accuse | JumpClock | FailCall | Disk
 
 _reports: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 _orders: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)

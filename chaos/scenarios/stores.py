@@ -6,7 +6,7 @@ Source: `shared/spec-datastore.md`, sections 2 and 4: what may be lost and what 
 
 from __future__ import annotations
 
-from chaos.faults import At, ClearDisk, CopyDisk, Crash, FailSync, FillDisk, Hosts, SlowDisk, Start
+from chaos.faults import At, ClearDisk, CopyDisk, Crash, FailCall, FillDisk, Hosts, SlowDisk, Start
 from chaos.scenarios.disks import LOSSES
 from chaos.scenarios.model import (
     AGREEMENT,
@@ -68,7 +68,7 @@ def _disk(context: ScenarioContext) -> Plan:
 
 def _failing_disk(context: ScenarioContext) -> Plan:
     faulty = context.choose_faulty()
-    return Plan(faulty, (At(0.0, FailSync(faulty)),))
+    return Plan(faulty, (At(0.0, FailCall("EIO", "fdatasync", faulty)),))
 
 
 def _slow_disk(context: ScenarioContext) -> Plan:

@@ -111,7 +111,7 @@ class SimulatedFaults:
                 for name in names:
                     self._accusing[name] = None
                     self._accuse(host(name))
-            case faults.FillDisk() | faults.ClearDisk() | faults.FailSync() | faults.SlowDisk():
+            case faults.FillDisk() | faults.ClearDisk() | faults.FailCall() | faults.SlowDisk():
                 pass  # a member waits for no disk, and needs no room that it could not do without; a store does
             case faults.CopyDisk(names):
                 for name in names:

@@ -257,7 +257,7 @@ class StoreCluster(Cluster):
             case faults.ClearDisk(names):
                 for name in names:
                     self.log.clear_disk(name)
-            case faults.FailSync(names):
+            case faults.FailCall(_, operation, names) if operation in ("fsync", "fdatasync"):
                 for name in names:
                     self.log.fail_sync(name)
             case faults.SlowDisk(seconds, names):

@@ -58,12 +58,18 @@ class AgentLogCluster(AgentStoreCluster):
             case faults.ClearDisk(names):
                 for name in names:
                     self._let_files_grow(name, resource.RLIM_INFINITY)
-            case faults.FailSync(names):
+            case faults.FailCall(error, operation, names):
                 for name in names:
-                    self._agent(name).send(control.FailSyncs(1))
+                    self._agent(name).send(control.FailCall(error, operation))
             case faults.SlowDisk(seconds, names):
                 for name in names:
-                    self._agent(name).send(control.SlowSyncs(seconds))
+                    self._agent(name).send(control.Disk(sync_seconds=seconds))
+            case faults.ExceedQuota(names):
+                for name in names:
+                    self._agent(name).send(control.Disk(is_quota_used_up=True))
+            case faults.MendDisk(names):
+                for name in names:
+                    self._agent(name).send(control.Disk())
             case faults.CopyDisk(names):
                 for name in names:
                     self._disks.copy(name)

@@ -20,6 +20,7 @@ import os
 import random
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn
 
@@ -30,6 +31,8 @@ CHANGING: Final = frozenset(
     ("create", "pwrite", "ftruncate", "posix_fallocate", "fsync", "fdatasync", "replace", "unlink", "mkdir")
 )
 """Operations after which a power cut may leave something else than before."""
+
+OPERATIONS: Final = (*sorted(CHANGING), "close", "fstat", "listdir", "open", "pread", "stat", "statvfs")
 
 _UNLIMITED: Final = 1 << 50
 _MODES: Final = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
@@ -75,6 +78,14 @@ def fail(error: int, *operations: str, path: str = "", after: int = 0) -> Fault:
         return error if left < 0 else None
 
     return ask
+
+
+def first_of(faults: Iterable[Fault]) -> Fault:
+    """All of them; where several would strike, the first one does."""
+    chosen = tuple(faults)
+    return lambda operation, path: next(
+        (found for fault in chosen if (found := fault(operation, path)) is not None), None
+    )
 
 
 def cut_after(changes: int) -> Fault:
@@ -211,8 +222,8 @@ class _Descriptor:
 class _Numbers:
     """Of inodes: none twice, on a disk and its copies."""
 
-    def __init__(self) -> None:
-        self._last = 1
+    def __init__(self, first: int) -> None:
+        self._last = first
 
     def next(self) -> int:
         self._last += 1
@@ -224,7 +235,7 @@ class SimulatedFiles:
 
     def __init__(self, rng: random.Random) -> None:
         self._random = rng
-        self._numbers = _Numbers()
+        self._numbers = _Numbers(rng.getrandbits(32))
         self._root = self._new_directory(0o755)
         self._pending: list[tuple[_Entry, ...]] = []
         """Changes of directories that are not durable, in order; entries of one stand or fall together."""
@@ -239,6 +250,8 @@ class SimulatedFiles:
         """The same, but `statvfs` does not show it, and the error is EDQUOT."""
         self.most_files: int | None = None
         """So many files and directories, which `statvfs` does not show either."""
+        self.broken = False
+        """Every call that would change something on the disk fails."""
         self.is_read_only = False
         """As a kernel makes a file system that it does not trust any more."""
         self.short_writes = 0.0
@@ -416,8 +429,19 @@ class SimulatedFiles:
     def statvfs(self, path: str, /) -> DiskStatus:
         self._begin("statvfs", path)
         self._node(path)
-        capacity = _UNLIMITED if self.capacity is None else self.capacity
-        return DiskStatus(PAGE, capacity // PAGE, max(0, capacity // PAGE - self._used()))
+        if self.capacity is None:
+            return DiskStatus(PAGE, _UNLIMITED // PAGE, _UNLIMITED // PAGE)
+        return DiskStatus(PAGE, self.capacity // PAGE, max(0, self.capacity // PAGE - self._used()))
+
+    @property
+    def identity(self) -> int:
+        """Of the file system: none that was copied from it, or was made anew, has the same."""
+        return self._root.number
+
+    @property
+    def used(self) -> int:
+        """Bytes of the disk that are in use."""
+        return self._used() * PAGE
 
     # What befalls the host.
 
@@ -446,6 +470,13 @@ class SimulatedFiles:
         other._root = other._copy_of(self._root)
         return other
 
+    def snapshot(self) -> SimulatedFiles:
+        """As `copy`, of what would be there if the power went off now."""
+        left = deepcopy(self)
+        left.cut_power()
+        left._numbers = self._numbers
+        return left.copy()
+
     def _copy_of(self, directory: _Directory) -> _Directory:
         copy = _Directory(self._numbers.next(), directory.mode)
         for name, node in directory.entries.items():
@@ -466,6 +497,10 @@ class SimulatedFiles:
     def files(self) -> list[str]:
         """The paths of all files, sorted."""
         return sorted(path for path, _ in self._files(self._root, ""))
+
+    def size(self, path: str) -> int:
+        """Bytes of a file."""
+        return len(self._file(path).content)
 
     def remove(self, path: str) -> None:
         """A file vanishes, or a directory with all that is in it."""
@@ -496,8 +531,8 @@ class SimulatedFiles:
         if found is not None:
             _fail(found, path)
         if operation in CHANGING:
-            if self.is_read_only:
-                _fail(errno.EROFS, path)
+            if self.broken or self.is_read_only:
+                _fail(errno.EIO if self.broken else errno.EROFS, path)
             self.changes += 1
 
     def _check_power(self) -> None:

@@ -7,6 +7,7 @@ that run is gone, so is the agent, so that no test leaves processes behind.
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import random
@@ -114,10 +115,12 @@ class ChaosControl:
             case control.JumpClock(seconds):
                 self._to_jump += seconds
                 self._jump_clock()
-            case control.FailSyncs(count):
-                self.files.syncs_to_fail += count
-            case control.SlowSyncs(seconds):
-                self.files.sync_seconds = seconds
+            case control.FailCall(error, operation):
+                self.files.failing.append((operation, getattr(errno, error)))
+            case control.Disk(sync_seconds, is_quota_used_up):
+                self.files.mend()
+                self.files.sync_seconds = sync_seconds
+                self.files.is_quota_used_up = is_quota_used_up
             case control.Leave():
                 leave()
 
