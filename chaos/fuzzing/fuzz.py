@@ -370,6 +370,7 @@ def _heal(cluster: Cluster) -> None:
         faults.Reordering(0.0, 0.0),
         faults.Resume(names),
         faults.ClearDisk(names),
+        faults.MendDisk(names),
     ):
         cluster.apply(fault)
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from chaos import faults
 from chaos.errors import BadArgumentError
-from chaos.faults import At, Hosts
+from chaos.faults import ERRORS, At, Hosts
 from chaos.scenarios import with_lost_disks
 from chaos.script import Script
 
@@ -37,6 +37,7 @@ _PLACED = 6.0
 _SIZES = ((2, 7, 12), (8, 14, 6), (20, 40, 1))
 """Least and most members at the start, and the weight of such clusters among all."""
 _LARGE = 20
+_CALLS_TO_FAIL = ("fdatasync", "fsync", "pwrite", "create", "open", "pread", "replace", "unlink", "ftruncate")
 _AFTER_WHICH_TO_DIE = (
     "Prepare", "Accept", "Promised", "Accepted", "Decided", "Gossip", "JoinObserved", "ObserversAssigned",
     "FullConfiguration", "PullCut",
@@ -300,14 +301,27 @@ class _Writer:
 
 
 class _StoreWriter(_Writer):
-    """For a cluster with a store: whose power goes out, and whose disks fill up."""
+    """For a cluster with a store: whose power goes out, whose disks fail, fill up or are slow, and whose addresses
+    change hands."""
 
     def __init__(self, rng: random.Random, nodes: int, duration: float) -> None:
         super().__init__(rng, nodes, duration)
         self.first = 0.0 if rng.random() < 0.2 else _PLACED
 
     def _writers(self) -> tuple[Callable[[float], None], ...]:
-        return (*super()._writers(), *(self._cut_power,) * 4, self._restart, self._fill_disk)
+        return (
+            *super()._writers(),
+            *(self._cut_power,) * 4,
+            self._restart,
+            *self._of_disks(),
+            self._swap_addresses,
+        )
+
+    def _of_disks(self) -> tuple[Callable[[float], None], ...]:
+        return (
+            self._fill_disk, self._exceed_quota, self._fail_call, self._fail_call, self._slow_disk, self._short_writes,
+            self._cut_power_after, self._cut_power_after,
+        )  # fmt: skip
 
     def _cut_power(self, now: float) -> None:
         """Of some or all; then they are started one by one, in any order, some of them much later."""
@@ -323,3 +337,51 @@ class _StoreWriter(_Writer):
         hosts = self._some(2)
         self._add(now, faults.FillDisk(hosts))
         self._add(now + self._time(2.0, 20.0), faults.ClearDisk(hosts))
+
+    def _exceed_quota(self, now: float) -> None:
+        hosts = self._some(2)
+        self._add(now, faults.ExceedQuota(hosts))
+        self._add(now + self._time(2.0, 20.0), faults.MendDisk(hosts))
+
+    def _fail_call(self, now: float) -> None:
+        """Mostly the one that everything depends on."""
+        operation = self.rng.choice((*_CALLS_TO_FAIL, "fdatasync", "fdatasync", "fsync"))
+        error = self.rng.choice(("EIO", "EIO", *ERRORS))
+        self._add(now, faults.FailCall(error, operation, self._some(1)))
+
+    def _slow_disk(self, now: float) -> None:
+        hosts = self._some(1)
+        self._add(now, faults.SlowDisk(self.rng.choice((0.05, 0.5, 2.0)), hosts))
+        self._add(now + self._time(2.0, 20.0), faults.SlowDisk(0.0, hosts))
+
+    def _short_writes(self, now: float) -> None:
+        hosts = self._some(2)
+        self._add(now, faults.ShortWrites(self.rng.choice((0.1, 0.5, 1.0)), hosts))
+        self._add(now + self._time(2.0, 20.0), faults.ShortWrites(0.0, hosts))
+
+    def _cut_power_after(self, now: float) -> None:
+        """In the middle of a commit, of what a start writes, or of what a reconfiguration does."""
+        hosts = self._some(1)
+        self._add(now, faults.CutPowerAfter(self.rng.randint(0, self.rng.choice((5, 40))), hosts))
+        back = now + self._time(0.5, 15.0)
+        self._add(back, faults.Start(hosts))
+        if self.rng.random() < 0.3:  # and again as it starts
+            self._add(back - 0.1, faults.CutPowerAfter(self.rng.randint(0, 20), hosts))
+            self._add(back + self._time(1.0, 5.0), faults.Start(hosts))
+        for name in hosts:
+            self.down_until[name] = back + 10.0
+
+    def _swap_addresses(self, now: float) -> None:
+        """Two hosts go, and one of them is back soon at the address that the other one had."""
+        if len(self._up(now)) < 3:
+            return
+        first, second = self.rng.sample(self._up(now), 2)
+        swapped = now + self._time(0.5, 12.0)
+        order = ((now, first), (self.rng.uniform(now, swapped), second))
+        for at, name in order:
+            self._add(at, faults.Crash((name,)))
+        self._add(swapped, faults.SwapAddresses(first, second))
+        self._add(swapped, faults.Start((second,)))
+        back = swapped + self._time(*self.rng.choice(((0.0, 2.0), (5.0, 40.0))))
+        self._add(back, faults.Start((first,)))
+        self.down_until.update({first: back + 10.0, second: swapped + 10.0})

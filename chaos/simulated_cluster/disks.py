@@ -42,7 +42,7 @@ class Disks:
 
     def copy(self, host: str) -> None:
         """Keep a copy of it as it would be if the power went off now, in place of an earlier one."""
-        self._copies[host] = self.of(host).copy()
+        self._copies[host] = self.of(host).snapshot()
 
     def lose(self, host: str, fault: DiskLoss) -> str:
         """Do this to the disk of a host that is down; what was done, in words."""

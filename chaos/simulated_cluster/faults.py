@@ -33,6 +33,7 @@ class HostControl(Protocol):
     def stop_host(self, host: Host) -> None: ...
     def copy_disk(self, host: Host) -> None: ...
     def lose_disk(self, host: Host, fault: DiskLoss) -> None: ...
+    def swap_addresses(self, first: Host, second: Host) -> None: ...
     def note(self, what: str) -> None: ...
 
 
@@ -111,8 +112,12 @@ class SimulatedFaults:
                 for name in names:
                     self._accusing[name] = None
                     self._accuse(host(name))
-            case faults.FillDisk() | faults.ClearDisk() | faults.FailCall() | faults.SlowDisk():
-                pass  # a member waits for no disk, and needs no room that it could not do without; a store does
+            case faults.SwapAddresses(first, second):
+                control.swap_addresses(host(first), host(second, add=True))
+            case faults.FillDisk() | faults.ClearDisk() | faults.ExceedQuota() | faults.MendDisk():
+                pass  # a member needs no room on its disk that it could not do without; `chaos.store` fills disks
+            case faults.FailCall() | faults.SlowDisk() | faults.ShortWrites() | faults.CutPowerAfter():
+                pass  # those of the store
             case faults.CopyDisk(names):
                 for name in names:
                     control.copy_disk(host(name))

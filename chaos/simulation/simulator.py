@@ -182,6 +182,12 @@ class Simulator:
             self.call_at(start_at, lambda: self.start(host))
         return host
 
+    def swap_addresses(self, first: Host, second: Host) -> None:
+        """What is sent to the address of one reaches the other from now on."""
+        first.address, second.address = second.address, first.address
+        for host in (first, second):
+            self._by_address[host.address] = host
+
     def start(self, host: Host) -> None:
         """Start a new process on `host`; after a crash this is the restart. No effect when one runs."""
         if host.process is not None:

@@ -72,18 +72,24 @@ class Clients:
         number = 0
         while not self._stopped:
             number += 1
-            value = f"{name} {number} ".encode().ljust(PAYLOAD, b".")
-            called = client.runtime.now()
-            place = len(self.record.appends)
-            self.record.appends.append(Append(name, value, called))
-            try:
-                address = await client.append(STREAM, value)
-            except LogClientError:
-                pass  # it may be there or not
-            else:
-                self.record.appends[place] = Append(name, value, called, client.runtime.now(), address)
-                self.record.acknowledged.add(address)
+            with suppress(LogClientError):  # it may be there or not
+                await self._append(client, name, number)
             await client.runtime.sleep(self._random.uniform(0, 2 * self.pause))
+
+    async def _append(self, client: LogClient, name: str, number: int) -> None:
+        value = f"{name} {number} ".encode().ljust(PAYLOAD, b".")
+        called = client.runtime.now()
+        place = len(self.record.appends)
+        self.record.appends.append(Append(name, value, called))
+        address = await client.append(STREAM, value)
+        self.record.appends[place] = Append(name, value, called, client.runtime.now(), address)
+        self.record.acknowledged.add(address)
+
+    async def go_on(self, appends: int) -> None:
+        """Append so many records once more, by a client that knows nothing.  Raises LogError."""
+        client = self._make_client("last writer")
+        for number in range(appends):
+            await self._append(client, "last writer", number)
 
     async def _use_map(self, name: str) -> None:
         client = self._make_client(name)

@@ -14,7 +14,7 @@ from math import inf, nextafter
 from chaos import faults
 from chaos.checkers.store_outcome import CopiesWatch, LogOutcome, Roles, log_outcome
 from chaos.errors import InvariantViolation
-from chaos.faults import DiskLoss, Fault
+from chaos.faults import DiskFault, DiskLoss, Fault
 from chaos.recording.views import describe
 from chaos.script import format_fault
 from chaos.simulated_cluster.cluster import Cluster
@@ -25,7 +25,7 @@ from chaos.simulation.network import NetworkSettings
 from chaos.store.clients import Clients
 from chaos.store.disks import StoreDisks, makes_good
 from chaos.store.log_invariants import LogInvariants
-from chaos.store.simulated import SimulatedStore
+from chaos.store.simulated import SEGMENTS, SimulatedStore
 from datastore_adapter import LogSettings
 from datastore_adapter.log.errors import StorageError
 from datastore_adapter.log.messages import Request
@@ -45,6 +45,8 @@ _CALLS = 8000
 """... and longer where it would make more calls than these in all."""
 _LAST_CALLS = 70.0
 """Seconds within which every call of a client has ended: an append gives up after sixty."""
+_LAST_APPENDS = 2 * SEGMENTS
+"""Records that the store must take when all is healed: each segment has its turn."""
 _READING = 3600.0
 _SETTLING = 600.0
 """Seconds after which a store that is still not settled is given up ..."""
@@ -105,6 +107,7 @@ class StoreCluster(Cluster):
             lambda name: name in disks.robbed,
         )
         self.log.log.on_request = self._on_request
+        self.log.log.on_power_cut = self._on_power_cut
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -196,6 +199,27 @@ class StoreCluster(Cluster):
             self.log.add_host(host.name, host.index, str(host.address))
         super().start_host(host)
 
+    def _on_power_cut(self, name: str) -> None:
+        """The log's part of this host has lost power in the middle of something; so has the rest."""
+        self._tell(f"the power of {name} goes")
+        # Not at once: whatever it is that the log does now, it is not for the members to be told meanwhile.
+        self.simulator.call_after(0.0, lambda: self._end_without_power(self.hosts[name]))
+
+    def _end_without_power(self, host: Host) -> None:
+        if self.log.runs_on(host.name) and self.log.log.hosts[host.name].node is None:
+            self.stop_host(host)
+
+    def swap_addresses(self, first: Host, second: Host) -> None:
+        for host in (first, second):
+            if host.name not in self.log.log.hosts:
+                self.log.add_host(host.name, host.index, str(host.address))
+        if self.log.runs_on(first.name) or self.log.runs_on(second.name):
+            self._tell(f"{first.name} and {second.name} keep their addresses: one of them runs")
+            return
+        super().swap_addresses(first, second)
+        for host in (first, second):
+            self.log.log.move(host.name, str(host.address))
+
     def _opened(self, name: str, directory: DataDirectory, contents: Contents) -> None:
         self.log.start(name, is_copy=contents.is_copy)
         super()._opened(name, directory, contents)
@@ -207,11 +231,9 @@ class StoreCluster(Cluster):
 
     def _show(self, host: Host, view: Configuration) -> None:
         self._catch_up()
-        directory = self._directory(host.name)
-        assert directory is not None
         # Only a process that knew of no cluster yet has the log begin.
-        begins, founded = directory.identity() is None, process_on(host).founded
-        self._on_disk(host, lambda: self.log.see(host.name, view, founded=founded, begins=begins))
+        begins, founded = self._is_new[host.name], process_on(host).founded
+        self.log.see(host.name, view, founded=founded, begins=begins)
         super()._show(host, view)
 
     def lose_disk(self, host: Host, fault: DiskLoss) -> None:
@@ -251,18 +273,9 @@ class StoreCluster(Cluster):
             case faults.Resume(names):
                 for name in names:
                     self.log.log.resume(name)
-            case faults.FillDisk(names):
-                for name in names:
-                    self.log.fill_disk(name)
-            case faults.ClearDisk(names):
-                for name in names:
-                    self.log.clear_disk(name)
-            case faults.FailCall(_, operation, names) if operation in ("fsync", "fdatasync"):
-                for name in names:
-                    self.log.fail_sync(name)
-            case faults.SlowDisk(seconds, names):
-                for name in names:
-                    self.log.slow_down_disk(name, seconds)
+        if isinstance(fault, DiskFault):
+            for name in fault.hosts:
+                self.log.hurt_disk(name, fault)
         self._tell(format_fault(fault))
         super().apply(fault)
 
@@ -309,6 +322,7 @@ class StoreCluster(Cluster):
             trouble.append(f"the clients gave up: {self._using.error!r}")
         patience = _SETTLING if self.keep_disks else _SETTLING_AT_ALL
         at_rest = self._come_to_rest(patience, trouble)
+        self._go_on(trouble)
         reading = self.log.loop.start(self._clients.read_back())
         if not self._run_until(lambda: reading.ended, _READING):
             trouble.append(f"the log could not be read within {_READING:.0f} s")
@@ -326,6 +340,14 @@ class StoreCluster(Cluster):
             lost_disks=self._lost_disks,
             trouble=trouble,
         )
+
+    def _go_on(self, trouble: list[str]) -> None:
+        """Now that nothing is wrong any more, every segment takes records."""
+        writing = self.log.loop.start(self._clients.go_on(_LAST_APPENDS))
+        if not self._run_until(lambda: writing.ended, _LAST_APPENDS * _LAST_CALLS):
+            trouble.append("an append to the healed store did not end")
+        elif writing.error is not None:
+            trouble.append(f"the healed store takes no record: {writing.error!r}")
 
     def _come_to_rest(self, seconds: float, trouble: list[str]) -> bool:
         """Wait until the store is settled and every copy where it belongs; note as trouble if it is not settled.

@@ -26,10 +26,10 @@ class StoreDisks(Disks):
         """Hosts whose stores have lost files."""
 
     def of(self, host: str) -> SimulatedFiles:
-        return self._log.hosts[host].disk
+        return self._log.hosts[host].storage
 
     def put_in(self, host: str, disk: SimulatedFiles) -> None:
-        self._log.hosts[host].disk = disk
+        self._log.hosts[host].storage = disk
 
     def note_loss(self, host: str, file: str) -> None:
         if file.startswith(f"/{LOG}/"):

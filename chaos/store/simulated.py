@@ -7,6 +7,7 @@ of it.
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,7 +15,9 @@ from typing import TypeVar
 
 import trio
 
+from chaos import faults
 from chaos.checkers.store_outcome import Roles, has_enough_copies
+from chaos.faults import DiskFault
 from chaos.simulation.event_queue import TICKS_PER_SECOND
 from chaos.simulation.network import Network
 from chaos.store.adapter import BridgedAdapter
@@ -27,6 +30,8 @@ from datastore_adapter import (
     SimulatedCluster,
     SimulatedRuntime,
 )
+from membership.files.simulated import Fault as FileFault
+from membership.files.simulated import SimulatedFiles, cut_after, fail, first_of
 from membership.protocol.view.configuration import Configuration
 from mgmt.control.controller import Controller
 from mgmt.control.events import ControlEvent
@@ -95,8 +100,7 @@ class SimulatedStore:
     def add_host(self, name: str, number: int, address: str) -> None:
         """A host `number` of the network; nothing runs on it yet."""
         self._numbers[name] = number
-        self.log.add(name, address)
-        self.log.hosts[name].node = None
+        self.log.add(name, address, start=False)
 
     def _link(self, source: str, destination: str) -> float | None:
         ticks = self._network.stream(self._number(source), self._number(destination))
@@ -110,9 +114,9 @@ class SimulatedStore:
     # -- hosts ----------------------------------------------------------------------------------
 
     def start(self, name: str, *, is_copy: bool) -> None:
-        """The agent on this host starts, with what its disk holds; raises StorageError, and PowerCut."""
+        """The agent on this host starts, with what its disk holds.  Raises StorageError, and PowerCut."""
         if name not in self._hosts:
-            self.log.restart(name, is_copy=is_copy)
+            self.log.hosts[name].start(is_copy=is_copy)
             self._hosts[name] = StoreHost(self.log.runtime(name))
 
     def stop(self, name: str) -> None:
@@ -124,21 +128,29 @@ class SimulatedStore:
             self.guest.has_work = True
             self.log.crash(name)
 
-    def fill_disk(self, name: str) -> None:
-        """Nothing more fits on the disk of this host."""
-        self.log.hosts[name].storage.capacity = 0
+    def hurt_disk(self, name: str, fault: DiskFault) -> None:
+        """Let this happen to the disk of this host."""
+        disk = self.log.hosts[name].storage
+        match fault:
+            case faults.FillDisk():
+                disk.capacity = 0
+            case faults.ClearDisk():
+                disk.capacity = None
+            case faults.ExceedQuota():
+                disk.quota = 0
+            case faults.SlowDisk(seconds):
+                disk.sync_seconds = seconds
+            case faults.ShortWrites(probability):
+                disk.short_writes = probability
+            case faults.FailCall(error, operation):
+                self._strike(disk, fail(getattr(errno, error), operation))
+            case faults.CutPowerAfter(changes):
+                self._strike(disk, cut_after(changes))
+            case faults.MendDisk():
+                disk.quota, disk.fault, disk.sync_seconds, disk.short_writes = None, None, 0.0, 0.0
 
-    def clear_disk(self, name: str) -> None:
-        """There is room again."""
-        self.log.hosts[name].storage.capacity = None
-
-    def fail_sync(self, name: str) -> None:
-        """The next sync on this host fails."""
-        self.log.hosts[name].storage.syncs_to_fail += 1
-
-    def slow_down_disk(self, name: str, seconds: float) -> None:
-        """Each sync on this host takes so long."""
-        self.log.hosts[name].storage.sync_seconds = seconds
+    def _strike(self, disk: SimulatedFiles, fault: FileFault) -> None:
+        disk.fault = fault if disk.fault is None else first_of((disk.fault, fault))
 
     def runs_on(self, name: str) -> bool:
         """Whether the agent on this host runs."""

@@ -36,6 +36,7 @@ from datastore_adapter.interface import (
     StepStatus,
 )
 from datastore_adapter.log.errors import ExtentAwayError, OutcomeUnknownError
+from datastore_adapter.log.host.simulated import DIRECTORY
 from datastore_adapter.log.messages import Entry, Request, Write, WriteBatch
 from datastore_adapter.log.runtime.virtual_loop import Task
 
@@ -142,6 +143,15 @@ class Harness:
         self.cluster.heal()
         self.cut_off.clear()
         self.view_epoch += 1
+
+    def lose_ends(self, name: str, segment: str, size: int) -> None:
+        """A host that is down loses the end of what it has of segments, and the commit logs that would tell it."""
+        disk = self.cluster.hosts[name].storage
+        for path in disk.files():
+            if path.startswith(f"{DIRECTORY}/unit/{segment}"):
+                disk.cut(path, max(0, disk.size(path) - size))
+            elif path.startswith(f"{DIRECTORY}/commit/"):
+                disk.remove(path)
 
     def restart(self, *names: str) -> None:
         for name in names:

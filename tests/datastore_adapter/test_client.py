@@ -24,6 +24,7 @@ from datastore_adapter import (
 from datastore_adapter.log.client.layout_cache import LayoutCache
 from datastore_adapter.log.errors import LogError
 from datastore_adapter.log.messages import JUNK, Entry, FetchDocument, Request, TakeTokens, Tokens, Write
+from membership.files import read_file
 from tests.datastore_adapter.harness import Harness, records_of
 
 
@@ -55,11 +56,11 @@ def chain_of(harness: Harness, address: int) -> tuple[str, tuple[str, ...]]:
 def damage(harness: Harness, host: str, address: int, payload: bytes) -> None:
     """Flip a bit of the payload on one host's disk."""
     key, _ = chain_of(harness, address)
-    storage = harness.cluster.hosts[host].storage
-    for name in storage.names(f"unit/{key}/"):
-        position = storage.read(name, 0, storage.size(name)).find(payload)
+    disk = harness.cluster.hosts[host].storage
+    for path in disk.files():
+        position = read_file(disk, path, 1 << 20).find(payload) if f"/unit/{key}/" in path else -1
         if position >= 0:
-            storage.flip_bit(name, position, 0)
+            disk.flip_bit(path, position)
             return
     raise AssertionError(f"{host} does not hold {payload!r}")
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from datastore_adapter import LogSettings, OutcomeUnknownError
 from datastore_adapter.interface import Done, Observation
+from datastore_adapter.log.storage.file_storage import RESERVED_SHARE
 from tests.datastore_adapter.harness import Harness
 
 SETTINGS = LogSettings(call_timeout=0.3, max_payload=2000, append_timeout=3.0, backoff_limit=0.1)
 
 
-def fill(harness: Harness, name: str, left: int = 0, reserve: int = 100_000) -> None:
+def fill(harness: Harness, name: str, left: int = 0) -> None:
     """No more room for records on the disk of a host, but some that is kept back."""
-    storage = harness.cluster.hosts[name].storage
-    storage.reserve = reserve
-    used = sum(map(storage.size, storage.names("")))
-    storage.capacity = used + storage.reserve + left
+    disk = harness.cluster.hosts[name].storage
+    used = disk.used + left
+    disk.capacity = used + used // (RESERVED_SHARE - 1)
+
+
+def no_room_for_segments(operation: str, path: str) -> int | None:
+    return errno.ENOSPC if operation == "pwrite" and "/unit/s" in path else None
 
 
 @pytest.mark.parametrize("role", [0, 1, 2])
@@ -51,10 +57,10 @@ def test_appends_go_on_elsewhere_and_nothing_is_lost(role: int) -> None:
     harness.loop.run(story())
 
 
-@pytest.mark.parametrize("reserve", [0, 300])
-def test_a_disk_that_has_not_even_room_to_be_settled_is_left_behind(reserve: int) -> None:
+@pytest.mark.parametrize("seed", [0, 300])
+def test_a_disk_that_has_not_even_room_to_be_settled_is_left_behind(seed: int) -> None:
     """What is kept back was used up: the new epoch could not be activated with it, and goes on without it."""
-    harness = Harness(6, segments=3, seed=reserve, settings=SETTINGS)
+    harness = Harness(6, segments=3, seed=seed, settings=SETTINGS)
     harness.steady = False  # copies are given up, and made again
 
     async def story() -> None:
@@ -64,8 +70,8 @@ def test_a_disk_that_has_not_even_room_to_be_settled_is_left_behind(reserve: int
         name = harness.document.layout.segments[0].open_extent.chain[2]
         writers = harness.start_writers(8, pause=0.001)
         await harness.runtime.sleep(0.2)
-        fill(harness, name, reserve=reserve)
-        harness.cluster.hosts[name].storage.small_files = 1 << 20
+        fill(harness, name)
+        harness.cluster.hosts[name].storage.fault = no_room_for_segments
         await harness.runtime.sleep(0.2)
         await harness.settle(adapter)
         await harness.runtime.sleep(0.3)
@@ -124,7 +130,7 @@ def test_without_another_host_the_error_says_why() -> None:
         fill(harness, "n1")
         client = harness.client()
         harness.attempted.add(b"one too many")  # it stands at the head, and may get on
-        with pytest.raises(OutcomeUnknownError, match=r"n1 refused \(full\): .*free some space"):
+        with pytest.raises(OutcomeUnknownError, match=r"n1 refused \(full\): .*free some"):
             await client.append("red", b"one too many")
         for address in range(3):
             assert await client.read(address) is not None

@@ -18,7 +18,7 @@ from datastore_adapter.interface import Fence, Unreachable
 from datastore_adapter.log.errors import LogClientError, UnwrittenError
 from datastore_adapter.log.layout.document import encode_document
 from datastore_adapter.log.messages import Install, Read, Refused, SealTokens, TokensSealed
-from datastore_adapter.log.storage.memory_storage import MemoryStorage
+from membership.files.simulated import SimulatedFiles
 from tests.budget import budgeted
 from tests.datastore_adapter.harness import Harness
 
@@ -36,7 +36,7 @@ class Operator:
         self.harness = Harness(hosts, segments=2, seed=seed, settings=settings)
         self.harness.steady = False
         self.reckless = reckless
-        self.kept: dict[str, list[MemoryStorage]] = {name: [] for name in self.harness.cluster.hosts}
+        self.kept: dict[str, list[SimulatedFiles]] = {name: [] for name in self.harness.cluster.hosts}
         """Copies of each host's disk, and disks that were taken out."""
         self.hurt: list[str] = []
         """What was done to whose disk."""
@@ -81,9 +81,7 @@ class Operator:
         """Also of a host that runs: what its disk would be if the power went off now."""
         for name in names:
             if self.rng.random() < 0.4:
-                copy = self.harness.cluster.hosts[name].copy_disk()
-                copy.crash(self.rng)
-                self.kept[name].append(copy)
+                self.kept[name].append(self.harness.cluster.hosts[name].copy_disk())
 
     def hurt_disk(self, name: str) -> str:
         host, rng = self.harness.cluster.hosts[name], self.rng
@@ -98,12 +96,12 @@ class Operator:
             case "lose":
                 return f"lost {host.lose_file()}"
             case _:
-                taken = host.swap_disk(MemoryStorage())
+                taken = host.swap_disk(host.new_disk())
                 taken.was_taken_out = True  # type: ignore[attr-defined]
                 kept.append(taken)
                 return "erased"
 
-    def taken_out(self, name: str) -> list[MemoryStorage]:
+    def taken_out(self, name: str) -> list[SimulatedFiles]:
         return [disk for disk in self.kept[name] if hasattr(disk, "was_taken_out")]
 
     def adapter(self) -> LogAdapter:
@@ -188,7 +186,7 @@ def test_a_disk_that_was_taken_out_is_not_believed_when_it_is_put_back() -> None
         await harness.write(10)
         host = harness.cluster.hosts["n1"]
         harness.crash("n1")
-        old = host.swap_disk(MemoryStorage())
+        old = host.swap_disk(host.new_disk())
         harness.restart("n1")
         await harness.settle(adapter)
         await harness.write(10)
@@ -224,7 +222,6 @@ def test_a_stale_host_and_one_without_its_disk_do_not_outvote_the_one_that_has_e
         await harness.settle(adapter)
         await harness.write(10)
         early = harness.cluster.hosts["n0"].copy_disk()
-        early.crash(random.Random(0))
         harness.crash("n2")
         await harness.settle(adapter)
         await harness.write(10)

@@ -303,14 +303,14 @@ def test_a_host_that_lost_the_end_of_its_files_is_not_believed_and_copies_what_i
         await harness.settle(adapter)
         await harness.write(40)
         harness.crash("n1")
-        storage = harness.cluster.hosts["n1"].storage
-        for name in storage.names("unit/s0"):
-            storage.lose_end(name, 200)
+        harness.lose_ends("n1", "s0", 200)
         harness.restart("n1")
         if again:  # it is remembered over a second start
             harness.crash("n1")
             harness.restart("n1")
-        assert not storage.is_damaged
+        files = harness.cluster.hosts["n1"].files
+        assert files is not None
+        assert not files.is_damaged
         states = {
             replica.state
             for segment in (await observed(adapter)).segments
@@ -338,8 +338,7 @@ def test_when_the_only_copy_is_damaged_nothing_wrong_is_served_and_the_error_say
         await harness.write(10)
         (host,) = harness.document.layout.segments[0].hosts()
         harness.crash(host)
-        storage = harness.cluster.hosts[host].storage
-        storage.lose_end(storage.names("unit/s0")[0], 50)
+        harness.lose_ends(host, "s0", 50)
         harness.restart(host)
         client = harness.client()
         with pytest.raises(LogUnavailableError, match="damaged"):
@@ -534,7 +533,9 @@ def test_a_new_replica_that_refuses_the_seal_is_told_with_its_reason() -> None:
         (spare,) = set(harness.members) - set(used)
         moved = without(harness, harness.target(observation), used[0])
         (step, *_) = adapter.lower(observation, moved).steps
-        harness.cluster.hosts[spare].storage.failure = StorageError("the disk is worn out")
+        files = harness.cluster.hosts[spare].files
+        assert files is not None
+        files.failure = StorageError("the disk is worn out")
         status = await finished(harness, adapter, step, Fence(1, observation.layout_epoch, "plan", 0))
         assert isinstance(status, Failed)
         assert f"{spare} refused: the disk is worn out" in status.message

@@ -154,9 +154,9 @@ def test_a_damaged_source_is_gone_around_and_mended() -> None:
     async def story() -> None:
         adapter, copies = await moved.open()
         step = copies[0]
-        storage = moved.harness.cluster.hosts[step.source or ""].storage
-        (name,) = storage.names(f"unit/{step.segment}/")
-        storage.flip_bit(name, storage.size(name) // 2, 4)
+        disk = moved.harness.cluster.hosts[step.source or ""].storage
+        (path,) = (path for path in disk.files() if f"/unit/{step.segment}/" in path)
+        disk.flip_bit(path, disk.size(path) // 2, 4)
         await moved.run(adapter, step)
         unit = moved.harness.cluster.node(step.destination or "").log_unit
         store = unit.stores[step.segment or ""]

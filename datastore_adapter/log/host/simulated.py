@@ -1,8 +1,8 @@
 """A whole cluster of the log's state machines in virtual time, deterministic by seed.
 
-A network that delays, loses, partitions, and hosts that crash and restart from what their storage kept.  Client,
-reconfiguration and adapter run on it unchanged.  Fault schedules and invariants are brought by whoever hosts it
-(tests, `chaos`).
+A network that delays, loses, partitions, and hosts that crash and restart from what their disks kept: the real files
+of the log, on a simulated file system.  Client, reconfiguration and adapter run on it unchanged.  Fault schedules and
+invariants are brought by whoever hosts it (tests, `chaos`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import TypeVar
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
 
-from datastore_adapter.log.errors import CallTimeoutError, LogError, PeerUnreachableError
+from datastore_adapter.log.errors import CallTimeoutError, LogError, PeerUnreachableError, StorageError
 from datastore_adapter.log.host.node import LogNode, Part, part_of
 from datastore_adapter.log.log_unit.pulling import pull
 from datastore_adapter.log.messages import (
@@ -26,54 +27,98 @@ from datastore_adapter.log.messages.codec import decode_reply, decode_request, e
 from datastore_adapter.log.runtime.virtual_loop import Cancelled, SimulatedEvent, Task, VirtualLoop, Wait
 from datastore_adapter.log.settings import LogSettings
 from datastore_adapter.log.storage.disk_health import CARE_INTERVAL
-from datastore_adapter.log.storage.memory_storage import MemoryStorage
+from datastore_adapter.log.storage.file_storage import FileStorage
+from membership.files.simulated import PowerCut, SimulatedFiles
 
 T = TypeVar("T")
 
+DIRECTORY: Final = "/log"
+"""Of the log, on each host's disk."""
+COMMIT_LOG_BYTES: Final = 16 * 4096
+"""So little that a short run sees the commit logs turn."""
+_CHECKPOINT_SECONDS: Final = 0.05
+"""Within which work in the background begins, unless it is waited for."""
+
+
+class _Waiting(NamedTuple):
+    """A request that has come to a host."""
+
+    source: str
+    request: Request
+    respond: Callable[[Reply | None], None]
+    """None: the host has crashed over it."""
+
 
 class SimulatedHost:
-    """One host: its storage, and its node while it runs."""
+    """One host: its disk, and its node while it runs."""
 
-    def __init__(
-        self, name: str, settings: LogSettings, address: str, rng: random.Random, loop: VirtualLoop
-    ) -> None:
-        self._loop = loop
-        self._cared_for: LogNode | None = None
-        self._sync_ends = self._next_ends = 0.0
-        """Times of the sync under way, and of the one for what has come meanwhile."""
+    def __init__(self, name: str, address: str, cluster: SimulatedCluster, rng: random.Random) -> None:
         self.name = name
         self.address = address
-        self.storage = MemoryStorage()
-        self.settings = settings
+        self.settings = cluster.settings
+        self.storage = SimulatedFiles(random.Random(rng.getrandbits(64)))
         self.node: LogNode | None = None
+        self.files: FileStorage | None = None
+        """Of the log there; of the process that runs, or ran last."""
+        self.waiting: list[_Waiting] = []
+        """What came while the process waited for its disk."""
+        self.busy_until = 0.0
+        self._cluster = cluster
         self._random = rng
-        self.start()
+        self._cared_for: LogNode | None = None
+        self._own_disks: set[int] = set()
+        """Those that a process here has used."""
 
-    def start(self) -> None:
-        draw = self._random.randbytes
-        is_copy = self.storage.is_copy
-        self.node = LogNode(
-            self.name, self.storage, self.settings, is_copy=is_copy, draw=draw, clock=self._time
-        )
-        self.storage.is_copy = False
+    def start(self, *, is_copy: bool | None = None) -> None:
+        """`is_copy`: the disk is known to be a copy; None: it is one unless it was in use here.
 
-    def _time(self) -> float:
-        """As if the syncs had been waited for."""
-        return self._loop.now + self.storage.waited
-
-    def held_up(self, sync_seconds: float) -> float:
-        """Seconds until an answer leaves that takes a sync of so many seconds (or none) on this host's disk.
-
-        As in `log.host.server`: while one sync is under way all wait, and the next one is for all who came meanwhile.
+        Raises StorageError, and PowerCut.
         """
-        now = self._loop.now
-        if now >= self._sync_ends:
-            self._sync_ends = self._next_ends = max(now, self._next_ends)
-        if not sync_seconds:
-            return self._sync_ends - now
-        if self._next_ends == self._sync_ends:
-            self._next_ends += sync_seconds
-        return self._next_ends - now
+        self.storage.power_on()
+        identity = self.storage.identity
+        if is_copy is None:
+            is_copy = identity not in self._own_disks and bool(self.storage.files())
+        try:
+            self.files = FileStorage(
+                Path(DIRECTORY),
+                fsync=self.settings.fsync,
+                commit_log_bytes=COMMIT_LOG_BYTES,
+                reserve=self.settings.reserved_bytes,
+                system=self.storage,
+                background=self._in_background,
+                draw=self._random.randbytes,
+            )
+            disk, loop = self.storage, self._cluster.loop
+            self.node = LogNode(
+                self.name,
+                self.files,
+                self.settings,
+                is_copy=is_copy,
+                draw=self._random.randbytes,
+                clock=lambda: loop.now + disk.busy_seconds,
+            )
+        except StorageError:
+            self.storage.kill()
+            raise
+        self._own_disks.add(identity)
+
+    def _in_background(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Soon, or once it is waited for; as a thread of the process, it ends with it."""
+        is_pending = True
+        files = self.files
+
+        def carry_out() -> None:
+            nonlocal is_pending
+            if is_pending:
+                is_pending = False
+                work()
+
+        def in_its_turn() -> None:
+            if self.node is not None and self.files is files:
+                self._cluster.carry_out(self.name, carry_out)
+
+        self._cluster.later(self.name, self._random.uniform(0.0, _CHECKPOINT_SECONDS), in_its_turn)
+        return carry_out
 
     def look_after_disk(self) -> None:
         """As `log.host.server` does: in a while, and again as long as the disk needs it."""
@@ -82,47 +127,70 @@ class SimulatedHost:
             return
         self._cared_for = node
 
+        def work() -> None:
+            node.disk.care()
+            node.after_care()
+
         def care() -> None:
             self._cared_for = None
-            if self.node is node:
-                node.disk.care()
-                node.after_care()
+            if self.node is node and self._cluster.carry_out(self.name, work):
                 self.look_after_disk()
 
-        self._loop.schedule(CARE_INTERVAL, care)
+        self._cluster.later(self.name, CARE_INTERVAL, care)
 
-    def crash(self, rng: random.Random) -> None:
+    def crash(self) -> None:
         """Power loss."""
+        self._end()
+        if self.storage.is_on:
+            self.storage.cut_power()
+
+    def kill(self) -> None:
+        """The process is killed: what it has written is not lost."""
+        self._end()
+        self.storage.kill()
+
+    def _end(self) -> None:
         self.node = None
-        self.storage.crash(rng)
+        self.busy_until = 0.0
+        lost, self.waiting = self.waiting, []
+        for waiting in lost:
+            waiting.respond(None)
 
     # What an operator, or decay, does to the disk of a host that is down.
 
     def erase(self) -> None:
         """The disk is replaced by an empty one."""
-        self.storage = MemoryStorage()
+        self.storage.erase()
 
-    def copy_disk(self) -> MemoryStorage:
-        """A copy of the disk as it is."""
-        return self.storage.copy()
+    def copy_disk(self) -> SimulatedFiles:
+        """A copy of the disk, as it would be if the power went off now."""
+        return self.storage.snapshot()
 
-    def restore_disk(self, copy: MemoryStorage) -> None:
+    def restore_disk(self, copy: SimulatedFiles) -> None:
         """Put the files of a copy in place of what there is."""
         self.storage = copy.copy()
 
-    def swap_disk(self, other: MemoryStorage) -> MemoryStorage:
+    def swap_disk(self, other: SimulatedFiles) -> SimulatedFiles:
         """Put in another disk that this host had before, as it was taken out; the one taken out now."""
         mine, self.storage = self.storage, other
         return mine
 
+    def new_disk(self) -> SimulatedFiles:
+        """An empty one, to be put in."""
+        return SimulatedFiles(random.Random(self._random.getrandbits(64)))
+
+    def distrust_disk(self) -> None:
+        """What tells the disk from a copy is gone."""
+        self._own_disks.discard(self.storage.identity)
+
     def lose_file(self) -> str | None:
         """One file vanishes; which."""
-        names = self.storage.names("")
-        if not names:
+        paths = self.storage.files()
+        if not paths:
             return None
-        name = self._random.choice(names)
-        self.storage.remove(name)
-        return name
+        path = self._random.choice(paths)
+        self.storage.remove(path)
+        return path
 
 
 class SimulatedCluster:
@@ -154,6 +222,8 @@ class SimulatedCluster:
             self.add(name, f"{name}:1")
         self.on_request: Callable[[str, str, Request], None] = lambda source, destination, request: None
         """Called before a request is handled: (source, destination, request); may crash hosts."""
+        self.on_power_cut: Callable[[str], None] = lambda name: None
+        """Told of a host that has lost power in the middle of what it did (`SimulatedFiles.fault`)."""
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -169,18 +239,37 @@ class SimulatedCluster:
         assert node is not None, f"{name} is down"
         return node
 
-    def add(self, name: str, address: str) -> None:
+    def add(self, name: str, address: str, *, start: bool = True) -> None:
         """One more host; it runs."""
         # Of its own, so that what a host draws for its disk changes nothing on the network.
         rng = random.Random(f"{self._seed} {name}")
-        host = self.hosts[name] = self._by_address[address] = SimulatedHost(
-            name, self.settings, address, rng, self.loop
-        )
-        assert host.node is not None
+        host = self.hosts[name] = self._by_address[address] = SimulatedHost(name, address, self, rng)
+        if start:
+            host.start()
 
     def crash(self, name: str) -> None:
+        """Power loss."""
         self._paused.pop(name, None)
-        self.hosts[name].crash(self.random)
+        self.hosts[name].crash()
+
+    def kill(self, name: str) -> None:
+        """The process on a host is killed."""
+        self._paused.pop(name, None)
+        self.hosts[name].kill()
+
+    def carry_out(self, name: str, work: Callable[[], None]) -> bool:
+        """Let the process on a host do this; False when the host has lost power over it."""
+        try:
+            work()
+        except PowerCut:
+            self.crash(name)
+            self.on_power_cut(name)
+            return False
+        return True
+
+    def later(self, name: str, seconds: float, action: Callable[[], None]) -> None:
+        """Do this on host `name` in so many seconds, or when it runs again if it is paused then."""
+        self.loop.schedule(seconds, partial(self.when_running, name, action))
 
     def pause(self, name: str) -> None:
         """Stop all processes on a host without their noticing: what comes waits, timers are late."""
@@ -198,8 +287,54 @@ class SimulatedCluster:
         else:
             action()
 
-    def restart(self, name: str) -> None:
-        self.hosts[name].start()
+    def restart(self, name: str) -> bool:
+        """Whether the power stays on.  Raises StorageError: it does not start."""
+        return self.carry_out(name, self.hosts[name].start)
+
+    def submit(
+        self, source: str, name: str, request: Request, respond: Callable[[Reply | None], None]
+    ) -> None:
+        """A request has come to a host that runs; it is told the reply, or None when it crashes over that."""
+        host = self.hosts[name]
+        host.waiting.append(_Waiting(source, request, respond))
+        if self.loop.now >= host.busy_until:
+            self._serve(host)
+
+    def _serve(self, host: SimulatedHost) -> None:
+        """Carry out what waits, make it durable together, and answer when the disk has done it."""
+        node = host.node
+        batch, host.waiting = host.waiting, []
+        before = host.storage.busy_seconds
+        replies: list[Reply] = []
+
+        def work() -> None:
+            assert node is not None
+            outcomes = []
+            for waiting in batch:
+                self.on_request(waiting.source, host.name, waiting.request)
+                if host.node is not node:
+                    return
+                outcomes.append(node.handle(waiting.request))
+            refusal = node.commit() if any(outcome.needs_commit for outcome in outcomes) else None
+            for reply, needs_commit in outcomes:
+                replies.append(refusal if refusal is not None and needs_commit else reply)
+
+        def answer() -> None:
+            alive = host.node is node and len(replies) == len(batch)
+            for waiting, reply in zip(batch, replies if alive else [None] * len(batch), strict=True):
+                waiting.respond(reply)
+            if alive and host.waiting:
+                self._serve(host)
+
+        seconds = 0.0
+        if self.carry_out(host.name, work):
+            seconds = host.storage.busy_seconds - before
+            host.look_after_disk()
+        if seconds > 0 and host.node is node:
+            host.busy_until = self.loop.now + seconds
+            self.later(host.name, seconds, answer)
+        else:
+            answer()
 
     def isolate(self, name: str, others: Iterable[str]) -> None:
         """Cut `name` off from `others`, both ways."""
@@ -207,9 +342,14 @@ class SimulatedCluster:
             self.blocked |= {(name, other), (other, name)}
 
     def move(self, name: str, address: str) -> None:
-        """Give a host another address; nobody is told."""
+        """Give a host another address; nobody is told.
+
+        It may be one that another host had, which is down: from now on this one answers there, and the other one is
+        out of reach until it is moved, too.  So it is with a host that is added.
+        """
         host = self.hosts[name]
-        del self._by_address[host.address]
+        if self._by_address.get(host.address) is host:
+            del self._by_address[host.address]
         host.address = address
         self._by_address[address] = host
 
@@ -265,7 +405,7 @@ class SimulatedRuntime:
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         """Do this in so many seconds, if this host runs then."""
-        self._loop.schedule(seconds, partial(self._cluster.when_running, self._name, action))
+        self._cluster.later(self._name, seconds, action)
 
     async def call(self, address: str, request: Request, timeout: float) -> Reply:
         """The request and the reply go through the codec, as they would on a wire."""
@@ -302,22 +442,12 @@ class SimulatedRuntime:
             if part_of(request) is Part.PULL:
                 self._pull(host, decode_request(frame).request, respond)
                 return
-            node, waited = host.node, host.storage.waited
-            reply = self._handle(host, decode_request(frame).request)
-            held_up = host.held_up(host.storage.waited - waited)
+            self._cluster.submit(self._name, host.name, decode_request(frame).request, respond)
 
-            def leave() -> None:
-                if reply is not None and host.node is node:
-                    respond(reply)
-
-            if held_up:
-                self._loop.schedule(held_up, leave)
-            elif reply is not None:
-                respond(reply)
-
-        def respond(reply: Reply) -> None:
-            data = encode_reply(0, reply)
-            answer(lambda: task.wake(ticket, decode_reply(data).reply))
+        def respond(reply: Reply | None) -> None:
+            if reply is not None:
+                data = encode_reply(0, reply)
+                answer(lambda: task.wake(ticket, decode_reply(data).reply))
 
         there = self._cluster.transit(self._name, name)
         if there is not None and not self.ended:
@@ -329,17 +459,6 @@ class SimulatedRuntime:
             if not expired:
                 self._loop.cancel(deadline)
 
-    def _handle(self, host: SimulatedHost, request: Request) -> Reply | None:
-        """The reply of a host, or None when it crashed over the request."""
-        self._cluster.on_request(self._name, host.name, request)
-        node = host.node
-        if node is None:
-            return None
-        outcome = node.handle(request)
-        refusal = node.commit() if outcome.needs_commit else None
-        host.look_after_disk()
-        return refusal or outcome.reply
-
     def _pull(self, host: SimulatedHost, request: Request, respond: Callable[[Reply], None]) -> None:
         """A host asks another one; nothing comes of it when it crashes meanwhile."""
         assert isinstance(request, PullChunk | Reclaim)
@@ -350,8 +469,17 @@ class SimulatedRuntime:
         runtime = self._cluster.runtime(host.name)
 
         async def ask_unit(change: Request) -> Reply:
-            reply = runtime._handle(host, change) if host.node is node else None
-            return Refused("crashed", "the host crashed") if reply is None else reply
+            replies: list[Reply | None] = []
+            ended = runtime.event()
+
+            def take(reply: Reply | None) -> None:
+                replies.append(reply)
+                ended.set()
+
+            if host.node is node:
+                self._cluster.submit(host.name, host.name, change, take)
+                await ended.wait()
+            return next(filter(None, replies), Refused("crashed", "the host crashed"))
 
         started = self._loop.start(pull(runtime, host.settings, node.document, ask_unit, request))
 
