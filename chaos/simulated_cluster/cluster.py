@@ -119,6 +119,8 @@ class Cluster:
         self.disks: Disks | None = None
         """What members keep; None: nothing, and each process starts as if for the first time."""
         self._files: dict[str, LastView] = {}
+        self._is_new: dict[str, bool] = {}
+        """Whether what runs on a host has found no cluster's name on its disk, and not written one there."""
         self._saving: set[str] = set()
         self._gathering: dict[str, list[ViewChanged]] = {}
         self._disk_rng = random.Random(f"{seed} disks of members")
@@ -322,6 +324,7 @@ class Cluster:
         if directory is not None:
             contents = directory.open(has_seeds=True)
             identity = contents.identity
+            self._is_new[name] = identity is None
             self._opened(name, directory, contents)
             file = self._files[name] = directory.file()
             copy = directory.copied_file()
@@ -517,15 +520,15 @@ class Cluster:
         if self.invariants.installed(core_on(host).me, event):
             self._record(self.invariants.before(configuration), configuration)
         self._stands(host, configuration)
-        self._show(host, configuration)
+        self._on_disk(host, lambda: self._show(host, configuration))
         self._faults.on_view(host)
 
     def _show(self, host: Host, view: Configuration) -> None:
-        """The process here lets others know of its view; with its first one it knows its cluster."""
+        """The agent here has a view; with its first one it knows its cluster."""
         directory = self._directory(host.name)
-        if directory is not None and directory.identity() is None:
-            mine = Identity(view.cluster_id, host.name)
-            self._on_disk(host, lambda: directory.save_identity(mine))
+        if directory is not None and self._is_new[host.name]:
+            directory.save_identity(Identity(view.cluster_id, host.name))
+            self._is_new[host.name] = False
 
     def _record(self, before: Configuration | None, after: Configuration) -> None:
         self.views.append(difference(before, after, self.now))

@@ -30,7 +30,6 @@ from datastore_adapter import LogSettings
 from datastore_adapter.log.errors import StorageError
 from datastore_adapter.log.messages import Request
 from datastore_adapter.log.runtime.virtual_loop import Task
-from membership.files.simulated import PowerCut
 from membership.protocol.view.configuration import Configuration
 from membership.runtime.data_directory import Contents, DataDirectory
 from membership.settings import Settings
@@ -207,9 +206,12 @@ class StoreCluster(Cluster):
     def _on_power_cut(self, name: str) -> None:
         """The log's part of this host has lost power in the middle of something; so has the rest."""
         self._tell(f"the power of {name} goes")
-        host = self.hosts[name]
-        process, cut = process_on(host), PowerCut("in the middle of what the log does")
-        self.simulator.call_after(0.0, lambda: self._end_by(host, process, cut))
+        # Not at once: whatever it is that the log does now, it is not for the members to be told meanwhile.
+        self.simulator.call_after(0.0, lambda: self._end_without_power(self.hosts[name]))
+
+    def _end_without_power(self, host: Host) -> None:
+        if self.log.runs_on(host.name) and self.log.log.hosts[host.name].node is None:
+            self.stop_host(host)
 
     def swap_addresses(self, first: Host, second: Host) -> None:
         for host in (first, second):
@@ -230,11 +232,9 @@ class StoreCluster(Cluster):
 
     def _show(self, host: Host, view: Configuration) -> None:
         self._catch_up()
-        directory = self._directory(host.name)
-        assert directory is not None
         # Only a process that knew of no cluster yet has the log begin.
-        begins, founded = directory.identity() is None, process_on(host).founded
-        self._on_disk(host, lambda: self.log.see(host.name, view, founded=founded, begins=begins))
+        begins, founded = self._is_new[host.name], process_on(host).founded
+        self.log.see(host.name, view, founded=founded, begins=begins)
         super()._show(host, view)
 
     def lose_disk(self, host: Host, fault: DiskLoss) -> None:

@@ -114,7 +114,7 @@ class SimulatedStore:
     # -- hosts ----------------------------------------------------------------------------------
 
     def start(self, name: str, *, is_copy: bool) -> None:
-        """The agent on this host starts, with what its disk holds; raises StorageError, and PowerCut."""
+        """The agent on this host starts, with what its disk holds.  Raises StorageError, and PowerCut."""
         if name not in self._hosts:
             self.log.restart(name, is_copy=is_copy)
             self._hosts[name] = StoreHost(self.log.runtime(name))

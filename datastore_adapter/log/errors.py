@@ -66,6 +66,14 @@ class ReplicaUnavailableError(LogError):
     """A replica that is needed did not answer or refused.  Retry; a new layout will drop it if it is dead."""
 
 
+class ReplicaSilentError(ReplicaUnavailableError):
+    """A replica or sequencer did not answer, or not in time."""
+
+    def __init__(self, host: str, why: str) -> None:
+        super().__init__(f"{host}: {why}")
+        self.host = host
+
+
 class ReplicaRefusedError(ReplicaUnavailableError):
     """A replica or sequencer is there, and refuses this very request; the text says why."""
 

@@ -9,6 +9,8 @@ from msgspec.structs import replace as replace_fields
 
 from datastore_adapter.interface import (
     Away,
+    DiskState,
+    DiskTrouble,
     LayoutVersion,
     Observation,
     Placement,
@@ -59,7 +61,12 @@ def make_observation(
             if host not in live
         ),
         intent=latest.document.intent,
-        full=frozenset(host for host, status in every.items() if status.full),
+        disks={
+            host: trouble
+            for host, status in sorted(every.items())
+            if (trouble := _disk_trouble(status)) is not None
+        },
+        sync_seconds={host: status.sync_seconds for host, status in sorted(every.items())},
         room={host: status.room for host, status in sorted(every.items()) if status.room >= 0},
         unfinished=_is_unfinished(latest, statuses)
         or has_come_back(layout, statuses, live)
@@ -81,6 +88,12 @@ def version_of(document: EpochDocument) -> LayoutVersion:
         plan_id=document.plan_id,
         cause=document.cause,
     )
+
+
+def _disk_trouble(status: StatusReply) -> DiskTrouble | None:
+    if status.failure:
+        return DiskTrouble(DiskState.FAILED, status.failure)
+    return DiskTrouble(DiskState.FULL, "it takes no more records") if status.full else None
 
 
 def _is_unfinished(latest: Latest, statuses: Mapping[str, StatusReply]) -> bool:

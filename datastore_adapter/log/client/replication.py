@@ -24,6 +24,7 @@ from datastore_adapter.log.errors import (
     OutcomeUnknownError,
     RecordLostError,
     ReplicaRefusedError,
+    ReplicaSilentError,
     ReplicaUnavailableError,
     TrimmedError,
 )
@@ -112,7 +113,7 @@ class Replication:
                 await self._runtime.call(address, Install(encode_document(self.document)), seconds)
                 reply = await self._runtime.call(address, request, seconds)
         except CallError as error:
-            raise ReplicaUnavailableError(f"{host}: {error}") from error
+            raise ReplicaSilentError(host, str(error)) from error
         return self.checked(host, reply)
 
     def checked(self, host: str, reply: Reply) -> Reply:

@@ -26,6 +26,7 @@ from datastore_adapter.log.messages import (
 from datastore_adapter.log.messages.codec import decode_reply, decode_request, encode_reply, encode_request
 from datastore_adapter.log.runtime.virtual_loop import Cancelled, SimulatedEvent, Task, VirtualLoop, Wait
 from datastore_adapter.log.settings import LogSettings
+from datastore_adapter.log.storage.disk_health import CARE_INTERVAL
 from datastore_adapter.log.storage.file_storage import FileStorage
 from membership.files.simulated import PowerCut, SimulatedFiles
 
@@ -64,6 +65,7 @@ class SimulatedHost:
         self.busy_until = 0.0
         self._cluster = cluster
         self._random = rng
+        self._cared_for: LogNode | None = None
         self._own_disks: set[int] = set()
         """Those that a process here has used."""
 
@@ -86,8 +88,14 @@ class SimulatedHost:
                 background=self._in_background,
                 draw=self._random.randbytes,
             )
+            disk, loop = self.storage, self._cluster.loop
             self.node = LogNode(
-                self.name, self.files, self.settings, is_copy=is_copy, draw=self._random.randbytes
+                self.name,
+                self.files,
+                self.settings,
+                is_copy=is_copy,
+                draw=self._random.randbytes,
+                clock=lambda: loop.now + disk.busy_seconds,
             )
         except StorageError:
             self.storage.kill()
@@ -111,6 +119,24 @@ class SimulatedHost:
 
         self._cluster.later(self.name, self._random.uniform(0.0, _CHECKPOINT_SECONDS), in_its_turn)
         return carry_out
+
+    def look_after_disk(self) -> None:
+        """As `log.host.server` does: in a while, and again as long as the disk needs it."""
+        node = self.node
+        if node is None or node is self._cared_for or not node.disk.needs_care:
+            return
+        self._cared_for = node
+
+        def work() -> None:
+            node.disk.care()
+            node.after_care()
+
+        def care() -> None:
+            self._cared_for = None
+            if self.node is node and self._cluster.carry_out(self.name, work):
+                self.look_after_disk()
+
+        self._cluster.later(self.name, CARE_INTERVAL, care)
 
     def crash(self) -> None:
         """Power loss."""
@@ -285,7 +311,7 @@ class SimulatedCluster:
                 if host.node is not node:
                     return
                 outcomes.append(node.handle(waiting.request))
-            refusal = _commit(node) if any(outcome.needs_commit for outcome in outcomes) else None
+            refusal = node.commit() if any(outcome.needs_commit for outcome in outcomes) else None
             for reply, needs_commit in outcomes:
                 replies.append(refusal if refusal is not None and needs_commit else reply)
 
@@ -299,6 +325,7 @@ class SimulatedCluster:
         seconds = 0.0
         if self.carry_out(host.name, work):
             seconds = host.storage.busy_seconds - before
+            host.look_after_disk()
         if seconds > 0 and host.node is node:
             host.busy_until = self.loop.now + seconds
             self.later(host.name, seconds, answer)
@@ -522,11 +549,3 @@ class SimulatedRuntime:
 
 async def _call(function: Callable[[], Awaitable[T]]) -> T:
     return await function()
-
-
-def _commit(node: LogNode) -> Refused | None:
-    try:
-        node.log_unit.commit()
-    except StorageError as error:
-        return Refused("storage", str(error))
-    return None

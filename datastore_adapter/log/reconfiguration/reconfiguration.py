@@ -121,13 +121,15 @@ class Reconfiguration:
         force: bool = False,
         at: int | None = None,
         without: frozenset[str] = frozenset(),
+        unreliable: frozenset[str] = frozenset(),
     ) -> EpochDocument:
         """Reach `target` in one epoch; the document then in force, activated.
 
         Without `force` nothing happens when it is reached already; with it a new data epoch begins in any
         case, which completes whatever somebody else left half done.  With `at`, only the document of that
         epoch is changed; SupersededError when it is not the current one.  Hosts of `without` leave every chain
-        in which others remain, like those that are not in the view.
+        in which others remain, like those that are not in the view; so do those of `unreliable` that could not be
+        sealed, for they could not be settled either.
         """
         now = self._runtime.now
         began = now()
@@ -159,6 +161,7 @@ class Reconfiguration:
         proposal = self._proposal(current)
         await proposal.prepare()
         sealed = await seal(self._runtime, self._settings, self._chain, current, target, away)
+        gone |= unreliable.difference(sealed.disks)
         layout = open_layout(
             current.layout,
             target,
@@ -181,11 +184,13 @@ class Reconfiguration:
             self._on_reopened(Reopening(decided.epoch, *parts))
         return decided
 
-    async def complete(self, view: View, authority: Authority) -> EpochDocument:
+    async def complete(
+        self, view: View, authority: Authority, *, without: frozenset[str] = frozenset()
+    ) -> EpochDocument:
         """Make the log serve again after somebody left a change half done; the document then in force.
 
         What is wanted is found out here, not by who asked: the chains and roles of the document in
-        force by now, without dead hosts.
+        force by now, without dead hosts, those whose disks take nothing, and those of `without`.
         """
         latest = await self._chain.fetch()
         current = latest.document
@@ -197,8 +202,9 @@ class Reconfiguration:
         replaced = without_disk(current, statuses)
         if not latest.sealed and not back and not replaced and await self.activation.serves(current):
             return current
-        # Where a disk is so full that it cannot even be settled, the others go on without it.
-        lost = view.gone(current.layout).union(host for host, status in statuses.items() if status.full)
+        # A disk that takes nothing may not even be settled: the others go on without it.
+        unfit = (host for host, status in statuses.items() if status.full or status.failure)
+        lost = view.gone(current.layout).union(without, unfit)
         target = LayoutTarget.as_is(current.layout).without(lost)
         decided = await self.open(target, view, authority, force=True, at=current.epoch, without=lost)
         if back and has_come_back(decided.layout, statuses, view.addresses):
