@@ -12,7 +12,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from datastore_adapter.log.errors import CallTimeoutError, LogError, PeerUnreachableError, StorageError
+from datastore_adapter.log.errors import (
+    CallError,
+    CallTimeoutError,
+    LogError,
+    PeerUnreachableError,
+    StorageError,
+)
 from datastore_adapter.log.host.node import LogNode, Part, part_of
 from datastore_adapter.log.log_unit.pulling import pull
 from datastore_adapter.log.messages import (
@@ -23,6 +29,7 @@ from datastore_adapter.log.messages import (
     Request,
 )
 from datastore_adapter.log.messages.codec import decode_reply, decode_request, encode_reply, encode_request
+from datastore_adapter.log.runtime.runtime import Peer, answer_of, whoever_at
 from datastore_adapter.log.runtime.virtual_loop import Cancelled, SimulatedEvent, Task, VirtualLoop, Wait
 from datastore_adapter.log.settings import LogSettings
 from datastore_adapter.log.storage.memory_storage import MemoryStorage
@@ -162,9 +169,14 @@ class SimulatedCluster:
             self.blocked |= {(name, other), (other, name)}
 
     def move(self, name: str, address: str) -> None:
-        """Give a host another address; nobody is told."""
+        """Give a host another address; nobody is told.
+
+        It may be one that another host had, which is down: from now on this one answers there, and the other one is
+        out of reach until it is moved, too.  So it is with a host that is added.
+        """
         host = self.hosts[name]
-        del self._by_address[host.address]
+        if self._by_address.get(host.address) is host:
+            del self._by_address[host.address]
         host.address = address
         self._by_address[address] = host
 
@@ -222,14 +234,18 @@ class SimulatedRuntime:
         """Do this in so many seconds, if this host runs then."""
         self._loop.schedule(seconds, partial(self._cluster.when_running, self._name, action))
 
-    async def call(self, address: str, request: Request, timeout: float) -> Reply:
-        """The request and the reply go through the codec, as they would on a wire."""
+    async def call(self, peer: Peer | str, request: Request, timeout: float) -> Reply:
+        """The request and the reply go through the codec, as they would on a wire.
+
+        A bare address is whoever is there.
+        """
+        peer = whoever_at(peer) if isinstance(peer, str) else peer
         task = self._current()
         ticket = task.ticket()
         expired = False
 
         def give_up() -> None:
-            late = CallTimeoutError(f"{address} did not answer within {timeout:g} s")
+            late = CallTimeoutError(f"{peer.address} did not answer within {timeout:g} s")
             task.wake(ticket, error=late)
 
         def expire() -> None:
@@ -238,42 +254,52 @@ class SimulatedRuntime:
             self._cluster.when_running(self._name, give_up)
 
         deadline = self._loop.schedule(timeout, expire)
-        host = self._cluster.host_at(address)
-        name = host.name if host else address
-        frame = encode_request(0, request)
+        host = self._cluster.host_at(peer.address)
+        name = host.name if host else peer.address
 
-        def refuse() -> None:
-            task.wake(ticket, error=PeerUnreachableError(f"{address} refuses connections"))
-
-        def answer(action: Callable[[], None]) -> None:
+        def end(outcome: Reply | CallError) -> None:
             back = self._cluster.transit(name, self._name)
             if back is not None:
-                self._later(back, action)
+                self._later(back, partial(wake, outcome))
 
-        def deliver() -> None:
-            if host is None or host.node is None:
-                answer(refuse)
-                return
-            if part_of(request) is Part.PULL:
-                self._pull(host, decode_request(frame).request, respond)
-                return
-            reply = self._handle(host, decode_request(frame).request)
-            if reply is not None:
-                respond(reply)
-
-        def respond(reply: Reply) -> None:
-            data = encode_reply(0, reply)
-            answer(lambda: task.wake(ticket, decode_reply(data).reply))
+        def wake(outcome: Reply | CallError) -> None:
+            if isinstance(outcome, CallError):
+                task.wake(ticket, error=outcome)
+            else:
+                task.wake(ticket, outcome)
 
         there = self._cluster.transit(self._name, name)
         if there is not None and not self.ended:
-            self._loop.schedule(there, partial(self._cluster.when_running, name, deliver))
+            arrive = partial(self.exchange, peer, request, end)
+            self._loop.schedule(there, partial(self._cluster.when_running, name, arrive))
         try:
             reply: Reply = await Wait()
             return reply
         finally:
             if not expired:
                 self._loop.cancel(deadline)
+
+    def exchange(self, peer: Peer, request: Request, end: Callable[[Reply | CallError], None]) -> None:
+        """A request arrives at an address; `end` gets what whoever is there answers, if anything."""
+        host = self._cluster.host_at(peer.address)
+        if host is None or host.node is None:
+            end(PeerUnreachableError(f"{peer.address} refuses connections"))
+            return
+        by = host.node.me
+        received = decode_request(encode_request(0, request, peer.identity))
+
+        def respond(reply: Reply) -> None:
+            end(answer_of(peer, decode_reply(encode_reply(0, reply, by))))
+
+        refusal = host.node.misdirected(received.to)
+        if refusal is not None:
+            respond(refusal)
+        elif part_of(request) is Part.PULL:
+            self._pull(host, received.request, respond)
+        else:
+            reply = self._handle(host, received.request)
+            if reply is not None:
+                respond(reply)
 
     def _handle(self, host: SimulatedHost, request: Request) -> Reply | None:
         """The reply of a host, or None when it crashed over the request."""
