@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from itertools import count
 from typing import TypeVar
 
 from datastore_adapter.log.errors import (
@@ -161,7 +162,11 @@ class SimulatedCluster:
             action()
 
     def restart(self, name: str) -> None:
-        self.hosts[name].start()
+        """At its address, or at a new one if another host has that by now."""
+        host = self.hosts[name]
+        if self.host_at(host.address) is not host:
+            self.move(name, next(at for n in count(2) if self.host_at(at := f"{name}:{n}") is None))
+        host.start()
 
     def isolate(self, name: str, others: Iterable[str]) -> None:
         """Cut `name` off from `others`, both ways."""
@@ -171,8 +176,8 @@ class SimulatedCluster:
     def move(self, name: str, address: str) -> None:
         """Give a host another address; nobody is told.
 
-        It may be one that another host had, which is down: from now on this one answers there, and the other one is
-        out of reach until it is moved, too.  So it is with a host that is added.
+        It may be one that another host had, which is down: from now on this one answers there.  So it is with a host
+        that is added.
         """
         host = self.hosts[name]
         if self._by_address.get(host.address) is host:
