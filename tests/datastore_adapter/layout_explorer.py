@@ -27,8 +27,9 @@ from datastore_adapter.log.runtime.virtual_loop import Task, Wait
 SERVERS: Final = ("a", "b", "c")
 PROPOSERS: Final = ("early", "late")
 """In the order in which they begin; the ballot of the second is higher."""
-SETTINGS: Final = LogSettings(reconfiguration_timeout=1e-9)
-"""A proposer tries once: time passes whenever it looks at the clock."""
+
+SETTINGS: Final = LogSettings(reconfiguration_timeout=0.5)
+"""For a proposer, for whom a second passes whenever it looks at the clock: it tries once."""
 
 FAULTS: Final = frozenset({"stop", "start", "start empty", "take over"})
 """Of hosts."""
@@ -47,8 +48,9 @@ class Bounds:
     """Of links between a proposer and a server, for good, in one run."""
     switches: int = 1
     """How often in one run another proposer's message comes next than the one whose came last."""
-    proposers: int = 2
     kinds: frozenset[str] = FAULTS
+    stragglers: bool = False
+    """Whether requests arrive whose proposer has enough answers from others."""
 
 
 @dataclass(slots=True)
@@ -124,9 +126,10 @@ class World:
 
     def actions(self) -> Iterator[Action]:
         started = len(self._tasks)
-        may_start = started < self.bounds.proposers and self._may_act(PROPOSERS[started])
-        if not may_start and all(task.ended for task in self._tasks.values()):
-            return  # nothing is decided any more
+        may_start = started < len(PROPOSERS) and self._may_act(PROPOSERS[started])
+        busy = [name for name, task in self._tasks.items() if not task.ended and self._may_act(name)]
+        if len(self.decided) + len(busy) + len(PROPOSERS[started:] if may_start else ()) < 2:
+            return  # no two are decided any more
         for index, message in enumerate(self.under_way):
             # A fault that what comes next does not notice may as well come after it.
             noticed = not self._struck or message.peer.address in self._struck
@@ -200,6 +203,8 @@ class World:
             case "start empty":
                 cluster.hosts[name].erase()
         cluster.restart(name)
+        if kind == "start empty":  # the control loop tells it what it missed
+            cluster.node(name).handle(Install(encode_document(self.first)))
         self._struck.add(cluster.hosts[name].address)
         self._asleep.pop(name, None)
 
@@ -234,12 +239,16 @@ class World:
         loop = self.cluster.loop
         while True:
             loop.run_before(float("inf"), lambda: False)
-            lost = [m for m in self.under_way if (m.proposer, m.server) in self._cut]
+            lost = [m for m in self.under_way if self._is_lost(m)]
             if not lost:
                 return
             for message in lost:
                 self.under_way.remove(message)
                 self._heard_of(message, CallTimeoutError("the link is cut"))
+
+    def _is_lost(self, message: _Message) -> bool:
+        late = not message.is_awaited and not self.bounds.stragglers
+        return late or (message.proposer, message.server) in self._cut
 
     async def _propose(self, name: str) -> None:
         runtime = _Proposer(self, name)
@@ -300,9 +309,9 @@ class Explored:
     """States in which a document is."""
 
 
-def explore(bounds: Bounds, limit: int = 10**9, seen: Any = None) -> Explored:
-    """Every run within `bounds`; at most `limit` states."""
-    seen = set() if seen is None else seen
+def explore(bounds: Bounds) -> Explored:
+    """Every run within `bounds`, up to the first in which two documents are decided."""
+    seen: set[Any] = set()
     left: list[tuple[Action, ...]] = [()]
     decided = 0
     while left:
@@ -310,7 +319,7 @@ def explore(bounds: Bounds, limit: int = 10**9, seen: Any = None) -> Explored:
         world = World(bounds)
         for action in run:
             world.do(action)
-        while len(seen) < limit:
+        while True:
             if len({encode_document(document) for document in world.decided}) > 1:
                 return Explored(len(seen), run, decided)
             state = world.state()

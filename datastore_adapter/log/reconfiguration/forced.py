@@ -108,7 +108,7 @@ class ForcedLayout:
     async def _trust(self, doubtful: Mapping[str, str], disks: Mapping[str, bytes]) -> None:
         for host in sorted(set(doubtful.values())):
             keys = tuple(key for key, holder in doubtful.items() if holder == host)
-            peer = Peer(self._view[host], HostIdentity(host, disks[host]))
+            peer = Peer(self._view[host], HostIdentity(host, disks.get(host, b"")))
             reply = await self._runtime.call(peer, Trust(keys), self._settings.call_timeout)
             if not isinstance(reply, Done):
                 raise ReplicaUnavailableError(

@@ -201,15 +201,15 @@ class Reconfiguration:
         statuses = sound(current, statuses)
         back = has_come_back(current.layout, statuses, view.addresses)
         replaced = without_disk(current, statuses)
-        if not latest.sealed and not back and not replaced and await self.activation.serves(current):
-            if not has_moved(current, view.addresses):
-                return current
-            as_is = LayoutTarget.as_is(current.layout)
-            return await self.open(as_is, view, authority, at=current.epoch)
-        # Where a disk is so full that it cannot even be settled, the others go on without it.
-        lost = view.gone(current.layout).union(host for host, status in statuses.items() if status.full)
+        is_whole = not latest.sealed and not back and not replaced and await self.activation.serves(current)
+        if is_whole and not has_moved(current, view.addresses):
+            return current
+        lost = view.gone(current.layout)
+        if not is_whole:
+            # Where a disk is so full that it cannot even be settled, the others go on without it.
+            lost = lost.union(host for host, status in statuses.items() if status.full)
         target = LayoutTarget.as_is(current.layout).without(lost)
-        decided = await self.open(target, view, authority, force=True, at=current.epoch, without=lost)
+        decided = await self.open(target, view, authority, force=not is_whole, at=current.epoch, without=lost)
         if back and has_come_back(decided.layout, statuses, view.addresses):
             # Said as a failure, so that it is tried again after a while and not at once.
             raise ReplicaUnavailableError(
