@@ -33,6 +33,13 @@ class PeerUnreachableError(CallError):
     """No connection to the process: it is not running, or the network is down."""
 
 
+class MisdirectedError(PeerUnreachableError):
+    """Somebody else is at the address of the host that was meant: another host, or this one with another disk.
+
+    Nothing was carried out.  The host meant is as good as away: start it with its disk, wherever it is now.
+    """
+
+
 class CallTimeoutError(CallError):
     """The process did not answer in time."""
 

@@ -77,7 +77,7 @@ class TestLayoutServer:
         assert server.handle(FetchDocument(1)) == DocumentReply(None, False, 1, DISK)
         assert server.handle(FetchDocument(2)) == DocumentReply(None, False, 1, DISK), "the asker is ahead"
         server.handle(Prepare(1, 2, 7))
-        assert server.handle(FetchDocument(1)) == DocumentReply(None, True, 1, DISK)
+        assert server.handle(FetchDocument(1)) == DocumentReply(None, True, 1, DISK, unvoted=True)
 
     def test_founding_twice_is_once_and_another_genesis_is_refused(
         self, storage: MemoryStorage, server: LayoutServer

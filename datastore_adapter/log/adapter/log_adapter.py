@@ -66,7 +66,7 @@ from datastore_adapter.log.reconfiguration.activation import status_of
 from datastore_adapter.log.reconfiguration.forced import ForcedLayout
 from datastore_adapter.log.reconfiguration.reconfiguration import Authority, Reconfiguration, Reopening, View
 from datastore_adapter.log.reconfiguration.transfer import Progress, Transfer
-from datastore_adapter.log.runtime.runtime import Backoff, Runtime, TaskHandle, call_all
+from datastore_adapter.log.runtime.runtime import Backoff, Runtime, TaskHandle, call_all, hosts_at
 from datastore_adapter.log.settings import LogSettings
 from datastore_adapter.log.storage.disk_health import DISK_REFUSALS
 
@@ -409,7 +409,7 @@ class LogAdapter:
         if behind:
             self._counters["laggards_told"] += len(behind)
             request = Install(encode_document(document))
-            await call_all(self._runtime, behind, request, self._settings.call_timeout)
+            await call_all(self._runtime, hosts_at(behind), request, self._settings.call_timeout)
 
     def _forget_old_runs(self) -> None:
         """Keep the table bounded: ended runs go first."""

@@ -23,7 +23,13 @@ from datastore_adapter.interface import (
 from datastore_adapter.log.layout.chain import Latest
 from datastore_adapter.log.layout.change import absent_layout_server
 from datastore_adapter.log.layout.document import EpochDocument, Extent, ExtentState, Segment
-from datastore_adapter.log.layout.host_status import has_come_back, sound, trimmed_below, without_disk
+from datastore_adapter.log.layout.host_status import (
+    has_come_back,
+    has_moved,
+    sound,
+    trimmed_below,
+    without_disk,
+)
 from datastore_adapter.log.layout.striping import keys_from
 from datastore_adapter.log.messages import SegmentStatus, StatusReply
 
@@ -70,6 +76,7 @@ def make_observation(
         room={host: status.room for host, status in sorted(every.items()) if status.room >= 0},
         unfinished=_is_unfinished(latest, statuses)
         or has_come_back(layout, statuses, live)
+        or has_moved(latest.document, live)
         or bool(without_disk(latest.document, statuses)),
     )
 

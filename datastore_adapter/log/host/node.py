@@ -28,9 +28,11 @@ from datastore_adapter.log.messages import (
     FetchHistory,
     FinishBootstrap,
     GetStatus,
+    HostIdentity,
     Install,
     Installed,
     LastAddresses,
+    Misdirected,
     Prepare,
     PullChunk,
     Reclaim,
@@ -110,6 +112,8 @@ class LogNode:
         self.disk = DiskHealth(storage, settings, clock)
         self.identity = open_identity(storage, _RECORDS, is_copy=is_copy, draw=draw)
         disk = self.identity.disk
+        self.me = HostIdentity(name, disk)
+        """Who answers here; each reply says so."""
         self.layout_server = LayoutServer(storage, name, disk)
         self.log_unit = LogUnit(storage, settings)
         forgotten = bool(self.identity.forgotten)
@@ -120,6 +124,10 @@ class LogNode:
     def document(self) -> EpochDocument | None:
         """The latest epoch document this host knows."""
         return self.layout_server.document
+
+    def misdirected(self, meant: HostIdentity | None) -> Misdirected | None:
+        """The answer to any request that is not meant for this host, before it is looked at; None: this one is."""
+        return None if self.me.is_meant_by(meant) else Misdirected(self.me.host, self.me.disk)
 
     def handle(self, request: Request) -> Outcome:
         """Carry out one request in one go, for callers that need no concurrency between parts."""

@@ -157,7 +157,13 @@ class LogServer:
                     frame = await stream.receive()
                     request = decode_request(frame)
                     await self._admit(stream, len(frame))
-                    self._submit(request.request, partial(self._answer, stream, request.number, len(frame)))
+                    answer = partial(self._answer, stream, request.number, len(frame))
+                    refusal = self._node.misdirected(request.to)
+                    if refusal is not None:
+                        self._counters["server.misdirected"] += 1
+                        answer(refusal)
+                    else:
+                        self._submit(request.request, answer)
                     await stream.flush()  # a peer that does not take its replies is not read from
             except StreamError:
                 pass
@@ -181,7 +187,7 @@ class LogServer:
 
     def _answer(self, stream: ServedStream, number: int, size: int, reply: Reply) -> None:
         try:
-            stream.post(encode_reply(number, reply))
+            stream.post(encode_reply(number, reply, self._node.me))
         except StreamError:
             self._counters["server.replies_too_late"] += 1
         stream.pending -= 1

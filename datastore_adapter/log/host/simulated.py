@@ -10,10 +10,17 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from datastore_adapter.log.errors import CallTimeoutError, LogError, PeerUnreachableError, StorageError
+from datastore_adapter.log.errors import (
+    CallError,
+    CallTimeoutError,
+    LogError,
+    PeerUnreachableError,
+    StorageError,
+)
 from datastore_adapter.log.host.node import LogNode, Part, part_of
 from datastore_adapter.log.log_unit.pulling import pull
 from datastore_adapter.log.messages import (
@@ -24,6 +31,7 @@ from datastore_adapter.log.messages import (
     Request,
 )
 from datastore_adapter.log.messages.codec import decode_reply, decode_request, encode_reply, encode_request
+from datastore_adapter.log.runtime.runtime import Peer, answer_of, whoever_at
 from datastore_adapter.log.runtime.virtual_loop import Cancelled, SimulatedEvent, Task, VirtualLoop, Wait
 from datastore_adapter.log.settings import LogSettings
 from datastore_adapter.log.storage.disk_health import CARE_INTERVAL
@@ -284,8 +292,14 @@ class SimulatedCluster:
             action()
 
     def restart(self, name: str, *, is_copy: bool | None = None) -> None:
-        """As `SimulatedHost.start`.  Raises StorageError, and PowerCut: it does not start."""
-        self.hosts[name].start(is_copy=is_copy)
+        """At its address, or at a new one if another host has that by now.
+
+        Raises StorageError, and PowerCut: it does not start.
+        """
+        host = self.hosts[name]
+        if self.host_at(host.address) is not host:
+            self.move(name, next(at for n in count(2) if self.host_at(at := f"{name}:{n}") is None))
+        host.start(is_copy=is_copy)
 
     def submit(
         self, source: str, name: str, request: Request, respond: Callable[[Reply | None], None]
@@ -340,8 +354,8 @@ class SimulatedCluster:
     def move(self, name: str, address: str) -> None:
         """Give a host another address; nobody is told.
 
-        It may be one that another host had, which is down: from now on this one answers there, and the other one is
-        out of reach until it is moved, too.  So it is with a host that is added.
+        It may be one that another host had, which is down: from now on this one answers there.  So it is with a host
+        that is added.
         """
         host = self.hosts[name]
         if self._by_address.get(host.address) is host:
@@ -403,14 +417,18 @@ class SimulatedRuntime:
         """Do this in so many seconds, if this host runs then."""
         self._cluster.later(self._name, seconds, action)
 
-    async def call(self, address: str, request: Request, timeout: float) -> Reply:
-        """The request and the reply go through the codec, as they would on a wire."""
+    async def call(self, peer: Peer | str, request: Request, timeout: float) -> Reply:
+        """The request and the reply go through the codec, as they would on a wire.
+
+        A bare address is whoever is there.
+        """
+        peer = whoever_at(peer) if isinstance(peer, str) else peer
         task = self._current()
         ticket = task.ticket()
         expired = False
 
         def give_up() -> None:
-            late = CallTimeoutError(f"{address} did not answer within {timeout:g} s")
+            late = CallTimeoutError(f"{peer.address} did not answer within {timeout:g} s")
             task.wake(ticket, error=late)
 
         def expire() -> None:
@@ -419,41 +437,51 @@ class SimulatedRuntime:
             self._cluster.when_running(self._name, give_up)
 
         deadline = self._loop.schedule(timeout, expire)
-        host = self._cluster.host_at(address)
-        name = host.name if host else address
-        frame = encode_request(0, request)
+        host = self._cluster.host_at(peer.address)
+        name = host.name if host else peer.address
 
-        def refuse() -> None:
-            task.wake(ticket, error=PeerUnreachableError(f"{address} refuses connections"))
-
-        def answer(action: Callable[[], None]) -> None:
+        def end(outcome: Reply | CallError) -> None:
             back = self._cluster.transit(name, self._name)
             if back is not None:
-                self._later(back, action)
+                self._later(back, partial(wake, outcome))
 
-        def deliver() -> None:
-            if host is None or host.node is None:
-                answer(refuse)
-                return
-            if part_of(request) is Part.PULL:
-                self._pull(host, decode_request(frame).request, respond)
-                return
-            self._cluster.submit(self._name, host.name, decode_request(frame).request, respond)
-
-        def respond(reply: Reply | None) -> None:
-            if reply is not None:
-                data = encode_reply(0, reply)
-                answer(lambda: task.wake(ticket, decode_reply(data).reply))
+        def wake(outcome: Reply | CallError) -> None:
+            if isinstance(outcome, CallError):
+                task.wake(ticket, error=outcome)
+            else:
+                task.wake(ticket, outcome)
 
         there = self._cluster.transit(self._name, name)
         if there is not None and not self.ended:
-            self._loop.schedule(there, partial(self._cluster.when_running, name, deliver))
+            arrive = partial(self.exchange, peer, request, end)
+            self._loop.schedule(there, partial(self._cluster.when_running, name, arrive))
         try:
             reply: Reply = await Wait()
             return reply
         finally:
             if not expired:
                 self._loop.cancel(deadline)
+
+    def exchange(self, peer: Peer, request: Request, end: Callable[[Reply | CallError], None]) -> None:
+        """A request arrives at an address; `end` gets what whoever is there answers, if anything."""
+        host = self._cluster.host_at(peer.address)
+        if host is None or host.node is None:
+            end(PeerUnreachableError(f"{peer.address} refuses connections"))
+            return
+        by = host.node.me
+        received = decode_request(encode_request(0, request, peer.identity))
+
+        def respond(reply: Reply | None) -> None:
+            if reply is not None:
+                end(answer_of(peer, decode_reply(encode_reply(0, reply, by))))
+
+        refusal = host.node.misdirected(received.to)
+        if refusal is not None:
+            respond(refusal)
+        elif part_of(request) is Part.PULL:
+            self._pull(host, received.request, respond)
+        else:
+            self._cluster.submit(self._name, host.name, received.request, respond)
 
     def _pull(self, host: SimulatedHost, request: Request, respond: Callable[[Reply], None]) -> None:
         """A host asks another one; nothing comes of it when it crashes meanwhile."""

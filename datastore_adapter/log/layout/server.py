@@ -116,7 +116,8 @@ class LayoutServer:
             match request:
                 case FetchDocument():
                     document = self._encoded if self.epoch > request.known else None
-                    return DocumentReply(document, self.is_sealed, self.epoch, self._disk)
+                    unvoted = self.is_sealed and self._acceptor.state.accepted_value is None
+                    return DocumentReply(document, self.is_sealed, self.epoch, self._disk, unvoted)
                 case Prepare():
                     return self._no_vote(request.epoch) or self._prepare(request)
                 case Accept():
