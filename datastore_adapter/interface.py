@@ -93,6 +93,25 @@ class SegmentObservation:
     """Operations per second, where the engine counts them."""
 
 
+class DiskState(StrEnum):
+    """What is wrong with a disk."""
+
+    FULL = "full"  # it takes no more; what it has is served
+    FAILED = "failed"  # it failed lately: it may serve again, and may fail again
+    SLOW = "slow"  # far slower than those of the other hosts, who wait for it
+
+
+@dataclass(frozen=True, slots=True)
+class DiskTrouble:
+    """A host whose disk is not to be relied on; it stays a member."""
+
+    state: DiskState
+    reason: str
+    """In words."""
+    is_relieved: bool = True
+    """Whether new data is kept from it, and its copies are made elsewhere: else too many others are in trouble."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceRoles:
     """Hosts by service role.  Order matters: ``sequencers[0]`` is the active one."""
@@ -121,8 +140,10 @@ class Observation:
     unresponsive: frozenset[str] = frozenset()
     intent: Mapping[str, Any] = field(default_factory=dict)
     """The operators' wishes as they stand in the epoch document (``mgmt.placement.intent``); plain JSON-like data."""
-    full: frozenset[str] = frozenset()
-    """Hosts whose disks take no more: they serve what they have, and refuse appends."""
+    disks: Mapping[str, DiskTrouble] = field(default_factory=dict)
+    """Of hosts whose disks are not in order.  Engines tell who is full or failed; who is slow is judged by others."""
+    sync_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Of each host that answered, what it takes to make something durable of late; 0: not known."""
     room: Mapping[str, int] = field(default_factory=dict)
     """About how many bytes more the disks take, of hosts that are or were full."""
     unfinished: bool = False
@@ -131,6 +152,11 @@ class Observation:
     """How many copies each live host can hold, where each takes a server process of its own.  Empty: any number."""
     notices: tuple[str, ...] = ()
     """What operators should know of the engine, a sentence each: a setting at odds with what the plane promises."""
+
+    @property
+    def relieved(self) -> frozenset[str]:
+        """Hosts whose disks are not in order, and that are to hold nothing."""
+        return frozenset(host for host, trouble in self.disks.items() if trouble.is_relieved)
 
 
 @dataclass(frozen=True, slots=True)

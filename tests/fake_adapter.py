@@ -19,6 +19,7 @@ from datastore_adapter.interface import (
     AdapterError,
     Cancelled,
     Capabilities,
+    DiskTrouble,
     Done,
     Failed,
     Fence,
@@ -73,7 +74,8 @@ class FakeEngine:
         self.roles = ServiceRoles(layout_servers=(hosts[0],), sequencers=(hosts[0],))
         self.segments: dict[str, list[Copy]] = {}
         self.retired: frozenset[str] = frozenset()
-        self.full: frozenset[str] = frozenset()
+        self.disks: dict[str, DiskTrouble] = {}
+        self.sync_seconds: dict[str, float] = {}
         self.servers: dict[str, int] = {}  # copies that each host can hold; empty: any number
         self.fails_over = False  # whether lost primaries are to be replaced by repairs
         self.failover_seconds = 0.02
@@ -267,7 +269,8 @@ class FakeAdapter:
             roles=engine.roles,
             unresponsive=frozenset(set(self.hosts) - engine.up),
             intent=dict(engine.intent),
-            full=engine.full,
+            disks=dict(engine.disks),
+            sync_seconds=dict(engine.sync_seconds),
             servers={host: count for host, count in engine.servers.items() if host in self.hosts},
         )
 

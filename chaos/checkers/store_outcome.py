@@ -102,6 +102,8 @@ class StoreOutcome:
     """The longest time the rule on copies and racks was broken; None: it never was."""
     longest_write_pause: float = 0.0
     """Longest time between two acknowledged writes, in seconds."""
+    last_write_pause: float = 0.0
+    """The same in the last third of the time."""
     lost_disks: int = 0
     """How often a host's disk was emptied, restored from a copy, or lost a file."""
     trouble: tuple[str, ...] = field(default=())
@@ -142,6 +144,7 @@ class StoreOutcome:
             "rule_holds": self.rule_holds,
             "repair_seconds": None if self.repair_seconds is None else round(self.repair_seconds, 3),
             "longest_write_pause_seconds": round(self.longest_write_pause, 3),
+            "last_write_pause_seconds": round(self.last_write_pause, 3),
             "lost_disks": self.lost_disks,
             "findings": [*self.findings],
         }
@@ -205,6 +208,8 @@ def log_outcome(
     operations = [operation for operation in record.operations if operation.client != "judge"]
     opened = sum(operation.is_open for operation in operations)
     times = sorted([began] + [append.completed for append in answered if append.completed >= began])
+    pauses = [(later - earlier, earlier) for earlier, later in pairwise(times)]
+    late = times[-1] - (times[-1] - began) / 3
     return LogOutcome(
         acknowledged_writes=len(answered),
         lost_writes=lost,
@@ -218,7 +223,8 @@ def log_outcome(
         plans=tuple(plans),
         rule_holds=watch.holds,
         repair_seconds=watch.longest(began),
-        longest_write_pause=max((later - earlier for earlier, later in pairwise(times)), default=0.0),
+        longest_write_pause=max((pause for pause, _ in pauses), default=0.0),
+        last_write_pause=max((pause for pause, since in pauses if since >= late), default=0.0),
         lost_disks=lost_disks,
         trouble=tuple(trouble),
     )

@@ -314,7 +314,7 @@ class _StoreWriter(_Writer):
             *(self._cut_power,) * 4,
             self._restart,
             *self._of_disks(),
-            self._swap_addresses,
+            *(self._swap_addresses,) * 3,
         )
 
     def _of_disks(self) -> tuple[Callable[[float], None], ...]:
@@ -372,10 +372,13 @@ class _StoreWriter(_Writer):
             self.down_until[name] = back + 10.0
 
     def _swap_addresses(self, now: float) -> None:
-        """Two hosts go, and one of them is back soon at the address that the other one had."""
+        """Two hosts go, perhaps with others, and one of the two is back first, at the address of the other one."""
         if len(self._up(now)) < 3:
             return
-        first, second = self.rng.sample(self._up(now), 2)
+        first, second, *others = self.rng.sample(self._up(now), len(self._up(now)))
+        if self.rng.random() < 0.5:
+            hosts = tuple(others[: self.rng.randint(1, len(others))])
+            self._down(now, hosts, faults.Crash(hosts))
         swapped = now + self._time(0.5, 12.0)
         order = ((now, first), (self.rng.uniform(now, swapped), second))
         for at, name in order:

@@ -100,8 +100,25 @@ class JumpClock(msgspec.Struct, tag="jump-clock", frozen=True):
     seconds: float
 
 
+class FailCall(msgspec.Struct, tag="fail-call", frozen=True):
+    """Let the next such call on the store's files fail, once."""
+
+    error: str
+    """EIO, or another name of an error of the system."""
+    operation: str
+    """As in `chaos.faults.OPERATIONS`."""
+
+
+class Disk(msgspec.Struct, tag="disk", frozen=True):
+    """How the disk below the store's files is from now on; calls that were to fail do not any more."""
+
+    sync_seconds: float = 0.0
+    """What each sync takes longer."""
+    is_quota_used_up: bool = False
+
+
 Report = Hello | Installed | Quorum | Gone | Sample
-Order = Begin | Inject | Leave | Accuse | JumpClock
+Order = Begin | Inject | Leave | Accuse | JumpClock | FailCall | Disk
 
 _reports: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 _orders: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)

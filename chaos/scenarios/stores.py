@@ -1,12 +1,12 @@
 """Scenarios that need a store: `kill-host`, `kill-two`, `kill-sequencer`, `kill-controller`, `rack-loss`,
-`disk-full`, `lost-disks`.
+`disk-full`, `disk-fails`, `disk-slow`, `lost-disks`.
 
 Source: `shared/spec-datastore.md`, sections 2 and 4: what may be lost and what must go on.
 """
 
 from __future__ import annotations
 
-from chaos.faults import At, ClearDisk, CopyDisk, Crash, FillDisk, Hosts, Start
+from chaos.faults import At, ClearDisk, CopyDisk, Crash, FailCall, FillDisk, Hosts, SlowDisk, Start
 from chaos.scenarios.disks import LOSSES
 from chaos.scenarios.model import (
     AGREEMENT,
@@ -35,6 +35,10 @@ _RACK_AWAY = 40.0
 """Seconds that a rack is down: much longer than its removal and the repair after it."""
 _DISK_FULL = 30.0
 """Seconds that a disk is full."""
+_LONGEST_PAUSE = 10.0
+"""Seconds between two writes while a host is relieved whose disk has failed, or is slow."""
+_SLOW = 2.0
+"""Seconds that a sync takes on a slow disk."""
 _DEAD = 10.0
 """Seconds from the death of a host of `lost-disks` to its return ..."""
 _MADE_GOOD = 40.0
@@ -67,6 +71,16 @@ def _rack(context: ScenarioContext) -> Plan:
 def _disk(context: ScenarioContext) -> Plan:
     faulty = context.choose_faulty()
     return Plan(faulty, (At(0.0, FillDisk(faulty)), At(_DISK_FULL, ClearDisk(faulty))))
+
+
+def _failing_disk(context: ScenarioContext) -> Plan:
+    faulty = context.choose_faulty()
+    return Plan(faulty, (At(0.0, FailCall("EIO", "fdatasync", faulty)),))
+
+
+def _slow_disk(context: ScenarioContext) -> Plan:
+    faulty = context.choose_faulty()
+    return Plan(faulty, (At(0.0, SlowDisk(_SLOW, faulty)),))
 
 
 def _lost_disks(context: ScenarioContext) -> Plan:
@@ -106,6 +120,23 @@ def _written_meanwhile(outcome: Outcome) -> bool:
     store = outcome.store
     return store is not None and store.longest_write_pause < _RACK_AWAY / 2
 
+
+def _hardly_paused(outcome: Outcome) -> bool:
+    return outcome.store is not None and outcome.store.longest_write_pause <= _LONGEST_PAUSE
+
+
+def _fast_in_the_end(outcome: Outcome) -> bool:
+    return outcome.store is not None and outcome.store.last_write_pause < _SLOW / 2
+
+
+_HARDLY_PAUSED = Promise(f"writes pause for {_LONGEST_PAUSE:g} s at most", _hardly_paused)
+_GREY = (
+    AGREEMENT,
+    CONVERGED,
+    NO_CHANGE,
+    _HARDLY_PAUSED,
+    Promise("in the end nobody waits for that disk", _fast_in_the_end),
+)
 
 SCENARIOS = (
     Scenario(
@@ -183,10 +214,32 @@ SCENARIOS = (
     Scenario(
         name="disk-full",
         summary="disks are full for 30 s: their hosts stay members, nothing is lost, all is written afterwards",
-        promises=(AGREEMENT, CONVERGED, NO_CHANGE),
+        promises=(AGREEMENT, CONVERGED, NO_CHANGE, _HARDLY_PAUSED),
         duration=60.0,
         minimum_duration=_DISK_FULL + 20.0,
         plan=_disk,
+        faulty=lambda nodes: 1,
+        minimum_nodes=4,
+        needs_store=True,
+    ),
+    Scenario(
+        name="disk-fails",
+        summary="a sync fails once: the host stays a member and is relieved, writes go on, nothing is lost",
+        promises=_GREY,
+        duration=60.0,
+        minimum_duration=40.0,
+        plan=_failing_disk,
+        faulty=lambda nodes: 1,
+        minimum_nodes=4,
+        needs_store=True,
+    ),
+    Scenario(
+        name="disk-slow",
+        summary="each sync of a disk takes 2 s: the host stays a member and is relieved, writes are as fast as before",
+        promises=_GREY,
+        duration=60.0,
+        minimum_duration=60.0,
+        plan=_slow_disk,
         faulty=lambda nodes: 1,
         minimum_nodes=4,
         needs_store=True,

@@ -14,6 +14,7 @@ from pathlib import Path
 from chaos import faults
 from chaos.checkers.store_outcome import LogOutcome, log_outcome
 from chaos.faults import DiskLoss, Fault
+from chaos.processes import control_messages as control
 from chaos.processes.agent_disks import AgentDisks
 from chaos.processes.links import Links
 from chaos.store.agents import AgentStoreCluster
@@ -57,6 +58,18 @@ class AgentLogCluster(AgentStoreCluster):
             case faults.ClearDisk(names):
                 for name in names:
                     self._let_files_grow(name, resource.RLIM_INFINITY)
+            case faults.FailCall(error, operation, names):
+                for name in names:
+                    self._agent(name).send(control.FailCall(error, operation))
+            case faults.SlowDisk(seconds, names):
+                for name in names:
+                    self._agent(name).send(control.Disk(sync_seconds=seconds))
+            case faults.ExceedQuota(names):
+                for name in names:
+                    self._agent(name).send(control.Disk(is_quota_used_up=True))
+            case faults.MendDisk(names):
+                for name in names:
+                    self._agent(name).send(control.Disk())
             case faults.CopyDisk(names):
                 for name in names:
                     self._disks.copy(name)

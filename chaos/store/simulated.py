@@ -116,7 +116,7 @@ class SimulatedStore:
     def start(self, name: str, *, is_copy: bool) -> None:
         """The agent on this host starts, with what its disk holds.  Raises StorageError, and PowerCut."""
         if name not in self._hosts:
-            self.log.hosts[name].start(is_copy=is_copy)
+            self.log.restart(name, is_copy=is_copy)
             self._hosts[name] = StoreHost(self.log.runtime(name))
 
     def stop(self, name: str) -> None:

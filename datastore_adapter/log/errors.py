@@ -33,6 +33,13 @@ class PeerUnreachableError(CallError):
     """No connection to the process: it is not running, or the network is down."""
 
 
+class MisdirectedError(PeerUnreachableError):
+    """Somebody else is at the address of the host that was meant: another host, or this one with another disk.
+
+    Nothing was carried out.  The host meant is as good as away: start it with its disk, wherever it is now.
+    """
+
+
 class CallTimeoutError(CallError):
     """The process did not answer in time."""
 
@@ -64,6 +71,14 @@ class EpochSealedError(LogError):
 
 class ReplicaUnavailableError(LogError):
     """A replica that is needed did not answer or refused.  Retry; a new layout will drop it if it is dead."""
+
+
+class ReplicaSilentError(ReplicaUnavailableError):
+    """A replica or sequencer did not answer, or not in time."""
+
+    def __init__(self, host: str, why: str) -> None:
+        super().__init__(f"{host}: {why}")
+        self.host = host
 
 
 class ReplicaRefusedError(ReplicaUnavailableError):

@@ -53,6 +53,9 @@ class LogSettings:
     reserved_bytes: int = 64 << 20
     """Bytes of the disk, at most a sixteenth of it, that records do not get: they are for sealing, deciding layouts,
     settling and trimming, without which a host with a full disk could not be relieved.  More is safer, and idle."""
+    disk_probation: float = 60.0
+    """Seconds for which a disk that failed, and works again, counts as failed still, so that its host is relieved;
+    doubled for each further failure within an hour.  Longer: a disk that fails now and then is trusted later."""
     back_pointers: int = 4
     """Addresses of earlier records of the stream in each record.  More survive more holes in a row."""
     max_streams: int = 1 << 20
@@ -79,7 +82,7 @@ class LogSettings:
             _positive(name, getattr(self, name))
         if not 1 <= self.back_pointers <= 64:
             raise LogSettingsError(f"back_pointers must be 1 to 64, not {self.back_pointers}")
-        for name in ("transfer_bytes_per_second", "reserved_bytes"):
+        for name in ("transfer_bytes_per_second", "reserved_bytes", "disk_probation"):
             if getattr(self, name) < 0:
                 raise LogSettingsError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if self.max_payload > 16 << 20:

@@ -89,12 +89,12 @@ def first_of(faults: Iterable[Fault]) -> Fault:
 
 
 def cut_after(changes: int) -> Fault:
-    """A fault that cuts the power after so many calls that change something."""
+    """A fault that cuts the power, once, after so many calls that change something."""
     left = changes
 
     def ask(operation: str, at: str) -> PowerCut | None:
         nonlocal left
-        if operation not in CHANGING:
+        if left < 0 or operation not in CHANGING:
             return None
         left -= 1
         return PowerCut(f"before {operation} of {at}") if left < 0 else None

@@ -109,8 +109,8 @@ class Controller:
         self._failed_plan = ""  # id of the last plan that failed: solve again rather than resume it
         self._idle_key: object = None  # the situation in which there was nothing to do
         self._plan_key: object = None  # the situation and target of the last plan carried out
-        # View, wishes and target of the plan just done, if it was proven best.
-        self._best: tuple[int, Intent, Placement] | None = None
+        # View, wishes, relieved hosts and target of the plan just done, if it was proven best.
+        self._best: tuple[int, Intent, frozenset[str], Placement] | None = None
 
     # -- what may be asked; more is in ``requests`` and ``reports`` ------------------------------------
 
@@ -232,9 +232,12 @@ class Controller:
             if result is _RoundResult.ACTED:
                 await trio.lowlevel.checkpoint()
                 continue
-            await self._pause(
-                self._settings.round_interval if result is _RoundResult.IDLE else self._backoff(retries)
-            )
+            await self._pause(self._rest() if result is _RoundResult.IDLE else self._backoff(retries))
+
+    def _rest(self) -> float:
+        """Until the next look at an engine that needs nothing."""
+        is_suspicious = self._environment.disks.is_suspicious
+        return self._settings.suspicion_interval if is_suspicious else self._settings.round_interval
 
     def _backoff(self, attempts: int) -> float:
         return min(self._settings.first_backoff * 2.0 ** (attempts - 1), self._settings.longest_backoff)
@@ -393,17 +396,19 @@ class Controller:
             and holding is None
             and not situation.thawed
         ):
-            self._best = (view.epoch, self._runner.wishes(situation, plan).with_plan(None), plan.target)
+            wishes = self._runner.wishes(situation, plan).with_plan(None)
+            self._best = (view.epoch, wishes, situation.observation.relieved, plan.target)
         return result
 
     def _is_best(self, situation: Situation) -> bool:
         """Whether the placement just reached is the one proven best for this view and these wishes."""
         if self._best is None:
             return False
-        epoch, wishes, target = self._best
+        *decided_for, target = self._best
         self._best = None  # good for one look: later looks have other data to go by
+        wishes, relieved = situation.intent.with_plan(None), situation.observation.relieved
         return (
-            (epoch, wishes) == (situation.view.epoch, situation.intent.with_plan(None))
+            decided_for == [situation.view.epoch, wishes, relieved]
             # One that was given up may have handed its last slot on.
             and target.segments.keys() == {row.key for row in situation.state.segments}
             and is_reached(situation.observation, target)

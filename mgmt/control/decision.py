@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from datastore_adapter.interface import Observation, Placement
-from mgmt.placement.fallback_placement import available_placement
+from mgmt.placement.fallback_placement import available_placement, serving_hosts
 from mgmt.placement.flap_damping import FreezeLimits, frozen_at, overdue_at
 from mgmt.placement.hash_slot_assignment import Slots
 from mgmt.placement.hosts import Host, HostView
@@ -52,7 +52,7 @@ class Situation:
 
     @property
     def wishes(self) -> Intent:
-        """What is wished, and that hosts whose disks are full are relieved, as if they were drained."""
+        """What is wished, and that hosts whose disks are in trouble are relieved, as if they were drained."""
         return relieved(self.intent, self.observation)
 
     @property
@@ -124,8 +124,8 @@ def situation_of(
 
 
 def relieved(intent: Intent, observation: Observation) -> Intent:
-    """The wishes, with full hosts drained."""
-    return replace(intent, drains=tuple(sorted(observation.full.union(intent.drains))))
+    """The wishes, with hosts drained whose disks are in trouble."""
+    return replace(intent, drains=tuple(sorted(observation.relieved.union(intent.drains))))
 
 
 def decision_key(situation: Situation) -> object:
@@ -233,8 +233,9 @@ def paused_plan(situation: Situation) -> Plan:
     view, observation = situation.view, situation.observation
     available = available_placement(view, observation, situation.wishes.drains)
     chains = dict(available.segments)
+    serving = serving_hosts(view, observation)
     for segment in observation.segments:
-        if {copy.host for copy in segment.replicas} <= view.names:
+        if {copy.host for copy in segment.replicas} <= serving.names:
             chains[segment.key] = standing_chain(segment)  # not even the order changes for no need
     return _plan(situation, replace(available, segments=chains), PlanKind.PAUSED)
 

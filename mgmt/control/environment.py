@@ -17,6 +17,8 @@ import trio
 from datastore_adapter.interface import (
     Adapter,
     Cause,
+    DiskState,
+    DiskTrouble,
     Fence,
     LayoutVersion,
     Observation,
@@ -28,6 +30,7 @@ from mgmt.control.decision import Situation, situation_of, thawed
 from mgmt.control.events import ControlEvents
 from mgmt.control.settings import ControlSettings
 from mgmt.errors import PlacementError, SolverUnavailableError
+from mgmt.placement.disk_watch import DiskWatch, disk_text, relief_text, watched
 from mgmt.placement.flap_damping import unknown, with_returns
 from mgmt.placement.hosts import EMPTY_VIEW, Host, HostView
 from mgmt.placement.intent import Intent, PolicyChoice
@@ -81,6 +84,8 @@ class Environment:
         self.solved_at = 0.0
         """When the last solve ended, by the events' clock."""
         self._listing: tuple[PolicyChoice, dict[str, Any]] | None = None
+        self.disks = DiskWatch()
+        """As of the last observation."""
         self.questions: Mapping[str, str] = {}
         """By segment what operators are asked: it cannot be repaired, and is left as it is."""
         self.observations = 0
@@ -130,20 +135,42 @@ class Environment:
             else:
                 self._events.add("engine-reachable", "a majority of the engine answers again")
         if isinstance(answer, Observation):
-            self._tell_full(frozenset() if self.observation is None else self.observation.full, answer.full)
+            answer = replace(answer, disks=self._watch_disks(answer))
             self.observation = answer
             if answer.intent is not self._read:
                 self.intent = Intent.from_mapping(answer.intent, self.slots) if answer.intent else None
                 self._read = answer.intent
         return answer
 
-    def _tell_full(self, before: frozenset[str], now: frozenset[str]) -> None:
-        for host in sorted(now - before):
-            self._events.add(
-                "disk-full", f"the disk of {host} is full: its copies are to go elsewhere", host=host
-            )
-        for host in sorted(before - now):
-            self._events.add("disk-room", f"the disk of {host} has room again", host=host)
+    def _watch_disks(self, answer: Observation) -> Mapping[str, DiskTrouble]:
+        """Whose disks are in trouble, after this look; and tell of what is new."""
+        before, now = self.disks, self._events.now
+        self.disks = watched(
+            before, now, self.view.names, answer.disks, answer.sync_seconds, self._settings.disks
+        )
+        for host, trouble in self.disks.disks.items():
+            earlier = before.disks.get(host)
+            if earlier is None or (earlier.state, earlier.is_relieved) != (
+                trouble.state,
+                trouble.is_relieved,
+            ):
+                self._tell_trouble(host, trouble)
+        for host in sorted(before.disks.keys() - self.disks.disks.keys()):
+            if before.disks[host].state is DiskState.FULL:
+                self._events.add("disk-room", f"the disk of {host} has room again", host=host)
+            else:
+                self._events.add("disk-ok", f"the disk of {host} is in order again", host=host)
+        return self.disks.disks
+
+    def _tell_trouble(self, host: str, trouble: DiskTrouble) -> None:
+        self._events.add(
+            f"disk-{trouble.state}",
+            f"{disk_text(host, trouble)}: {trouble.reason}; {relief_text(trouble)}",
+            host=host,
+            state=str(trouble.state),
+            reason=trouble.reason,
+            relieved=trouble.is_relieved,
+        )
 
     def situation(self, observation: Observation, intent: Intent) -> Situation:
         situation = situation_of(

@@ -20,7 +20,8 @@ class ControlEvent:
     ``waiting``, ``infeasible``, ``undecided``, ``unavailable``, ``fenced``, ``engine-unreachable``,
     ``engine-reachable``, ``trouble``, ``drain``, ``undrain``, ``drain-refused``, ``pause``, ``resume``, ``abort``,
     ``apply``, ``holding``, ``frozen``,
-    ``pin``, ``unpin``, ``resize``, ``rebalance``, ``disk-full``, ``disk-room``, ``forgotten``,
+    ``pin``, ``unpin``, ``resize``, ``rebalance``, ``disk-full``, ``disk-room``, ``disk-failed``,
+    ``disk-slow``, ``disk-ok``, ``forgotten``,
     ``layout-recovered``, ``asks``, ``drift``, ``step-cancelled``."""
     text: str
     data: Mapping[str, Any]

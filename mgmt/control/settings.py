@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from mgmt.control.hysteresis import HysteresisLimits
 from mgmt.control.step_scheduling import ExecutionLimits
+from mgmt.placement.disk_watch import SlowDiskLimits
 from mgmt.placement.flap_damping import FreezeLimits
 from mgmt.plans.safety import WaveLimits
 
@@ -60,5 +61,9 @@ class ControlSettings:
     """What moves for balance have to wait for."""
     freezes: FreezeLimits = field(default_factory=FreezeLimits)
     """How long a host that came back receives nothing new."""
+    disks: SlowDiskLimits = field(default_factory=SlowDiskLimits)
+    """When a disk counts as slow, so that its host is relieved."""
+    suspicion_interval: float = 1.0
+    """In place of ``round_interval`` while a disk seems to be slow: until it is relieved all writers wait for it."""
     assumed_rate: float = 20e6
     """Bytes/s of one transfer for the time estimate of a plan, until a transfer was measured."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from datastore_adapter.interface import Observation
+from datastore_adapter.interface import DiskState, Observation
 from mgmt.control.decision import destination
 from mgmt.control.dry_run import describe, solve_to_json
 from mgmt.control.environment import Environment
@@ -13,6 +13,7 @@ from mgmt.control.events import ControlEvents
 from mgmt.control.hysteresis import BalanceHold
 from mgmt.control.plan_execution.executor import Executor
 from mgmt.control.plan_execution.plan_runner import PlanRunner
+from mgmt.placement.disk_watch import disks_to_json
 from mgmt.placement.fallback_placement import is_unavailable
 from mgmt.placement.flap_damping import frozen_at
 from mgmt.placement.hosts import HostView, controller_of
@@ -121,6 +122,7 @@ class ControlStatus:
         """For ``rota status``; as of the last look at the engine."""
         environment, plan = self._environment, self.plan
         view, observation, intent = environment.view, environment.observation, environment.intent
+        disks = environment.disks.disks
         check = None if observation is None else check_observation(view, observation, intent)
         controller, solve = controller_of(view), solve_to_json(environment.outcome)
         if solve is not None:
@@ -155,7 +157,8 @@ class ControlStatus:
             if environment.unreachable is None
             else list(environment.unreachable.lost),
             "shards": [] if observation is None else shards_to_json(observation),
-            "full": [] if observation is None else sorted(observation.full),
+            "full": [host for host, trouble in disks.items() if trouble.state is DiskState.FULL],
+            "disks": disks_to_json(disks),
             "pins": [{"segment": s, "host": h} for s, h in (intent.pins if intent is not None else ())],
             "solve_status": None if solve is None else solve["status"],
             "solve_seconds": None if solve is None else solve["seconds"],

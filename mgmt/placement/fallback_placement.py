@@ -1,7 +1,8 @@
 """The fallback placement: the least that must be done when hosts are gone and no full placement exists (yet).
 
 Writes must go on although, say, two racks cannot hold three rack-distinct copies: dead hosts leave their
-chains, and the service roles leave dead hosts.  No new copy is made (one that is under way is finished, or undone
+chains, and the service roles leave dead hosts; so do hosts whose disks are in trouble, for everybody waits for them.
+No new copy is made (one that is under way is finished, or undone
 where the host that it is made on is dead) and no chain has a rack twice that had it once.  Full repair is the
 solver's business.
 Only a chain of which nobody is left begins anew on other hosts, in as many racks as there are: the log has to write its
@@ -26,21 +27,35 @@ from mgmt.placement.placement_rows import log_units_of
 
 
 def available_placement(view: HostView, observation: Observation, drains: Sequence[str] = ()) -> Placement:
-    """What stands, without the hosts that are not in ``view``.
+    """What stands, without the hosts that are not in ``view`` or whose disks are in trouble.
 
     The engine remembers who held what is away then, and takes it back when they return.
     """
-    candidates = [host for host in view.by_seniority if host.name not in drains] or list(view.by_seniority)
+    serving = serving_hosts(view, observation)
+    candidates = [host for host in serving.by_seniority if host.name not in drains] or list(
+        serving.by_seniority
+    )
     chains = {
-        segment.key: available_chain(segment, view) or _elsewhere(segment, view, candidates, number)
+        segment.key: serving_chain(segment, view, serving) or _elsewhere(segment, view, candidates, number)
         for number, segment in enumerate(observation.segments)
     }
+    standing = observation.roles.layout_servers
+    servers = _replaced_layout_servers(standing, serving, candidates)
+    if len(servers) < len(standing):
+        # A vote that comes late is better than none.
+        servers = _replaced_layout_servers(standing, view, candidates)
     roles = ServiceRoles(
-        layout_servers=_replaced_layout_servers(observation.roles.layout_servers, view, candidates),
-        sequencers=refilled(observation.roles.sequencers, view, candidates, 1),
+        layout_servers=servers,
+        sequencers=refilled(observation.roles.sequencers, serving, candidates, 1),
         log_units=log_units_of(chains, observation, view.names),
     )
     return Placement(chains, roles)
+
+
+def serving_hosts(view: HostView, observation: Observation) -> HostView:
+    """Those whose disks are in order; all, if no disk is."""
+    serving = view.without(observation.relieved)
+    return serving if serving.hosts else view
 
 
 def is_unavailable(segment: SegmentObservation, view: HostView) -> bool:
@@ -77,6 +92,11 @@ def available_chain(segment: SegmentObservation, view: HostView) -> tuple[str, .
             racks.add(rack)
             places -= 1
     return tuple(chain)
+
+
+def serving_chain(segment: SegmentObservation, view: HostView, serving: HostView) -> tuple[str, ...]:
+    """The chain without hosts that are lost, or not ``serving`` where others are; empty where none is left."""
+    return available_chain(segment, serving) or available_chain(segment, view)
 
 
 def _elsewhere(

@@ -6,7 +6,7 @@ controller is a pure function of the view, so it needs no election messages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -73,6 +73,10 @@ class HostView:
     @property
     def addresses(self) -> Mapping[str, str]:
         return {host.name: host.address for host in self.hosts}
+
+    def without(self, names: Collection[str]) -> HostView:
+        """The same view, as if these hosts were not in it."""
+        return HostView(self.epoch, tuple(host for host in self.hosts if host.name not in names))
 
 
 class MemberRecord(Protocol):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from datastore_adapter.interface import Observation, Replica, ReplicaState, SegmentObservation
+from mgmt.placement.disk_watch import disk_text
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent
 from mgmt.placement.placement_rows import standing_chain
@@ -57,7 +58,7 @@ class MoveReasons:
         self._must_leave = must_leave
         self._live = view.names
         self._drained = frozenset(intent.drains)
-        self._full = observation.full
+        self._disks = observation.disks
         self._known = known
         self.pins = frozenset(intent.pins)
         self.wanted = intent.replication_factor
@@ -79,8 +80,8 @@ class MoveReasons:
         host = copy.host
         if host not in self._live:
             return f"{host} is gone"
-        if host in self._full:
-            return f"the disk of {host} is full"
+        if host in self._disks and self._disks[host].is_relieved:
+            return disk_text(host, self._disks[host])
         if host in self._drained:
             return f"{host} is drained"
         chain = standing_chain(segment)

@@ -1,11 +1,11 @@
 """Wave planning: in which waves to go from what stands to a wanted placement, so that every state on the way is safe.
 
 A wave is a placement to be reached before the next begins.  The first takes lost hosts out of every chain at once,
-whatever else it does, because the engine does not serve with them.  Repairs go before moves for balance, segments
-with the fewest complete copies first; each wave takes what is safe together (``safety``).  A
-change that is safe in no wave is left out, unless data is at risk without it, or it is merely larger than a wave may
-be: then it makes a wave of its own, and the danger is shown.  Where servers for new copies are lacking, what is
-required is carried out by exchanges (``cyclic_exchanges``).
+whatever else it does, because the engine does not serve with them; and those whose disks are in trouble.  Repairs go
+before moves for balance, segments with the fewest complete copies first; each wave takes what is safe together
+(``safety``).  A change that is safe in no wave is left out, unless data is at risk without it, or it is merely larger
+than a wave may be: then it makes a wave of its own, and the danger is shown.  Where servers for new copies are lacking,
+what is required is carried out by exchanges (``cyclic_exchanges``).
 
 Pure and greedy.  :func:`plan_waves` speaks of plans, :func:`split_into_waves` only of chains.
 """
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from datastore_adapter.interface import Observation, Placement, ReplicaState, SegmentObservation
-from mgmt.placement.fallback_placement import available_chain
+from mgmt.placement.fallback_placement import serving_chain, serving_hosts
 from mgmt.placement.hosts import HostView
 from mgmt.placement.intent import Intent
 from mgmt.placement.placement_rows import standing_chain
@@ -74,9 +74,10 @@ def plan_waves(
 ) -> WavePlan:
     """In which waves to go to ``target``, lost hosts first, but not out of the segments that are ``left_alone``."""
     observed = {segment.key: segment for segment in observation.segments}
+    serving = serving_hosts(view, observation)
     stand = {
         key: _standing(
-            observed.get(key) or SegmentObservation(key, ()), chain, view, as_it_is=key in left_alone
+            observed.get(key) or SegmentObservation(key, ()), chain, view, serving, as_it_is=key in left_alone
         )
         for key, chain in target.segments.items()
     }
@@ -95,7 +96,7 @@ def plan_waves(
         leaving=frozenset(intent.drains),
         limits=limits,
     )
-    lost = any(copy.host not in view.names for segment in observation.segments for copy in segment.replicas)
+    lost = any(_is_lost(segment, view, serving) for segment in observation.segments)
     found = split_into_waves(stand, changes, context, taken_out=lost)
     left = {(change.segment, change.required): dangers for change, dangers in found.left_out}
     last = len(found.waves) - 1
@@ -120,16 +121,30 @@ def _moves_left(moves: Sequence[Move], segment: str, required: bool) -> tuple[Mo
 
 
 def _standing(
-    segment: SegmentObservation, wanted: tuple[str, ...], view: HostView, *, as_it_is: bool = False
+    segment: SegmentObservation,
+    wanted: tuple[str, ...],
+    view: HostView,
+    serving: HostView,
+    *,
+    as_it_is: bool = False,
 ) -> SegmentState:
     """What a wave begins with; where nobody is left in a chain, the first one goes straight to what is wanted."""
-    lost = not as_it_is and any(copy.host not in view.names for copy in segment.replicas)
     held = frozenset(copy.host for copy in segment.replicas if copy.host in view.names)
     complete = frozenset(
         copy.host for copy in segment.replicas if copy.host in held and copy.state is ReplicaState.IN_SYNC
     )
-    chain = (available_chain(segment, view) or tuple(wanted)) if lost else standing_chain(segment)
+    if as_it_is or not _is_lost(segment, view, serving):
+        chain = standing_chain(segment)
+    else:
+        chain = serving_chain(segment, view, serving) or tuple(wanted)
     return SegmentState(chain, complete, held, segment.bytes)
+
+
+def _is_lost(segment: SegmentObservation, view: HostView, serving: HostView) -> bool:
+    """Whether a host is to leave its chain, whatever else is done."""
+    chain = standing_chain(segment)
+    gone = any(copy.host not in view.names for copy in segment.replicas)
+    return gone or any(host not in serving.names for host in chain)
 
 
 def _changes(

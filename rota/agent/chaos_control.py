@@ -7,6 +7,7 @@ that run is gone, so is the agent, so that no test leaves processes behind.
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import random
@@ -20,6 +21,7 @@ from pathlib import Path
 import trio
 
 from chaos.processes import control_messages as control
+from chaos.processes.faulty_files import FaultyFiles
 from membership import Address, Cluster, FaultInjector, Faults
 from membership.protocol.context.effects import Event, Evicted, Left, QuorumLost, QuorumRegained
 from membership.protocol.view.member import Member
@@ -38,6 +40,8 @@ class ChaosControl:
     stream: trio.SocketStream
     name: str
     injector: FaultInjector = field(default_factory=FaultInjector)
+    files: FaultyFiles = field(default_factory=FaultyFiles)
+    """What the store keeps its files with."""
     counters: Counter[str] = field(default_factory=Counter)
     """The transport's; set when there is one."""
     cluster: Cluster | None = None
@@ -111,6 +115,12 @@ class ChaosControl:
             case control.JumpClock(seconds):
                 self._to_jump += seconds
                 self._jump_clock()
+            case control.FailCall(error, operation):
+                self.files.failing.append((operation, getattr(errno, error)))
+            case control.Disk(sync_seconds, is_quota_used_up):
+                self.files.mend()
+                self.files.sync_seconds = sync_seconds
+                self.files.is_quota_used_up = is_quota_used_up
             case control.Leave():
                 leave()
 

@@ -36,6 +36,7 @@ from membership import (
     Transport,
     open_service,
 )
+from membership.files import SYSTEM
 from membership.runtime.data_directory import LOG as LOG_FOLDER
 from membership.runtime.data_directory import DataDirectory, DataDirectoryError, Identity, check_owner
 from membership.transport import Handler
@@ -270,7 +271,12 @@ class Node:
     ) -> None:
         async with trio.open_nursery() as nursery:
             server = await LogThread.open(
-                self.name, self._data_dir / LOG_FOLDER, nursery, self._log_settings, is_copy=self._is_copy
+                self.name,
+                self._data_dir / LOG_FOLDER,
+                nursery,
+                self._log_settings,
+                is_copy=self._is_copy,
+                system=SYSTEM if self._chaos is None else self._chaos.files,
             )
             self._note_disk(server)
             services: dict[str, Handler] = {

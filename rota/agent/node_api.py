@@ -30,7 +30,7 @@ from mgmt.errors import (
 )
 from rota.agent.solver_process import SolverProcess
 from rota.errors import ApiError
-from rota.http.answers import Event, Members, Solver, Status, Views
+from rota.http.answers import Disk, Event, Members, Solver, Status, Views
 from rota.http.control_answers import Control
 from rota.http.requests import ASKED_BY
 from rota.services.control_requests import ANSWERED_ANYWHERE, ASKED_AT, answer
@@ -118,7 +118,7 @@ class NodeApi:
                 "version": VERSION,
                 "name": self._name, "address": None, "state": "joining", "cluster_id": None, "epoch": None, "id": None,
                 "size": 0, "recoveries": [], "quorum": False, "controller": None, "layout_epoch": None, "open_moves": 0,
-                "control": None, "solver": None, "engine": engine, "dropped": {}, "statistics": {},
+                "control": None, "solver": None, "engine": engine, "disk": None, "dropped": {}, "statistics": {},
                 "keys": self._key_service.status(),
             }  # fmt: skip
         view, statistics = cluster.view, cluster.statistics()
@@ -140,6 +140,7 @@ class NodeApi:
             "control": None if controller is None else cast(Control, control),
             "solver": None if self.solver is None else cast(Solver, self.solver.status()),
             "engine": engine,
+            "disk": None if self.server is None else _disk(self.server),
             "keys": self._key_service.status(),
             "dropped": dropped(statistics),
             "statistics": {
@@ -275,6 +276,15 @@ class NodeApi:
                 status=404,
             )
         return _joined(part)
+
+
+def _disk(server: LogThread) -> Disk:
+    report = server.disk
+    return {
+        "state": report.state,
+        "reason": report.failure or ("it takes no more records" if report.full else ""),
+        "sync_seconds": report.sync_seconds,
+    }
 
 
 def _joined(part: Part | None) -> Part:

@@ -128,7 +128,12 @@ def _show_status(answer: dict[str, Any]) -> None:
         line("held back", control["held"]["text"])
     for away in control["away"]:
         line("unreadable", away_text(away["segment"], away))
-    if control["full"]:
+    for disk in control.get("disks", ()):
+        relief = (
+            "no more records there, its copies go elsewhere" if disk["relieved"] else "too many for relief"
+        )
+        line(f"{disk['state']} disk", f"{disk['host']}: {disk['reason']}; {relief}")
+    if "disks" not in control and control["full"]:  # a controller of 0.1
         line("full disks", f"{', '.join(control['full'])}: no more records there, their copies go elsewhere")
     if control["frozen"]:
         told = ", ".join(f"{host} ({left:.0f} s)" for host, left in sorted(control["frozen"].items()))

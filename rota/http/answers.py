@@ -57,6 +57,15 @@ class Engine(TypedDict):
     restarts: int
 
 
+class Disk(TypedDict):
+    """The disk of one agent's log: ``state`` is ``ok``, ``full`` or ``failed``; ``sync_seconds``: what it takes to make
+    something durable, of late."""
+
+    state: str
+    reason: str
+    sync_seconds: float
+
+
 class Status(TypedDict):
     """How one agent is.  What it does not know at present is null; ``version``: of rota, which it runs."""
 
@@ -77,6 +86,7 @@ class Status(TypedDict):
     control: Control | None
     solver: Solver | None
     engine: Engine | None
+    disk: NotRequired[Disk | None]
     keys: OwnKeys | None
     dropped: dict[str, int]
     statistics: dict[str, int]

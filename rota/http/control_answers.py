@@ -77,6 +77,15 @@ class Held(TypedDict):
     text: str
 
 
+class DiskOf(TypedDict):
+    """A host whose disk is not in order: ``state`` is ``full``, ``failed`` or ``slow``."""
+
+    host: str
+    state: str
+    reason: str
+    relieved: bool
+
+
 class Question(TypedDict):
     """A repair of a segment that operators have to see to: the segment is left as it is until it can be done."""
 
@@ -119,6 +128,7 @@ class Control(TypedDict):
     away: list[AwayOf]
     full: list[str]
     layout_servers_lost: list[str]
+    disks: list[DiskOf]
     pins: list[Pin]
     solve_status: str | None
     solve_seconds: float | None

@@ -29,6 +29,11 @@ GAUGES = {
     "controller": "Whether this agent is the controller.",
     "infeasible": "At the controller: whether the rules cannot all hold, so that nothing is placed.",
     "full_disks": "At the controller: hosts that get no copies because their disks are full.",
+    "failed_disks": "At the controller: hosts whose disks have failed lately.",
+    "slow_disks": "At the controller: hosts whose disks are far slower than those of the others.",
+    "disk_failed": "Whether the disk of this host's log has failed lately.",
+    "disk_full": "Whether the disk of this host's log takes no more records.",
+    "disk_sync_seconds": "What it takes of late to make a record durable on the disk of this host's log.",
     "engine_servers": "Servers of Valkey or Redis on this host.",
     "engine_servers_running": "Those of them that run; of adopted ones that is not known here.",
     "http_open_connections": "Connections to this HTTP interface, with those of the Unix socket.",
@@ -78,14 +83,25 @@ def exposition(
                 "questions": len(control["asks"]),
                 "infeasible": control["solve_status"] == "infeasible",
                 "full_disks": len(control["full"]),
+                **{f"{state}_disks": _disks(control["disks"], state) for state in ("failed", "slow")},
             }
             shards = control["shards"]
+    if disk := status.get("disk"):
+        gauges |= {
+            "disk_failed": disk["state"] == "failed",
+            "disk_full": disk["state"] == "full",
+            "disk_sync_seconds": disk["sync_seconds"],
+        }
     if engine := status.get("engine"):
         counters["engine.restarts"] = engine["restarts"]
         gauges |= {"engine_servers": len(engine["servers"]), "engine_servers_running": engine["running"]}
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Status(gauges, counters, shards))
     return generate_latest(registry).decode()
+
+
+def _disks(disks: Sequence[Mapping[str, Any]], state: str) -> int:
+    return sum(disk["state"] == state for disk in disks)
 
 
 class _Status(Collector):
@@ -101,7 +117,7 @@ class _Status(Collector):
     def collect(self) -> Iterator[Metric]:
         for name, value in self._gauges.items():
             if value is not None:
-                yield GaugeMetricFamily(f"rota_{name}", GAUGES[name], value=int(value))
+                yield GaugeMetricFamily(f"rota_{name}", GAUGES[name], value=float(value))
         for key, (name, help_text) in OF_SHARDS.items() if self._shards else ():
             family = GaugeMetricFamily(f"rota_{name}", help_text, labels=("shard",))
             for shard in self._shards:

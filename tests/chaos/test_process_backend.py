@@ -53,6 +53,17 @@ def test_a_killed_sequencer_of_real_agents_loses_nothing() -> None:
     assert report.store.lost_writes == 0
 
 
+@pytest.mark.sweep("a minute each")
+@pytest.mark.parametrize("scenario", ["disk-fails", "disk-slow", "disk-full"])
+def test_one_disk_of_five_that_is_not_in_order_holds_nobody_up_for_long(scenario: str) -> None:
+    """One sync that fails, one that takes 2 s each time, and a disk that refuses more though it seems to have room."""
+    report = chaos.run(scenario, backend="process", nodes=5, seed=2)
+    assert report.broken == ()
+    assert report.store is not None
+    assert report.store.longest_write_pause <= 10.0
+    assert report.store.lost_writes == 0
+
+
 @pytest.mark.engine
 def test_a_crash_of_a_host_with_servers_of_valkey_leaves_every_slot_with_one_primary() -> None:
     """Longer than 5 s: eighteen processes, a host that has to be found dead, and every key read back."""

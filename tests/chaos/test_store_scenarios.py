@@ -157,6 +157,16 @@ def test_what_comes_and_goes_again_loses_nothing(scenario: str) -> None:
     assert report.store.acknowledged_writes > 100
 
 
+@pytest.mark.slow("two whole scenarios with a log")
+@pytest.mark.parametrize("scenario", ["disk-fails", "disk-slow"])
+def test_one_disk_that_is_not_in_order_holds_nobody_up(scenario: str) -> None:
+    """Nothing but the disk is at fault: its host answers everybody, and stays a member."""
+    report = chaos.run(scenario, seed=1)
+    assert report.broken == ()
+    assert report.store is not None
+    assert report.store.acknowledged_writes > 100
+
+
 @pytest.mark.parametrize("seed", [15, 56])
 def test_a_host_lost_while_everything_is_placed_for_the_first_time_is_not_waited_for(seed: int) -> None:
     """It once was, for ever: with all hosts there the placement had been decided, but it did not stand yet."""

@@ -161,7 +161,7 @@ class FakeAgent:
         return {
             "role": "controller", "controller": self.names[0], "view_epoch": self.epoch, "layout_epoch": 3,
             "phase": "settled", "settled": True, "open_moves": 0, "plan": None, "plan_id": None, "progress": None,
-            "paused": False, "frozen": {}, "pins": [],
+            "paused": False, "frozen": {}, "pins": [], "disks": [],
             "last_solve": solve, "last_error": "", "rack_violations": 0, "under_replicated": 0, "drains": {},
             "statistics": {}, **self.control_now,
         }  # fmt: skip

@@ -175,7 +175,7 @@ class Harness:
 
     def target(self, observation: Observation) -> Placement:
         """Keep what is alive, fill up with the least loaded, so many layout servers, one sequencer."""
-        usable = [name for name in self.live if name not in self.drained and name not in observation.full]
+        usable = [name for name in self.live if name not in self.drained and name not in observation.relieved]
         load = dict.fromkeys(usable, 0)
         chains: dict[str, list[str]] = {}
         current = {segment.key: segment for segment in observation.segments}
@@ -315,10 +315,12 @@ class Harness:
         old, new = before.layout.segment(key), after.layout.segment(key)
         if old is None or new is None:
             return  # it is new, or nothing was left of it
+        # What is on a broken disk is no copy to count on.
+        sound = {host for host in self.members if not self.cluster.hosts[host].storage.broken}
         first = max(old.extents[0].start, new.extents[0].start)  # below it is trimmed
         for address in sorted({max(first, extent.start) for extent in (*old.extents, *new.extents)}):
-            had = [host for host in old.extent_of(address).chain if host in self.members]
-            has = [host for host in new.extent_of(address).chain if host in self.members]
+            had = [host for host in old.extent_of(address).chain if host in sound]
+            has = [host for host in new.extent_of(address).chain if host in sound]
             assert len(has) >= min(self.copies, len(had)), f"{key}@{address}: {had} -> {has}"
 
     async def check_everything(self) -> dict[int, tuple[str, bytes]]:

@@ -40,7 +40,7 @@ def test_appends_go_on_elsewhere_and_nothing_is_lost(role: int) -> None:
         await harness.runtime.sleep(0.5)
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
-        assert observation.full == {name}
+        assert observation.relieved == {name}
         assert name in observation.room
         await harness.settle(adapter)
         await harness.runtime.sleep(0.5)
@@ -52,7 +52,7 @@ def test_appends_go_on_elsewhere_and_nothing_is_lost(role: int) -> None:
         harness.cluster.hosts[name].storage.capacity = None
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
-        assert not observation.full
+        assert not observation.disks
 
     harness.loop.run(story())
 
@@ -108,14 +108,14 @@ def test_a_disk_that_takes_nothing_at_all_is_left_by_one_step_and_not_used_again
         assert statuses[0] == Done()
         await harness.settle(adapter)
         observation = await harness.settle(adapter)
-        assert observation.full == {name}
+        assert observation.relieved == {name}
         assert not any(name in segment.hosts() for segment in harness.document.layout.segments)
         await harness.stop_writers(writers)
         await harness.write(12)
         harness.cluster.hosts[name].storage.capacity = None
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
-        assert not observation.full
+        assert not observation.disks
         await harness.check_everything()
 
     harness.loop.run(story())

@@ -77,7 +77,7 @@ class TestLayoutServer:
         assert server.handle(FetchDocument(1)) == DocumentReply(None, False, 1, DISK)
         assert server.handle(FetchDocument(2)) == DocumentReply(None, False, 1, DISK), "the asker is ahead"
         server.handle(Prepare(1, 2, 7))
-        assert server.handle(FetchDocument(1)) == DocumentReply(None, True, 1, DISK)
+        assert server.handle(FetchDocument(1)) == DocumentReply(None, True, 1, DISK, unvoted=True)
 
     def test_founding_twice_is_once_and_another_genesis_is_refused(
         self, storage: MemoryStorage, server: LayoutServer
@@ -158,6 +158,33 @@ class TestLayoutServer:
         storage.broken = False
         assert not server.is_sealed
         assert server.handle(Prepare(0, 2, 5)) == Promised(0, 0, None)
+
+    def test_what_could_not_be_saved_is_saved_before_it_is_promised(
+        self, storage: MemoryStorage, server: LayoutServer
+    ) -> None:
+        """The save failed, and so did reading what stands there: it may be in memory, or in the page cache, only."""
+        storage.broken = True
+        storage.flip_bit(LAYOUT_FILE, 40, 2)
+        assert isinstance(server.handle(Prepare(0, 2, 7)), Refused)
+        assert isinstance(server.handle(Prepare(0, 2, 7)), Refused), (
+            "asked again, it has still nothing on its disk"
+        )
+        storage.broken = False
+        assert server.handle(Prepare(0, 2, 7)) == Promised(0, 0, None)
+        storage.crash(random.Random(0))
+        again = LayoutServer(storage, "a", DISK)
+        assert again.handle(Prepare(0, 2, 5)) == Rejected(2, 7)
+
+    def test_what_was_read_is_saved_before_it_is_promised(
+        self, storage: MemoryStorage, server: LayoutServer
+    ) -> None:
+        """A process that died after a failed save leaves in the page cache what a power cut may take away."""
+        server.handle(Prepare(0, 2, 7))
+        again = LayoutServer(storage, "a", DISK)
+        storage.broken = True
+        assert isinstance(again.handle(Prepare(0, 2, 7)), Refused)
+        storage.broken = False
+        assert again.handle(Prepare(0, 2, 7)) == Promised(0, 0, None)
 
     def test_a_damaged_record_is_not_taken_for_a_fresh_start(
         self, storage: MemoryStorage, server: LayoutServer

@@ -135,6 +135,29 @@ def test_after_a_failed_commit_the_unit_serves_nothing(unit: Unit) -> None:
     reply = unit.ask(Read(1, "s00", 0))
     assert isinstance(reply, Refused)
     assert reply.code == "storage"
+    assert "broken" in unit.unit.failure
+    unit.storage.repair()
+    assert unit.ask(Read(1, "s00", 0)) == Found(entry(1)), "it is durable by now"
+
+
+@pytest.mark.parametrize("change", [Trim(1, 20), Join(1, "s00", ((20, 40),))], ids=["trim", "join"])
+def test_a_sync_that_fails_in_the_middle_of_a_change_stops_it_like_one_in_a_commit(
+    unit: Unit, change: Request
+) -> None:
+    """Both free files, for which it has to be durable first that these are not needed."""
+    for address in range(0, 40, 2):
+        unit.ask(Write(1, "s00", address, entry(address + 1, payload=bytes(100))))
+    epoch = 1
+    if isinstance(change, Join):
+        unit.ask(Seal(1))
+        epoch = 2
+    unit.storage.syncs_to_fail = 1
+    assert isinstance(unit.ask(change), Refused)
+    assert unit.unit.failure
+    assert isinstance(unit.ask(Read(epoch, "s00", 38)), Refused), "what reached the disk is not known"
+    unit.storage.repair()
+    assert unit.ask(change) == Done()
+    assert unit.restarted().ask(Read(epoch, "s00", 38)) == Found(entry(39, payload=bytes(100)))
 
 
 def test_a_full_disk_refuses_and_recovers(unit: Unit) -> None:
@@ -143,10 +166,8 @@ def test_a_full_disk_refuses_and_recovers(unit: Unit) -> None:
     assert isinstance(reply, Refused)
     assert reply.code == "full"
     assert "free some space" in reply.message
-    assert unit.unit.look_at_disk() == (True, 0)
     unit.storage.capacity = None
     assert unit.ask(Write(1, "s00", 0, entry(1))) == Done()
-    assert not unit.unit.look_at_disk()[0]
 
 
 def test_a_full_disk_still_reads_seals_settles_and_trims(unit: Unit) -> None:
@@ -160,24 +181,6 @@ def test_a_full_disk_still_reads_seals_settles_and_trims(unit: Unit) -> None:
     assert unit.ask(Write(1, "s00", 3, entry(2), settling=True)) == Done()
     assert unit.ask(Trim(1, 1)) == Done()
     assert isinstance(unit.ask(Seal(1)), Sealed)
-    assert unit.unit.look_at_disk()[0]
-
-
-def test_how_much_room_there_is_is_told_roughly_once_it_was_full(unit: Unit) -> None:
-    assert unit.unit.look_at_disk() == (False, -1)
-    used = sum(map(unit.storage.size, unit.storage.names("")))
-    limit = unit.unit._settings.max_payload
-    for room, full in (
-        (0, True),
-        (2 * limit, True),
-        (5 * limit, False),
-        (2 * limit, False),
-        (limit - 1, True),
-    ):
-        unit.storage.capacity = used + room
-        told = unit.unit.look_at_disk()
-        assert told[0] is full, "room for a record or two is not enough once it was full"
-        assert told[1] <= room < max(1, 2 * told[1])
 
 
 def test_joining_forgets_what_an_earlier_part_in_the_segment_left_behind(unit: Unit) -> None:

@@ -27,10 +27,11 @@ _PATIENCE = 5.0
 
 
 class Operator:
-    """Whoever crashes hosts, does something to their disks, and starts them again in any order."""
+    """Whoever crashes hosts, hurts their disks, and starts them again in any order, some where others were."""
 
     def __init__(self, seed: int, *, hosts: int, reckless: bool) -> None:
         self.rng = random.Random(seed)
+        self.addresses = random.Random(f"{seed} addresses")
         # Small journal files, so that there are several of each segment to lose.
         settings = LogSettings(segment_file_bytes=600, backoff_limit=0.1, reconfiguration_timeout=3.0)
         self.harness = Harness(hosts, segments=2, seed=seed, settings=settings)
@@ -72,6 +73,8 @@ class Operator:
         rng.shuffle(down)
         staying_away = rng.randint(0, len(down)) if self.reckless else 0
         for name in down[staying_away:]:
+            if self.addresses.random() < 0.3:
+                harness.cluster.move(name, harness.cluster.hosts[self.addresses.choice(down)].address)
             harness.restart(name)
             if rng.random() < 0.5:
                 await self.work(rng.uniform(0.1, 2.0))

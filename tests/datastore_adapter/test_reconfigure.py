@@ -21,7 +21,12 @@ from datastore_adapter.interface import (
     StepStatus,
     Unreachable,
 )
-from datastore_adapter.log.errors import LogUnavailableError, ReplicaUnavailableError, SupersededError
+from datastore_adapter.log.errors import (
+    LogUnavailableError,
+    ReplicaUnavailableError,
+    StorageError,
+    SupersededError,
+)
 from datastore_adapter.log.layout.chain import LayoutChain
 from datastore_adapter.log.layout.change import LayoutTarget
 from datastore_adapter.log.messages import (
@@ -528,9 +533,9 @@ def test_a_new_replica_that_refuses_the_seal_is_told_with_its_reason() -> None:
         (spare,) = set(harness.members) - set(used)
         moved = without(harness, harness.target(observation), used[0])
         (step, *_) = adapter.lower(observation, moved).steps
-        node = harness.cluster.hosts[spare].node
-        assert node is not None
-        node.log_unit.failure = "the disk is worn out"
+        files = harness.cluster.hosts[spare].files
+        assert files is not None
+        files.failure = StorageError("the disk is worn out")
         status = await finished(harness, adapter, step, Fence(1, observation.layout_epoch, "plan", 0))
         assert isinstance(status, Failed)
         assert f"{spare} refused: the disk is worn out" in status.message

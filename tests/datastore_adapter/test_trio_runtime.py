@@ -19,12 +19,13 @@ from datastore_adapter import (
     ProtocolError,
     TrioRuntime,
 )
-from datastore_adapter.log.errors import LogError, LogUnavailableError
+from datastore_adapter.log.errors import LogError, LogUnavailableError, MisdirectedError
 from datastore_adapter.log.layout.document import EpochDocument, Layout, encode_document
 from datastore_adapter.log.messages import (
     Entry,
     FetchDocument,
     GetStatus,
+    HostIdentity,
     Install,
     Installed,
     Join,
@@ -37,6 +38,7 @@ from datastore_adapter.log.messages import (
     Write,
 )
 from datastore_adapter.log.messages.codec import decode_reply, decode_request, encode_reply, encode_request
+from datastore_adapter.log.runtime.runtime import Peer, whoever_at
 from membership.transport import FrameStream, StreamClosedError
 from membership.transport import PeerUnreachableError as TransportUnreachableError
 
@@ -272,3 +274,34 @@ async def test_who_asks_when_the_process_is_ending_is_told_so() -> None:
         await runtime.call("10.0.0.1:1", GetStatus(), 1)
     with pytest.raises(LogUnavailableError, match="this process is ending"):
         runtime.spawn(trio.sleep_forever)
+
+
+async def test_whoever_is_at_the_address_of_another_refuses_what_is_for_that(
+    nursery: trio.Nursery, tmp_path: Path
+) -> None:
+    server = await LogServer.open("n1", tmp_path, nursery)
+    served = Served(server, nursery)
+
+    async def connect(address: str) -> FrameStream:
+        await trio.lowlevel.checkpoint()
+        return served.connect()
+
+    runtime = TrioRuntime(nursery, open_stream=connect)
+    me = HostIdentity("n1", server.identity.disk)
+    for peer in (Peer("n1:1", me), Peer("n1:1", HostIdentity("n1")), whoever_at("n1:1"), "n1:1"):
+        assert isinstance(await runtime.call(peer, GetStatus(), 5.0), StatusReply)
+    for meant, text in (("n0", "n1 is at n1:1 now, and not n0"), ("n1", "without the disk it had")):
+        with pytest.raises(MisdirectedError, match=text):
+            await runtime.call(Peer("n1:1", HostIdentity(meant, b"another disk")), Seal(7), 5.0)
+    assert server.statistics()["server.misdirected"] == 2
+    status = await runtime.call("n1:1", GetStatus(), 5.0)
+    assert isinstance(status, StatusReply)
+    assert status.sealed_epoch == -1
+    nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_of_version_0_1_does_not_say_whose_it_is(nursery: trio.Nursery) -> None:
+    peers = Peers(nursery, echo_epochs)
+    runtime = TrioRuntime(nursery, open_stream=peers.open)
+    peer = Peer("peer:1", HostIdentity("n0", b"disk"))
+    assert await runtime.call(peer, Read(1, "s00", 0), 2.0) == Installed(1)

@@ -156,6 +156,7 @@ def test_metrics_of_shards_and_of_the_servers_here() -> None:
     control = {
         "rack_violations": 1, "under_replicated": 0, "asks": [{}], "shards": [shard], "statistics": {},
         "controller": "n1", "solve_status": "infeasible", "full": ["n2"],
+        "disks": [{"host": "n2", "state": "full"}, {"host": "n3", "state": "slow"}],
     }  # fmt: skip
     engine = {"name": "redis", "servers": ["a:1", "a:3"], "running": 1, "restarts": 4}
     status = {
@@ -174,6 +175,8 @@ def test_metrics_of_shards_and_of_the_servers_here() -> None:
         "rota_controller 1.0",
         "rota_infeasible 1.0",
         "rota_full_disks 1.0",
+        "rota_failed_disks 0.0",
+        "rota_slow_disks 1.0",
     } <= set(lines)
     other = exposition({**status, "name": "n2"}, ready=True)
     assert "rota_controller 0.0" in other

@@ -13,7 +13,7 @@ from tests.rota.test_command_line import run
 
 CONTROL: dict[str, Any] = {
     "layout_epoch": 8, "open_moves": 6, "progress": None, "paused": False, "held": None, "away": [], "full": [],
-    "frozen": {}, "pins": [], "rack_violations": 0, "under_replicated": 0, "last_error": "",
+    "disks": [], "frozen": {}, "pins": [], "rack_violations": 0, "under_replicated": 0, "last_error": "",
     "observing": False, "asks": [], "shards": [], "drains": {},
 }  # fmt: skip
 STATUS: dict[str, Any] = {

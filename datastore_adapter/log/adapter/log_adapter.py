@@ -39,7 +39,13 @@ from datastore_adapter.interface import (
 )
 from datastore_adapter.log.adapter.lowering import CLOSE, COMPLETE, COPY, KINDS, OPEN, lower
 from datastore_adapter.log.adapter.observation import make_observation, version_of
-from datastore_adapter.log.adapter.step_arguments import chains_of, hosts_needed, identity_of, target_of
+from datastore_adapter.log.adapter.step_arguments import (
+    chains_of,
+    hosts_needed,
+    identity_of,
+    target_of,
+    unreliable_of,
+)
 from datastore_adapter.log.client.replication import Replication
 from datastore_adapter.log.errors import (
     EpochSealedError,
@@ -47,6 +53,7 @@ from datastore_adapter.log.errors import (
     LayoutUnavailableError,
     LogError,
     ReplicaRefusedError,
+    ReplicaSilentError,
     ReplicaUnavailableError,
     SupersededError,
 )
@@ -59,8 +66,9 @@ from datastore_adapter.log.reconfiguration.activation import status_of
 from datastore_adapter.log.reconfiguration.forced import ForcedLayout
 from datastore_adapter.log.reconfiguration.reconfiguration import Authority, Reconfiguration, Reopening, View
 from datastore_adapter.log.reconfiguration.transfer import Progress, Transfer
-from datastore_adapter.log.runtime.runtime import Backoff, Runtime, TaskHandle, call_all
+from datastore_adapter.log.runtime.runtime import Backoff, Runtime, TaskHandle, call_all, hosts_at
 from datastore_adapter.log.settings import LogSettings
+from datastore_adapter.log.storage.disk_health import DISK_REFUSALS
 
 log = logging.getLogger(__name__)
 
@@ -256,7 +264,9 @@ class LogAdapter:
                 ()
             )  # nothing left open, or a segment without live replicas that nobody can complete
         description = f"complete epoch {observation.layout_epoch}, which was left half done"
-        return StepGraph((Step(0, COMPLETE, description, reversible=False),))
+        unreliable = sorted(observation.relieved)
+        arguments = {"unreliable": unreliable} if unreliable else {}
+        return StepGraph((Step(0, COMPLETE, description, reversible=False, arguments=arguments),))
 
     async def failover(self, segment: str, fence: Fence, prefer: str | None = None) -> None:
         """Make `prefer` (or the next live replica) the head of the segment's chain; returns when done.
@@ -311,35 +321,59 @@ class LogAdapter:
 
     async def _execute(self, run: _Run, step: Step, authority: Authority) -> None:
         if step.kind == OPEN:
-            await self._open(target_of(step), authority, force=bool(step.arguments.get("force")))
+            force, unreliable = bool(step.arguments.get("force")), unreliable_of(step)
+            await self._open(target_of(step), authority, force=force, unreliable=unreliable)
         elif step.kind == COMPLETE:
-            await self._repeat(lambda: self._reconfiguration.complete(View(self._addresses), authority))
+            await self._leaving_behind(
+                lambda left: self._reconfiguration.complete(View(self._addresses), authority, without=left),
+                unreliable=unreliable_of(step),
+            )
         elif step.kind == CLOSE:
             chains = chains_of(step)
             await self._repeat(lambda: self._reconfiguration.close(chains, View(self._addresses), authority))
         else:
             await self._repeat(partial(self._copy, run, step))
 
-    async def _open(self, target: LayoutTarget, authority: Authority, *, force: bool = False) -> None:
-        """Reach the target; a host that it does without, and whose disk cannot even be settled, is left behind."""
-        wanted_hosts = {host for chain in target.chains.values() for host in chain}
-        full: set[str] = set()
+    async def _open(
+        self,
+        target: LayoutTarget,
+        authority: Authority,
+        *,
+        force: bool = False,
+        unreliable: frozenset[str] = frozenset(),
+    ) -> None:
+        def attempt(left: frozenset[str]) -> Awaitable[object]:
+            view = View(self._addresses)
+            return self._reconfiguration.open(
+                target, view, authority, force=force, without=left, unreliable=unreliable
+            )
 
-        async def attempt() -> None:
+        needed = frozenset(host for chain in target.chains.values() for host in chain)
+        await self._leaving_behind(attempt, needed, unreliable)
+
+    async def _leaving_behind(
+        self,
+        attempt: Callable[[frozenset[str]], Awaitable[object]],
+        needed: frozenset[str] = frozenset(),
+        unreliable: frozenset[str] = frozenset(),
+    ) -> None:
+        """Do this without the hosts that stand in its way, if it does without them: their disks take nothing, so that
+        they can neither be sealed nor settled, or they are `unreliable` and do not answer in time."""
+        left: set[str] = set()
+
+        async def without_them() -> None:
             while True:
-                view = View(self._addresses)
                 try:
-                    await self._reconfiguration.open(
-                        target, view, authority, force=force, without=frozenset(full)
-                    )
-                except ReplicaRefusedError as error:
-                    if error.code != "full" or error.host in wanted_hosts | full:
+                    await attempt(frozenset(left))
+                except (ReplicaRefusedError, ReplicaSilentError) as error:
+                    refused = isinstance(error, ReplicaRefusedError) and error.code in DISK_REFUSALS
+                    if error.host in needed | left or not (refused or error.host in unreliable):
                         raise
-                    full.add(error.host)
+                    left.add(error.host)
                 else:
                     return
 
-        await self._repeat(attempt)
+        await self._repeat(without_them)
 
     async def _copy(self, run: _Run, step: Step) -> None:
         document = (await self._chain.fetch()).document
@@ -385,7 +419,7 @@ class LogAdapter:
         if behind:
             self._counters["laggards_told"] += len(behind)
             request = Install(encode_document(document))
-            await call_all(self._runtime, behind, request, self._settings.call_timeout)
+            await call_all(self._runtime, hosts_at(behind), request, self._settings.call_timeout)
 
     def _forget_old_runs(self) -> None:
         """Keep the table bounded: ended runs go first."""

@@ -48,7 +48,11 @@ def lower(current: Observation, target: Placement) -> StepGraph:
     target = replace(target, segments=wanted)  # what is retired and gone does not come back for it
     retired &= wanted.keys()
     changed = [key for key in sorted(wanted) if _needs_open(observed.get(key), wanted[key])]
-    copies = [step for key in sorted(observed) for step in _copies(observed[key], target.segments[key])]
+    copies = [
+        step
+        for key in sorted(observed)
+        for step in _copies(observed[key], target.segments[key], current.relieved)
+    ]
     closing = [
         key
         for key in sorted(observed)
@@ -120,8 +124,10 @@ def _needs_close(segment: SegmentObservation, hosts: tuple[str, ...]) -> bool:
     return _needs_open(segment, hosts) or {replica.host for replica in segment.replicas} != set(hosts)
 
 
-def _copies(segment: SegmentObservation, hosts: tuple[str, ...]) -> list[tuple[str, str, str]]:
-    """(segment, new replica, source) for every host that lacks older records."""
+def _copies(
+    segment: SegmentObservation, hosts: tuple[str, ...], relieved: frozenset[str]
+) -> list[tuple[str, str, str]]:
+    """(segment, new replica, source) for every host that lacks older records; of `relieved` hosts only if need be."""
 
     def hosts_in(state: ReplicaState) -> list[str]:
         return [replica.host for replica in segment.replicas if replica.state is state]
@@ -132,6 +138,7 @@ def _copies(segment: SegmentObservation, hosts: tuple[str, ...]) -> list[tuple[s
     copies = []
     for index, host in enumerate(host for host in hosts if host not in complete):
         others = [source for source in sources if source != host]
+        others = [source for source in others if source not in relieved] or others
         if others:
             copies.append((segment.key, host, others[index % len(others)]))
     return copies  # nothing for a host where nobody else alive has anything to copy from
@@ -180,6 +187,9 @@ def _open(
         arguments["force"] = (
             True  # the layout may look right already; a new data epoch is needed all the same
         )
+    used = {host for hosts in target.segments.values() for host in hosts}
+    if unreliable := sorted(current.relieved - used):
+        arguments["unreliable"] = unreliable
     return Step(
         number=number,
         kind=OPEN,

@@ -9,6 +9,8 @@ from msgspec.structs import replace as replace_fields
 
 from datastore_adapter.interface import (
     Away,
+    DiskState,
+    DiskTrouble,
     LayoutVersion,
     Observation,
     Placement,
@@ -21,7 +23,13 @@ from datastore_adapter.interface import (
 from datastore_adapter.log.layout.chain import Latest
 from datastore_adapter.log.layout.change import absent_layout_server
 from datastore_adapter.log.layout.document import EpochDocument, Extent, ExtentState, Segment
-from datastore_adapter.log.layout.host_status import has_come_back, sound, trimmed_below, without_disk
+from datastore_adapter.log.layout.host_status import (
+    has_come_back,
+    has_moved,
+    sound,
+    trimmed_below,
+    without_disk,
+)
 from datastore_adapter.log.layout.striping import keys_from
 from datastore_adapter.log.messages import SegmentStatus, StatusReply
 
@@ -59,10 +67,16 @@ def make_observation(
             if host not in live
         ),
         intent=latest.document.intent,
-        full=frozenset(host for host, status in every.items() if status.full),
+        disks={
+            host: trouble
+            for host, status in sorted(every.items())
+            if (trouble := _disk_trouble(status)) is not None
+        },
+        sync_seconds={host: status.sync_seconds for host, status in sorted(every.items())},
         room={host: status.room for host, status in sorted(every.items()) if status.room >= 0},
         unfinished=_is_unfinished(latest, statuses)
         or has_come_back(layout, statuses, live)
+        or has_moved(latest.document, live)
         or bool(without_disk(latest.document, statuses)),
     )
 
@@ -81,6 +95,12 @@ def version_of(document: EpochDocument) -> LayoutVersion:
         plan_id=document.plan_id,
         cause=document.cause,
     )
+
+
+def _disk_trouble(status: StatusReply) -> DiskTrouble | None:
+    if status.failure:
+        return DiskTrouble(DiskState.FAILED, status.failure)
+    return DiskTrouble(DiskState.FULL, "it takes no more records") if status.full else None
 
 
 def _is_unfinished(latest: Latest, statuses: Mapping[str, StatusReply]) -> bool:

@@ -40,3 +40,8 @@ def target_of(step: Step) -> LayoutTarget:
         tuple(roles["log_units"]),
         frozenset(step.arguments.get("retired", ())),
     )
+
+
+def unreliable_of(step: Step) -> frozenset[str]:
+    """Hosts whose disks are not in order: the step does without them if they are in its way."""
+    return frozenset(step.arguments.get("unreliable", ()))

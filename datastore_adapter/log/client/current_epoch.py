@@ -2,8 +2,9 @@
 
 A question to a majority of the layout servers.  A sequencer that was deposed while it was cut off answers whoever
 still knows its epoch; but the next epoch was chosen by a majority of the same layout servers, one of which is among
-any majority that is asked afterwards.  Appends do not need it, since log units refuse a sealed epoch, nor does
-reading a known address, which never changes.
+any majority that is asked afterwards, and has voted.  A promise says nothing against it: a change that was begun and
+came to nothing stops no reader.  Appends do not need it, since log units refuse a sealed epoch, nor does reading a
+known address, which never changes.
 Source: L. Lamport, *Paxos Made Simple*, 2001 (quorums intersect); CORFU (NSDI 2012) section 2.3 (epochs).
 """
 
@@ -31,7 +32,7 @@ async def ensure_current(runtime: Runtime, settings: LogSettings, replication: R
 
     replies = await call_all(
         runtime,
-        {host: document.address_of(host) for host in servers},
+        {host: document.peer(host) for host in servers},
         FetchDocument(document.epoch),
         settings.call_timeout,
         lambda replies: confirmations(replies) >= quorum,
@@ -44,7 +45,7 @@ async def ensure_current(runtime: Runtime, settings: LogSettings, replication: R
 
 
 def confirms(document: EpochDocument, host: str, reply: Reply) -> bool:
-    """Whether a layout server says, from the disk it votes by, that it knows of nothing after `document`."""
-    if not isinstance(reply, DocumentReply) or reply.sealed:
+    """Whether a layout server says, from the disk it votes by, that it has voted for nothing after `document`."""
+    if not isinstance(reply, DocumentReply) or (reply.sealed and not reply.unvoted):
         return False
     return 0 <= reply.epoch <= document.epoch and reply.disk == document.disks[host]

@@ -14,7 +14,7 @@ from consensus import classic_quorum
 from datastore_adapter.log.errors import LayoutError, ReplicaUnavailableError
 from datastore_adapter.log.layout.document import EpochDocument, decode_document
 from datastore_adapter.log.messages import DocumentReply, FetchDocument, Reply
-from datastore_adapter.log.runtime.runtime import Event, Runtime, call_all
+from datastore_adapter.log.runtime.runtime import Event, Runtime, call_all, hosts_at, whoever_at
 from datastore_adapter.log.settings import LogSettings
 
 
@@ -58,18 +58,17 @@ class LayoutCache:
         return self._usable()
 
     async def _ask(self) -> None:
-        addresses = {seed: seed for seed in self._seeds}
+        peers = {seed: whoever_at(seed) for seed in self._seeds}
         document = self.document
         if document is not None:
             # The layout servers know first.  Every other time all are asked, in case none of those is left.
             everybody = self._counters["layout_fetches"] % 2 == 1
             hosts = document.hosts if everybody else document.layout.layout_servers
-            known = [document.address_of(host) for host in hosts]
-            addresses.update(zip(known, known, strict=True))  # by address: seeds are most often among them
+            known = {host: document.address_of(host) for host in hosts}
+            # Seeds are most often among them, and asked whoever is there by now.
+            peers |= hosts_at({host: at for host, at in known.items() if at not in peers})
         request = FetchDocument(-1 if document is None else document.epoch)
-        replies = await call_all(
-            self._runtime, addresses, request, self._settings.call_timeout, self._is_news
-        )
+        replies = await call_all(self._runtime, peers, request, self._settings.call_timeout, self._is_news)
         self._counters["layout_fetches"] += 1
         told = [reply for reply in replies.values() if isinstance(reply, DocumentReply)]
         for reply in told:
@@ -82,7 +81,7 @@ class LayoutCache:
             self._silent = tuple(host for host in servers if document.disks[host] not in disks)
         if not replies:
             raise ReplicaUnavailableError(
-                f"no agent answered at {', '.join(sorted(set(addresses.values())))}"
+                f"no agent answered at {', '.join(sorted({peer.address for peer in peers.values()}))}"
             )
 
     def trouble(self) -> str:

@@ -385,10 +385,10 @@ class LogClient:
         document = replication.document
         # Who only has what is away need not hear of it: the layout says from where on there is anything.
         hosts = {host for segment in replication.layout.segments for host in segment.serving_hosts()}
-        addresses = {host: document.address_of(host) for host in sorted(hosts)}
+        peers = {host: document.peer(host) for host in sorted(hosts)}
         request = Trim(replication.epoch, address)
-        replies = await call_all(self._runtime, addresses, request, self._settings.call_timeout)
-        for host in addresses:
+        replies = await call_all(self._runtime, peers, request, self._settings.call_timeout)
+        for host in peers:
             if host not in replies:
                 raise ReplicaUnavailableError(f"{host} did not answer")
             if not isinstance(replication.checked(host, replies[host]), Done):

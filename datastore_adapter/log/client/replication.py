@@ -24,6 +24,7 @@ from datastore_adapter.log.errors import (
     OutcomeUnknownError,
     RecordLostError,
     ReplicaRefusedError,
+    ReplicaSilentError,
     ReplicaUnavailableError,
     TrimmedError,
 )
@@ -54,7 +55,7 @@ from datastore_adapter.log.messages import (
     WriteBatch,
     WrongEpoch,
 )
-from datastore_adapter.log.runtime.runtime import Runtime, call_all
+from datastore_adapter.log.runtime.runtime import Peer, Runtime, call_all
 from datastore_adapter.log.settings import LogSettings
 
 
@@ -103,17 +104,20 @@ class Replication:
 
     async def call(self, host: str, request: Request, timeout: float | None = None) -> Reply:
         """One request to `host`, with the refusals that every caller treats alike turned into errors."""
-        address = self._addresses.get(host) or self.document.address_of(host)
+        peer = self._peer(host)
         try:
             seconds = self._settings.call_timeout if timeout is None else timeout
-            reply = await self._runtime.call(address, request, seconds)
+            reply = await self._runtime.call(peer, request, seconds)
             if isinstance(reply, Refused) and reply.code == BEHIND:
                 # It missed the layout when that was told to all.
-                await self._runtime.call(address, Install(encode_document(self.document)), seconds)
-                reply = await self._runtime.call(address, request, seconds)
+                await self._runtime.call(peer, Install(encode_document(self.document)), seconds)
+                reply = await self._runtime.call(peer, request, seconds)
         except CallError as error:
-            raise ReplicaUnavailableError(f"{host}: {error}") from error
+            raise ReplicaSilentError(host, str(error)) from error
         return self.checked(host, reply)
+
+    def _peer(self, host: str) -> Peer:
+        return self.document.peer(host, self._addresses.get(host))
 
     def checked(self, host: str, reply: Reply) -> Reply:
         """`reply`, unless it is a refusal."""
@@ -250,10 +254,15 @@ class Replication:
         Repairs damaged copies.  Needs every replica of the chain.
         """
         segment, extent = self.place_of(address)
-        replies = await self._read_all(segment, extent, address)
-        entry = _authority(replies, extent) or JUNK
-        if not _is_lost(replies, extent):
-            return await self._carry(segment, extent, address, entry, replies)
+        try:
+            replies = await self._read_all(segment, extent, address)
+            if not _is_lost(replies, extent):
+                entry = _authority(replies, extent) or JUNK
+                return await self._carry(segment, extent, address, entry, replies)
+        except ReplicaUnavailableError as error:
+            if extent.is_held:
+                raise
+            raise away_error(segment, extent, error) from error
         raise RecordLostError(
             f"address {address}: the copies on {', '.join(extent.chain)} are damaged; restore a backup"
         )
@@ -275,11 +284,9 @@ class Replication:
         return reply
 
     async def _read_all(self, segment: Segment, extent: Extent, address: int) -> dict[str, Reply]:
-        addresses = {
-            host: self._addresses.get(host) or self.document.address_of(host) for host in extent.chain
-        }
+        peers = {host: self._peer(host) for host in extent.chain}
         request = Read(self.epoch, segment.key, address)
-        replies = await call_all(self._runtime, addresses, request, self._settings.call_timeout)
+        replies = await call_all(self._runtime, peers, request, self._settings.call_timeout)
         for host in extent.chain:
             if host not in replies:
                 raise ReplicaUnavailableError(f"{host} did not answer; a new layout drops it if it is dead")

@@ -21,7 +21,9 @@ from datastore_adapter.log.host.server import LogServer
 from datastore_adapter.log.layout.document import EpochDocument
 from datastore_adapter.log.runtime.trio_runtime import Opener, TrioRuntime
 from datastore_adapter.log.settings import LogSettings
+from datastore_adapter.log.storage.disk_health import DiskReport
 from datastore_adapter.log.storage.disk_identity import DiskIdentity
+from membership.files import SYSTEM, SystemCalls
 from membership.transport import FrameStream
 
 _OpenServer: TypeAlias = Callable[[trio.Nursery], Awaitable[LogServer]]
@@ -51,11 +53,13 @@ class LogThread:
         settings: LogSettings | None = None,
         *,
         is_copy: bool = False,
+        system: SystemCalls = SYSTEM,
     ) -> LogThread:
         """As `LogServer.open`; the thread runs as long as `nursery`."""
         thread = cls()
         await nursery.start(
-            thread._run, lambda own: LogServer.open(name, data_dir, own, settings, is_copy=is_copy)
+            thread._run,
+            lambda own: LogServer.open(name, data_dir, own, settings, is_copy=is_copy, system=system),
         )
         if thread._failure is not None:
             raise thread._failure
@@ -111,6 +115,11 @@ class LogThread:
     def identity(self) -> DiskIdentity:
         """Of the disk, and what was lost of what it held."""
         return self._server.identity
+
+    @property
+    def disk(self) -> DiskReport:
+        """How it is; the thread is not asked, for it may be waiting for just that."""
+        return self._server.disk
 
     def statistics(self) -> dict[str, int]:
         """Counters of the roles and of the connections."""

@@ -7,13 +7,16 @@ directly.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Final
 
 import msgspec
 
+from datastore_adapter.log.errors import StorageError
 from datastore_adapter.log.layout.document import EpochDocument
 from datastore_adapter.log.layout.server import LAYOUT_FILE, LayoutRecord, LayoutServer
 from datastore_adapter.log.log_unit.unit import UNIT_FILE, LogUnit, Outcome, UnitRecord
@@ -25,9 +28,11 @@ from datastore_adapter.log.messages import (
     FetchHistory,
     FinishBootstrap,
     GetStatus,
+    HostIdentity,
     Install,
     Installed,
     LastAddresses,
+    Misdirected,
     Prepare,
     PullChunk,
     Reclaim,
@@ -39,6 +44,7 @@ from datastore_adapter.log.messages import (
 )
 from datastore_adapter.log.sequencer.sequencer import SEQUENCER_FILE, Sequencer, SequencerRecord
 from datastore_adapter.log.settings import LogSettings
+from datastore_adapter.log.storage.disk_health import DiskHealth, refused_by
 from datastore_adapter.log.storage.disk_identity import open_identity
 from datastore_adapter.log.storage.file_storage import Storage
 
@@ -88,7 +94,7 @@ def part_of(request: Request) -> Part:
 class LogNode:
     """The roles of host `name`.  Construction recovers them from storage; may raise StorageError.
 
-    `is_copy`: the storage is known to be a copy, perhaps an old one; `draw`: so many random bytes.
+    `is_copy`: the storage is known to be a copy, perhaps an old one; `draw`: so many random bytes; `clock`: seconds.
     """
 
     def __init__(
@@ -99,11 +105,15 @@ class LogNode:
         *,
         draw: Callable[[int], bytes],
         is_copy: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self._storage = storage
+        self.disk = DiskHealth(storage, settings, clock)
         self.identity = open_identity(storage, _RECORDS, is_copy=is_copy, draw=draw)
         disk = self.identity.disk
+        self.me = HostIdentity(name, disk)
+        """Who answers here; each reply says so."""
         self.layout_server = LayoutServer(storage, name, disk)
         self.log_unit = LogUnit(storage, settings)
         forgotten = bool(self.identity.forgotten)
@@ -115,8 +125,37 @@ class LogNode:
         """The latest epoch document this host knows."""
         return self.layout_server.document
 
+    def misdirected(self, meant: HostIdentity | None) -> Misdirected | None:
+        """The answer to any request that is not meant for this host, before it is looked at; None: this one is."""
+        return None if self.me.is_meant_by(meant) else Misdirected(self.me.host, self.me.disk)
+
     def handle(self, request: Request) -> Outcome:
         """Carry out one request in one go, for callers that need no concurrency between parts."""
+        outcome = self._dispatch(request)
+        self.disk.note(outcome.reply)
+        return outcome
+
+    def commit(self) -> Refused | None:
+        """Make durable what `handle` answered with `needs_commit`; what to answer instead, if that failed."""
+        if not self.log_unit.needs_commit:
+            return None
+        try:
+            with self.disk.syncing():
+                self.log_unit.commit()
+        except StorageError as error:
+            refusal = refused_by(error)
+            self.disk.note(refusal)
+            return refusal
+        return None
+
+    def after_care(self) -> None:
+        """`disk.care` has ended: what the log unit could not take while it was stopped."""
+        if not self.log_unit.failure and self.layout_server.told is not None:
+            with suppress(StorageError):  # then it is stopped again
+                self.log_unit.after_repair()
+                self.log_unit.install(self.layout_server.told, self.name)
+
+    def _dispatch(self, request: Request) -> Outcome:
         match part_of(request):
             case Part.LAYOUT_SERVER:
                 outcome = Outcome(self.layout_server.handle(request))
@@ -140,7 +179,8 @@ class LogNode:
 
     def status(self, request: GetStatus) -> StatusReply:
         """What an observer wants to know of this host."""
-        full, room = self.log_unit.look_at_disk()
+        self.disk.look()
+        disk = self.disk.report()
         return StatusReply(
             host=self.name,
             document_epoch=self.layout_server.epoch,
@@ -149,10 +189,12 @@ class LogNode:
             segments=self.log_unit.segments(),
             sequencer_epoch=self.sequencer.epoch,
             counters=self.statistics() if request.counters else {},
-            full=full,
-            room=room,
+            full=disk.full,
+            room=disk.room,
             disk=self.identity.disk,
             doubtful=self.log_unit.doubtful(),
+            failure=disk.failure,
+            sync_seconds=disk.sync_seconds,
         )
 
     def statistics(self) -> dict[str, int]:

@@ -36,8 +36,10 @@ from datastore_adapter.log.messages.codec import decode_request, encode_reply
 from datastore_adapter.log.runtime.runtime import Runtime
 from datastore_adapter.log.runtime.trio_runtime import FrameStream
 from datastore_adapter.log.settings import LogSettings
+from datastore_adapter.log.storage.disk_health import CARE_INTERVAL, DiskReport
 from datastore_adapter.log.storage.disk_identity import DiskIdentity
 from datastore_adapter.log.storage.file_storage import FileStorage
+from membership.files import SYSTEM, SystemCalls
 from membership.transport import StreamError
 
 log = logging.getLogger(__name__)
@@ -83,20 +85,24 @@ class LogServer:
         settings: LogSettings | None = None,
         *,
         is_copy: bool = False,
+        system: SystemCalls = SYSTEM,
     ) -> LogServer:
         """Recover the roles of host `name` from `data_dir` and run them in `nursery`.
 
-        `is_copy`: the directory is known to be a copy, perhaps an old one.  Raises StorageError: it cannot be used, or
+        `is_copy`: the directory is known to be a copy, perhaps an old one; `system`: what files are kept with.  Raises
+        StorageError: it cannot be used, or
         is in use by another process.
         """
         chosen = settings or LogSettings()
-        server = await trio.to_thread.run_sync(cls._recover, name, data_dir, chosen, is_copy)
+        server = await trio.to_thread.run_sync(cls._recover, name, data_dir, chosen, is_copy, system)
         nursery.start_soon(server._run)
         return server
 
     @classmethod
-    def _recover(cls, name: str, data_dir: Path, settings: LogSettings, is_copy: bool) -> LogServer:
-        storage = FileStorage(data_dir, fsync=settings.fsync, reserve=settings.reserved_bytes)
+    def _recover(
+        cls, name: str, data_dir: Path, settings: LogSettings, is_copy: bool, system: SystemCalls
+    ) -> LogServer:
+        storage = FileStorage(data_dir, fsync=settings.fsync, reserve=settings.reserved_bytes, system=system)
         lock = _lock(data_dir / LOCK_FILE)
         try:
             node = LogNode(name, storage, settings, draw=os.urandom, is_copy=is_copy)
@@ -119,6 +125,11 @@ class LogServer:
     def identity(self) -> DiskIdentity:
         """Of the disk, and what was lost of what it held."""
         return self._node.identity
+
+    @property
+    def disk(self) -> DiskReport:
+        """How it is, for any thread."""
+        return self._node.disk.report()
 
     def use(self, runtime: Runtime) -> None:
         """Ask other hosts by `runtime`: a new replica fetches what it lacks.  It must work as long as `serve` does."""
@@ -146,7 +157,13 @@ class LogServer:
                     frame = await stream.receive()
                     request = decode_request(frame)
                     await self._admit(stream, len(frame))
-                    self._submit(request.request, partial(self._answer, stream, request.number, len(frame)))
+                    answer = partial(self._answer, stream, request.number, len(frame))
+                    refusal = self._node.misdirected(request.to)
+                    if refusal is not None:
+                        self._counters["server.misdirected"] += 1
+                        answer(refusal)
+                    else:
+                        self._submit(request.request, answer)
                     await stream.flush()  # a peer that does not take its replies is not read from
             except StreamError:
                 pass
@@ -170,7 +187,7 @@ class LogServer:
 
     def _answer(self, stream: ServedStream, number: int, size: int, reply: Reply) -> None:
         try:
-            stream.post(encode_reply(number, reply))
+            stream.post(encode_reply(number, reply, self._node.me))
         except StreamError:
             self._counters["server.replies_too_late"] += 1
         stream.pending -= 1
@@ -225,24 +242,37 @@ class LogServer:
     async def _run(self) -> None:
         """Make durable what waits for it, and then answer; until cancelled."""
         try:
-            while True:
-                await self._commit_wanted.wait()
-                self._commit_wanted = trio.Event()
-                held, self._uncommitted = self._uncommitted, []
-                refusal = self._commit()
-                for reply, deliver in held:
-                    deliver(refusal or reply)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._look_after_disk)
+                while True:
+                    await self._commit_wanted.wait()
+                    self._commit_wanted = trio.Event()
+                    held, self._uncommitted = self._uncommitted, []
+                    refusal = self._commit()
+                    for reply, deliver in held:
+                        deliver(refusal or reply)
         finally:
             self._storage.close()
             os.close(self._lock)
 
     def _commit(self) -> Refused | None:
-        try:
-            self._node.log_unit.commit()
-        except StorageError as error:
-            log.error("%s: the log unit stopped: %s", self.name, error)  # noqa: TRY400  # no traceback wanted
-            return Refused("storage", str(error))
-        return None
+        was_stopped = bool(self._node.log_unit.failure)
+        refusal = self._node.commit()
+        if refusal is not None and not was_stopped:
+            log.error("%s: the log unit stopped until its disk works: %s", self.name, refusal.message)
+        return refusal
+
+    async def _look_after_disk(self) -> None:
+        """In a thread of its own, for it waits for the disk; the log goes on meanwhile, as far as it can."""
+        while True:
+            await trio.sleep(CARE_INTERVAL)
+            self._node.disk.look()
+            if self._node.disk.needs_care:
+                was_stopped = bool(self._node.log_unit.failure)
+                await trio.to_thread.run_sync(self._node.disk.care)
+                if was_stopped and not self._node.log_unit.failure:
+                    self._node.after_care()
+                    log.warning("%s: the disk works again, and the log unit too", self.name)
 
 
 def _lock(path: Path) -> int:

@@ -10,10 +10,17 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from datastore_adapter.log.errors import CallTimeoutError, LogError, PeerUnreachableError, StorageError
+from datastore_adapter.log.errors import (
+    CallError,
+    CallTimeoutError,
+    LogError,
+    PeerUnreachableError,
+    StorageError,
+)
 from datastore_adapter.log.host.node import LogNode, Part, part_of
 from datastore_adapter.log.log_unit.pulling import pull
 from datastore_adapter.log.messages import (
@@ -24,8 +31,10 @@ from datastore_adapter.log.messages import (
     Request,
 )
 from datastore_adapter.log.messages.codec import decode_reply, decode_request, encode_reply, encode_request
+from datastore_adapter.log.runtime.runtime import Peer, answer_of, whoever_at
 from datastore_adapter.log.runtime.virtual_loop import Cancelled, SimulatedEvent, Task, VirtualLoop, Wait
 from datastore_adapter.log.settings import LogSettings
+from datastore_adapter.log.storage.disk_health import CARE_INTERVAL
 from datastore_adapter.log.storage.file_storage import FileStorage
 from membership.files.simulated import PowerCut, SimulatedFiles
 
@@ -64,11 +73,12 @@ class SimulatedHost:
         self.busy_until = 0.0
         self._cluster = cluster
         self._random = rng
+        self._cared_for: LogNode | None = None
         self._own_disks: set[int] = set()
         """Those that a process here has used."""
 
     def start(self, *, is_copy: bool | None = None) -> None:
-        """`is_copy`: the disk is known to be a copy; None: it is one unless it was in use here.
+        """`is_copy`: whether the disk is a copy; None: if no process here has used it before.
 
         Raises StorageError, and PowerCut.
         """
@@ -86,8 +96,14 @@ class SimulatedHost:
                 background=self._in_background,
                 draw=self._random.randbytes,
             )
+            disk, loop = self.storage, self._cluster.loop
             self.node = LogNode(
-                self.name, self.files, self.settings, is_copy=is_copy, draw=self._random.randbytes
+                self.name,
+                self.files,
+                self.settings,
+                is_copy=is_copy,
+                draw=self._random.randbytes,
+                clock=lambda: loop.now + disk.busy_seconds,
             )
         except StorageError:
             self.storage.kill()
@@ -111,6 +127,24 @@ class SimulatedHost:
 
         self._cluster.later(self.name, self._random.uniform(0.0, _CHECKPOINT_SECONDS), in_its_turn)
         return carry_out
+
+    def look_after_disk(self) -> None:
+        """As `log.host.server` does: in a while, and again as long as the disk needs it."""
+        node = self.node
+        if node is None or node is self._cared_for or not node.disk.needs_care:
+            return
+        self._cared_for = node
+
+        def work() -> None:
+            node.disk.care()
+            node.after_care()
+
+        def care() -> None:
+            self._cared_for = None
+            if self.node is node and self._cluster.carry_out(self.name, work):
+                self.look_after_disk()
+
+        self._cluster.later(self.name, CARE_INTERVAL, care)
 
     def crash(self) -> None:
         """Power loss."""
@@ -152,10 +186,6 @@ class SimulatedHost:
     def new_disk(self) -> SimulatedFiles:
         """An empty one, to be put in."""
         return SimulatedFiles(random.Random(self._random.getrandbits(64)))
-
-    def distrust_disk(self) -> None:
-        """What tells the disk from a copy is gone."""
-        self._own_disks.discard(self.storage.identity)
 
     def lose_file(self) -> str | None:
         """One file vanishes; which."""
@@ -261,9 +291,15 @@ class SimulatedCluster:
         else:
             action()
 
-    def restart(self, name: str) -> bool:
-        """Whether the power stays on.  Raises StorageError: it does not start."""
-        return self.carry_out(name, self.hosts[name].start)
+    def restart(self, name: str, *, is_copy: bool | None = None) -> None:
+        """At its address, or at a new one if another host has that by now.
+
+        Raises StorageError, and PowerCut: it does not start.
+        """
+        host = self.hosts[name]
+        if self.host_at(host.address) is not host:
+            self.move(name, next(at for n in count(2) if self.host_at(at := f"{name}:{n}") is None))
+        host.start(is_copy=is_copy)
 
     def submit(
         self, source: str, name: str, request: Request, respond: Callable[[Reply | None], None]
@@ -289,7 +325,7 @@ class SimulatedCluster:
                 if host.node is not node:
                     return
                 outcomes.append(node.handle(waiting.request))
-            refusal = _commit(node) if any(outcome.needs_commit for outcome in outcomes) else None
+            refusal = node.commit() if any(outcome.needs_commit for outcome in outcomes) else None
             for reply, needs_commit in outcomes:
                 replies.append(refusal if refusal is not None and needs_commit else reply)
 
@@ -303,6 +339,7 @@ class SimulatedCluster:
         seconds = 0.0
         if self.carry_out(host.name, work):
             seconds = host.storage.busy_seconds - before
+            host.look_after_disk()
         if seconds > 0 and host.node is node:
             host.busy_until = self.loop.now + seconds
             self.later(host.name, seconds, answer)
@@ -317,8 +354,8 @@ class SimulatedCluster:
     def move(self, name: str, address: str) -> None:
         """Give a host another address; nobody is told.
 
-        It may be one that another host had, which is down: from now on this one answers there, and the other one is
-        out of reach until it is moved, too.  So it is with a host that is added.
+        It may be one that another host had, which is down: from now on this one answers there.  So it is with a host
+        that is added.
         """
         host = self.hosts[name]
         if self._by_address.get(host.address) is host:
@@ -380,14 +417,18 @@ class SimulatedRuntime:
         """Do this in so many seconds, if this host runs then."""
         self._cluster.later(self._name, seconds, action)
 
-    async def call(self, address: str, request: Request, timeout: float) -> Reply:
-        """The request and the reply go through the codec, as they would on a wire."""
+    async def call(self, peer: Peer | str, request: Request, timeout: float) -> Reply:
+        """The request and the reply go through the codec, as they would on a wire.
+
+        A bare address is whoever is there.
+        """
+        peer = whoever_at(peer) if isinstance(peer, str) else peer
         task = self._current()
         ticket = task.ticket()
         expired = False
 
         def give_up() -> None:
-            late = CallTimeoutError(f"{address} did not answer within {timeout:g} s")
+            late = CallTimeoutError(f"{peer.address} did not answer within {timeout:g} s")
             task.wake(ticket, error=late)
 
         def expire() -> None:
@@ -396,41 +437,51 @@ class SimulatedRuntime:
             self._cluster.when_running(self._name, give_up)
 
         deadline = self._loop.schedule(timeout, expire)
-        host = self._cluster.host_at(address)
-        name = host.name if host else address
-        frame = encode_request(0, request)
+        host = self._cluster.host_at(peer.address)
+        name = host.name if host else peer.address
 
-        def refuse() -> None:
-            task.wake(ticket, error=PeerUnreachableError(f"{address} refuses connections"))
-
-        def answer(action: Callable[[], None]) -> None:
+        def end(outcome: Reply | CallError) -> None:
             back = self._cluster.transit(name, self._name)
             if back is not None:
-                self._later(back, action)
+                self._later(back, partial(wake, outcome))
 
-        def deliver() -> None:
-            if host is None or host.node is None:
-                answer(refuse)
-                return
-            if part_of(request) is Part.PULL:
-                self._pull(host, decode_request(frame).request, respond)
-                return
-            self._cluster.submit(self._name, host.name, decode_request(frame).request, respond)
-
-        def respond(reply: Reply | None) -> None:
-            if reply is not None:
-                data = encode_reply(0, reply)
-                answer(lambda: task.wake(ticket, decode_reply(data).reply))
+        def wake(outcome: Reply | CallError) -> None:
+            if isinstance(outcome, CallError):
+                task.wake(ticket, error=outcome)
+            else:
+                task.wake(ticket, outcome)
 
         there = self._cluster.transit(self._name, name)
         if there is not None and not self.ended:
-            self._loop.schedule(there, partial(self._cluster.when_running, name, deliver))
+            arrive = partial(self.exchange, peer, request, end)
+            self._loop.schedule(there, partial(self._cluster.when_running, name, arrive))
         try:
             reply: Reply = await Wait()
             return reply
         finally:
             if not expired:
                 self._loop.cancel(deadline)
+
+    def exchange(self, peer: Peer, request: Request, end: Callable[[Reply | CallError], None]) -> None:
+        """A request arrives at an address; `end` gets what whoever is there answers, if anything."""
+        host = self._cluster.host_at(peer.address)
+        if host is None or host.node is None:
+            end(PeerUnreachableError(f"{peer.address} refuses connections"))
+            return
+        by = host.node.me
+        received = decode_request(encode_request(0, request, peer.identity))
+
+        def respond(reply: Reply | None) -> None:
+            if reply is not None:
+                end(answer_of(peer, decode_reply(encode_reply(0, reply, by))))
+
+        refusal = host.node.misdirected(received.to)
+        if refusal is not None:
+            respond(refusal)
+        elif part_of(request) is Part.PULL:
+            self._pull(host, received.request, respond)
+        else:
+            self._cluster.submit(self._name, host.name, received.request, respond)
 
     def _pull(self, host: SimulatedHost, request: Request, respond: Callable[[Reply], None]) -> None:
         """A host asks another one; nothing comes of it when it crashes meanwhile."""
@@ -452,7 +503,8 @@ class SimulatedRuntime:
             if host.node is node:
                 self._cluster.submit(host.name, host.name, change, take)
                 await ended.wait()
-            return next(filter(None, replies), Refused("crashed", "the host crashed"))
+            reply = replies[0] if replies else None
+            return Refused("crashed", "the host crashed") if reply is None else reply
 
         started = self._loop.start(pull(runtime, host.settings, node.document, ask_unit, request))
 
@@ -525,11 +577,3 @@ class SimulatedRuntime:
 
 async def _call(function: Callable[[], Awaitable[T]]) -> T:
     return await function()
-
-
-def _commit(node: LogNode) -> Refused | None:
-    try:
-        node.log_unit.commit()
-    except StorageError as error:
-        return Refused("storage", str(error))
-    return None

@@ -3,7 +3,8 @@
 The proposer's side of the layout chain.  A `Proposal` is one attempt to decide the document after a given one, in two
 calls, so that log units can be sealed between the promise and the choice.
 
-Only answers from the disks that a document names count for it (`disk_identity`).  A named layout server that is behind
+Only answers from the disks that a document names count for it (`disk_identity`): ballots are for these and no others,
+and who asks what a layout server knows looks at the disk that answers.  A named layout server that is behind
 counts once it was told the document: as it had not, it has voted for no later one.
 Source: L. Lamport, *Paxos Made Simple*; L. Lamport, D. Malkhi, L. Zhou, *Vertical Paxos*.
 """
@@ -29,7 +30,7 @@ from datastore_adapter.log.messages import (
     Voted,
     WrongEpoch,
 )
-from datastore_adapter.log.runtime.runtime import Backoff, Patience, Runtime, call_all
+from datastore_adapter.log.runtime.runtime import Backoff, Patience, Peer, Runtime, call_all, hosts_at
 from datastore_adapter.log.settings import LogSettings
 
 _MEMBER_BITS = 48
@@ -70,11 +71,16 @@ class LayoutChain:
         if self._known is None or document.epoch > self._known.epoch:
             self._known = document
 
-    def address(self, host: str, document: EpochDocument) -> str:
-        return self._view.get(host) or document.address_of(host)
+    def peer(self, host: str, document: EpochDocument) -> Peer:
+        """The host with the disk that `document` names, at the address it has in the view or else there."""
+        return document.peer(host, self._view.get(host))
+
+    def peers(self, hosts: tuple[str, ...], document: EpochDocument) -> dict[str, Peer]:
+        return {host: self.peer(host, document) for host in hosts}
 
     def addresses(self, hosts: tuple[str, ...], document: EpochDocument) -> dict[str, str]:
-        return {host: self.address(host, document) for host in hosts}
+        """Where these hosts are, for who asks which disks they have."""
+        return {host: self._view.get(host) or document.address_of(host) for host in hosts}
 
     async def fetch(self) -> Latest:
         """The current end of the chain.  Raises LayoutUnavailableError.
@@ -129,7 +135,7 @@ class LayoutChain:
         asked_from = -1 if self._known is None else self._known.epoch
         replies = await call_all(
             self._runtime,
-            addresses,
+            hosts_at(addresses),
             FetchDocument(asked_from),
             self._settings.call_timeout,
             lambda replies: len(replies) >= needed,
@@ -193,7 +199,7 @@ class LayoutChain:
         self, document: EpochDocument, addresses: Mapping[str, str], timeout: float
     ) -> dict[str, int]:
         request = Install(encode_document(document))
-        replies = await call_all(self._runtime, addresses, request, timeout)
+        replies = await call_all(self._runtime, hosts_at(addresses), request, timeout)
         return {
             host: reply.epoch
             for host, reply in replies.items()
@@ -223,8 +229,8 @@ class Proposal:
         self._patience = Patience(settings.call_timeout)
 
     @property
-    def _servers(self) -> dict[str, str]:
-        return self._chain.addresses(self.current.layout.layout_servers, self.current)
+    def _servers(self) -> dict[str, Peer]:
+        return self._chain.peers(self.current.layout.layout_servers, self.current)
 
     async def prepare(self) -> None:
         """Phase 1: seal the epoch at a majority of the layout servers.

@@ -22,6 +22,8 @@ import msgspec
 from datastore_adapter.interface import NO_CAUSE, Cause
 from datastore_adapter.log.errors import LayoutError, LayoutVersionError
 from datastore_adapter.log.layout.striping import Stripe, Striping, addresses_in, check_stripings, stripes_of
+from datastore_adapter.log.messages import HostIdentity
+from datastore_adapter.log.runtime.runtime import Peer
 
 NAME_LIMIT: Final = 255
 SEGMENT_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -302,6 +304,13 @@ class EpochDocument(msgspec.Struct, frozen=True, gc=False):
             return self.hosts[host]
         except KeyError:
             raise LayoutError(f"the document of epoch {self.epoch} has no address of host {host!r}") from None
+
+    def peer(self, host: str, address: str | None = None) -> Peer:
+        """The host with the disk that its part is entrusted to, at `address` or where it is said to be here.
+
+        Of a host that neither votes nor holds records the disk is not known.
+        """
+        return Peer(address or self.address_of(host), HostIdentity(host, self.disks.get(host, b"")))
 
     def validate(self) -> EpochDocument:
         """Check the invariants; returns self or raises LayoutError."""

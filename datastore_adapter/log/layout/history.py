@@ -17,7 +17,7 @@ import msgspec
 from datastore_adapter.log.errors import LayoutError, StorageError
 from datastore_adapter.log.layout.document import DOCUMENT_LIMIT, EpochDocument, decode_document
 from datastore_adapter.log.messages import FetchHistory, History
-from datastore_adapter.log.runtime.runtime import Runtime, call_all
+from datastore_adapter.log.runtime.runtime import Runtime, call_all, hosts_at
 from datastore_adapter.log.settings import LogSettings
 from datastore_adapter.log.storage.durable_record import load_record, save_record
 from datastore_adapter.log.storage.file_storage import Storage
@@ -89,7 +89,7 @@ async def read_history(
     found: dict[int, EpochDocument] = {}
     below = dict.fromkeys(addresses, 1 << 62)
     while below:
-        asked = {host: addresses[host] for host in below}
+        asked = hosts_at({host: addresses[host] for host in below})
         requests = {host: FetchHistory(bound) for host, bound in below.items()}
         replies = await call_all(runtime, asked, requests, settings.call_timeout)
         below = {}

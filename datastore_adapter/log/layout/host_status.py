@@ -1,4 +1,7 @@
-"""What the statuses of hosts say about a layout: whose disk is another, what is trimmed, what has come back.  Pure."""
+"""What hosts say and views tell about a layout: whose disk or address is another, what is trimmed, what has come back.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,11 @@ def without_disk(document: EpochDocument, statuses: Mapping[str, StatusReply]) -
         for host in dict.fromkeys((*layout.layout_servers, *layout.sequencers[:1]))
         if host in statuses and statuses[host].disk != document.disks[host]
     ]
+
+
+def has_moved(document: EpochDocument, live: Mapping[str, str]) -> bool:
+    """Whether a live host is somewhere else than the document says, where clients look for it in vain."""
+    return any(live.get(host, address) != address for host, address in document.hosts.items())
 
 
 def trimmed_below(statuses: Mapping[str, StatusReply]) -> int:

@@ -16,6 +16,7 @@ Source: L. Lamport, D. Malkhi, L. Zhou, *Vertical Paxos and Primary-Backup Repli
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -46,6 +47,7 @@ from datastore_adapter.log.messages import (
     WrongEpoch,
     ballot_of,
 )
+from datastore_adapter.log.storage.disk_health import refused_by
 from datastore_adapter.log.storage.durable_record import load_record, save_record
 from datastore_adapter.log.storage.file_storage import Storage
 
@@ -73,6 +75,8 @@ class LayoutServer:
         self.document: EpochDocument | None = None
         self.told: EpochDocument | None = None
         """The latest document told to this host, which a full disk may have kept it from keeping."""
+        self._is_saved = False
+        """What is held here is on the disk for certain; what was read may never have reached it."""
         self._history = DocumentHistory(storage)
         self.counters: Counter[str] = self._history.counters
         if storage.load(LAYOUT_FILE) is None:
@@ -112,7 +116,8 @@ class LayoutServer:
             match request:
                 case FetchDocument():
                     document = self._encoded if self.epoch > request.known else None
-                    return DocumentReply(document, self.is_sealed, self.epoch, self._disk)
+                    unvoted = self.is_sealed and self._acceptor.state.accepted_value is None
+                    return DocumentReply(document, self.is_sealed, self.epoch, self._disk, unvoted)
                 case Prepare():
                     return self._no_vote(request.epoch) or self._prepare(request)
                 case Accept():
@@ -124,9 +129,11 @@ class LayoutServer:
                 case _:
                     return Refused("role", f"a layout server does not serve {type(request).__name__}")
         except StorageError as error:
-            # The acceptor may have moved in memory while the disk did not: go back to what is durable.
-            self._load()
-            return Refused("storage", str(error))
+            # The acceptor may have moved in memory while the disk did not: go back to what is there, if that can be
+            # read.  Which of the two a power cut would leave is not known: nothing is promised before a save.
+            with suppress(StorageError):
+                self._load()
+            return refused_by(error)
         except (ConsensusError, LayoutError) as error:
             self.counters["malformed"] += 1
             return Refused("malformed", str(error))
@@ -145,7 +152,7 @@ class LayoutServer:
         answer = self._acceptor.prepare(ballot_of(request))
         if not isinstance(answer, Promise):
             return Rejected(*answer.promised)
-        if answer.changed:
+        if answer.changed or not self._is_saved:
             self._save()
         return Promised(*answer.accepted_ballot, answer.accepted_value)
 
@@ -157,7 +164,7 @@ class LayoutServer:
         answer = self._acceptor.accept(ballot_of(request), request.document)
         if not isinstance(answer, Accepted):
             return Rejected(*answer.promised)
-        if answer.changed:
+        if answer.changed or not self._is_saved:
             self._save()
         return Voted()
 
@@ -171,6 +178,8 @@ class LayoutServer:
         elif document.epoch == self.epoch and request.document != self._encoded:
             self.counters["contradictions"] += 1
             return Refused("contradiction", f"another document of epoch {self.epoch} is in force here")
+        elif not self._is_saved:
+            self._save()
         return Installed(self.epoch, self._disk)
 
     def _check_cluster(self, document: EpochDocument) -> None:
@@ -182,7 +191,7 @@ class LayoutServer:
     # storage
 
     def _keep(self, document: EpochDocument, encoded: bytes) -> None:
-        save_record(self._storage, LAYOUT_FILE, LayoutRecord(encoded))
+        self._write(LayoutRecord(encoded))
         self.document, self._encoded, self._acceptor = document, encoded, Acceptor()
         self.counters["installed"] += 1
         self._history.keep(document, encoded)
@@ -190,8 +199,12 @@ class LayoutServer:
     def _save(self) -> None:
         assert self._encoded is not None
         state = self._acceptor.state
-        record = LayoutRecord(self._encoded, state.promised, state.accepted_ballot, state.accepted_value)
+        self._write(LayoutRecord(self._encoded, state.promised, state.accepted_ballot, state.accepted_value))
+
+    def _write(self, record: LayoutRecord) -> None:
+        self._is_saved = False
         save_record(self._storage, LAYOUT_FILE, record)
+        self._is_saved = True
 
     def _load(self) -> None:
         record = load_record(self._storage, LAYOUT_FILE, LayoutRecord)

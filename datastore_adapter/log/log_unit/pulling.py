@@ -49,7 +49,7 @@ async def pull(
     piece = (request.epoch, request.segment, request.start, request.end, request.stripe, request.stripes)
     question = ReadIds(*piece) if isinstance(request, Reclaim) else ReadChunk(*piece, request.max_bytes)
     try:
-        answer = await runtime.call(document.hosts[request.source], question, settings.call_timeout)
+        answer = await runtime.call(document.peer(request.source), question, settings.call_timeout)
     except CallError as error:
         return Refused(SOURCE, f"{request.source}: {error}")
     match answer:

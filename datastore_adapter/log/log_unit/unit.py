@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from datastore_adapter.log.errors import StorageError, StorageFullError
+from datastore_adapter.log.errors import StorageError
 from datastore_adapter.log.layout.document import EpochDocument
 from datastore_adapter.log.layout.striping import Stripe, addresses_in
 from datastore_adapter.log.log_unit.answers import SURVEY_ANSWERS, chunk, record_ids, stream_tails, survey
@@ -58,6 +58,7 @@ from datastore_adapter.log.messages import (
 )
 from datastore_adapter.log.messages.codec import entries_checksum
 from datastore_adapter.log.settings import LogSettings
+from datastore_adapter.log.storage.disk_health import refused_by
 from datastore_adapter.log.storage.durable_record import load_record, save_record
 from datastore_adapter.log.storage.file_storage import Storage
 
@@ -97,11 +98,6 @@ class LogUnit:
         self.stores: dict[str, SegmentStore] = {}
         """By segment key, of every segment this host is a replica of."""
         self._dirty = False
-        self.failure: str = ""
-        """Why the unit stopped serving; empty while it serves."""
-        self._is_full = False
-        self.was_full = False
-        """The disk took no more records at some time since this process began."""
         self.counters: Counter[str] = Counter()
         self._writes = Writes(settings, self.counters, self._note_change)
         self._disk = b""
@@ -140,16 +136,15 @@ class LogUnit:
     def _doubt(self, stores: Iterable[SegmentStore], reason: str) -> bool:
         """What these segments hold here is no copy until they have joined again, and were compared.
 
-        Whether the disk says so too.  A full one does not: then it holds for this process, and the next one finds the
-        same reason, for what tells it is on the disk.
+        Whether the disk says so too.  One that takes nothing does not: then it holds for this process, and the next
+        one finds the same reason, for what tells it is on the disk.
         """
         noted: list[bool] = []
         for store in stores:
             self.counters[reason] += 1
             try:
                 store.doubt()
-            except StorageFullError:
-                self.was_full = self._is_full = True
+            except StorageError:
                 noted.append(False)
             else:
                 noted.append(True)
@@ -194,7 +189,7 @@ class LogUnit:
         decided -= {key for key, store in self.stores.items() if store.in_doubt}
         if decided:
             self._blank = {key: epoch for key, epoch in self._blank.items() if key not in decided}
-            with suppress(StorageFullError):  # then with whatever is saved next
+            with suppress(StorageError):  # then with whatever is saved next
                 self._save_blank(self._blank)
 
     def is_sound(self, key: str) -> bool:
@@ -207,56 +202,44 @@ class LogUnit:
         joined = self._blank.get(store.key)
         return joined is not None and store.written_epoch <= joined
 
+    @property
+    def failure(self) -> str:
+        """Why it serves nothing: what the disk holds of what it took last is not known until the storage was repaired.
+        Empty while it serves."""
+        return "" if self._storage.failure is None else str(self._storage.failure)
+
     def handle(self, request: Request) -> Outcome:
         """Carry out one request."""
-        if self.failure:
-            return Outcome(Refused("storage", self.failure))
+        if self._storage.failure is not None:
+            return Outcome(refused_by(self._storage.failure))
         try:
             return self._dispatch(request)
-        except StorageFullError as error:
-            # Nothing was appended, so the unit is intact, and serves what it has.
-            self.was_full = self._is_full = True
-            self.counters["refused_full"] += 1
-            return Outcome(Refused("full", str(error)))
         except StorageError as error:
+            # Nothing was appended, so the unit is intact, and serves what it has; or a sync failed, and it is stopped.
             self.counters["storage_refusals"] += 1
-            return Outcome(Refused("storage", str(error)))
+            return Outcome(refused_by(error))
 
-    def look_at_disk(self) -> tuple[bool, int]:
-        """Whether the disk takes no more records, and, once that was so, about how many bytes it takes; else -1.
-
-        It counts as full until there is room for a good many.  The room is rounded down to a power of two, so that
-        it does not change all the time.
-        """
-        try:
-            room = self._storage.room()
-        except StorageError:
-            return self._is_full, -1
-        enough = 4 * self._settings.max_payload
-        self._is_full = room < (enough if self._is_full else self._settings.max_payload)
-        self.was_full |= self._is_full
-        return self._is_full, (1 << room.bit_length() >> 1 if self.was_full else -1)
+    @property
+    def needs_commit(self) -> bool:
+        """Whether anything is not durable yet."""
+        return self._dirty
 
     def commit(self) -> None:
-        """Make everything durable that `handle` has answered with `needs_commit`.
-
-        Raises StorageError, after which the unit refuses everything: what the disk holds is unknown
-        until the process has read it again.
-        """
+        """Make everything durable that `handle` has answered with `needs_commit`.  Raises StorageError."""
         if not self._dirty:
             return
-        try:
-            self._storage.sync()
-        except StorageError as error:
-            self.failure = f"{error}; restart this agent once the disk is sound"
-            raise
+        self._storage.sync()
         if self._new_files:
-            with suppress(
-                StorageFullError
-            ):  # then with the next commit: the records are safe, a lost file unnoticed
+            # Else with the next commit: the records are safe, a lost file unnoticed.
+            with suppress(StorageError):
                 self._save_files()
         self._dirty = False
         self.counters["commits"] += 1
+
+    def after_repair(self) -> None:
+        """The storage was repaired: everything that was appended is durable.  Raises StorageError."""
+        if self._storage.is_damaged:
+            self._note_damage()
 
     def _note_files(self, key: str, files: tuple[int, int], at_once: bool) -> None:
         self._new_files[key] = files
@@ -287,8 +270,8 @@ class LogUnit:
         if self._disk:
             try:
                 self._learn(document, host)
-            except StorageError as error:
-                self.failure = f"{error}; restart this agent once the disk is sound"
+            except StorageError:
+                self.counters["storage_refusals"] += 1
                 return
         for key in list(self.stores):
             segment = document.layout.segment(key)

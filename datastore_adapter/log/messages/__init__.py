@@ -8,7 +8,7 @@ opaque bytes (`log.layout.document`).
 from typing import TypeAlias
 
 from datastore_adapter.log.messages import layout_servers, log_units, refusals, sequencers, status, transfer
-from datastore_adapter.log.messages.base import JUNK, Entry, UnknownRequest
+from datastore_adapter.log.messages.base import JUNK, Entry, HostIdentity, UnknownRequest
 from datastore_adapter.log.messages.fields import (
     RECORD_ID_LENGTH,
     STREAM_NAME_LIMIT,
@@ -55,7 +55,7 @@ from datastore_adapter.log.messages.log_units import (
     Write,
     WriteBatch,
 )
-from datastore_adapter.log.messages.refusals import NotAReplica, NotReady, Refused, WrongEpoch
+from datastore_adapter.log.messages.refusals import Misdirected, NotAReplica, NotReady, Refused, WrongEpoch
 from datastore_adapter.log.messages.sequencers import (
     Addresses,
     AddStreamTails,
@@ -120,12 +120,14 @@ __all__ = [
     "Found",
     "GetStatus",
     "History",
+    "HostIdentity",
     "HostName",
     "Ids",
     "Install",
     "Installed",
     "Join",
     "LastAddresses",
+    "Misdirected",
     "NotAReplica",
     "NotReady",
     "Overwritten",

@@ -9,7 +9,9 @@ import msgspec
 from datastore_adapter.log.messages.fields import (
     Address,
     Count,
+    DiskId,
     Epoch,
+    HostName,
     Pointers,
     RecordId,
     SegmentKey,
@@ -37,6 +39,18 @@ JUNK: Final = Entry(b"", "", (), b"")
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of all requests and replies; the tag says which one it is."""
+
+
+class HostIdentity(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Who a request is for, and who a reply is from: an address only says where they are."""
+
+    host: HostName
+    disk: DiskId = b""
+    """That its roles remember by; empty: whichever it has."""
+
+    def is_meant_by(self, meant: HostIdentity | None) -> bool:
+        """Whether a request for `meant` is for this host; None: it is for whoever gets it."""
+        return meant is None or (meant.host == self.host and meant.disk in (b"", self.disk))
 
 
 class UnknownRequest(Message, frozen=True, tag=0):

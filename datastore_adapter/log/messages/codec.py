@@ -1,7 +1,7 @@
 """The encoding of what the log's processes say to each other, and of what stands at an address.
 
-Frames with a number by which a reply finds its request, and entries as they lie on disk.  Everything is checked as it
-is decoded.
+Frames, and entries as they lie on disk.  A frame has a number, by which a reply finds its request, and says who it is
+for or from; version 0.1 sends it without that, and does not look at it.  Everything is checked as it is decoded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from typing import Any, Final, TypeVar, cast, get_args
 import msgspec
 
 from datastore_adapter.log.errors import ProtocolError
-from datastore_adapter.log.messages import Count, Entry, RecordId, Reply, Request, UnknownRequest
+from datastore_adapter.log.messages import (
+    Count,
+    Entry,
+    HostIdentity,
+    RecordId,
+    Reply,
+    Request,
+    UnknownRequest,
+)
 
 T = TypeVar("T")
 
@@ -22,7 +30,7 @@ FRAME_LIMIT: Final = 48 << 20
 """Bytes, the largest frame that is decoded: a document, or a chunk of the largest records."""
 
 
-class _Identity(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class _EntryHead(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The beginning of an `Entry`."""
 
     record_id: RecordId
@@ -31,11 +39,15 @@ class _Identity(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class RequestFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
     number: Count
     request: Request
+    to: HostIdentity | None = None
+    """None: whoever gets it."""
 
 
 class ReplyFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
     number: Count
     reply: Reply
+    by: HostIdentity | None = None
+    """None: a host of version 0.1."""
 
 
 class _Numbered(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -43,6 +55,7 @@ class _Numbered(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     number: Count
     message: tuple[Any, ...]
+    to: HostIdentity | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -50,15 +63,15 @@ _request_decoder = msgspec.msgpack.Decoder(RequestFrame)
 _numbered_decoder = msgspec.msgpack.Decoder(_Numbered)
 _reply_decoder = msgspec.msgpack.Decoder(ReplyFrame)
 _entry_decoder = msgspec.msgpack.Decoder(Entry)
-_identity_decoder = msgspec.msgpack.Decoder(_Identity)
+_entry_head_decoder = msgspec.msgpack.Decoder(_EntryHead)
 
 
-def encode_request(number: int, request: Request) -> bytes:
-    return _encoder.encode(RequestFrame(number, request))
+def encode_request(number: int, request: Request, to: HostIdentity | None = None) -> bytes:
+    return _encoder.encode(RequestFrame(number, request, to))
 
 
-def encode_reply(number: int, reply: Reply) -> bytes:
-    return _encoder.encode(ReplyFrame(number, reply))
+def encode_reply(number: int, reply: Reply, by: HostIdentity | None = None) -> bytes:
+    return _encoder.encode(ReplyFrame(number, reply, by))
 
 
 def decode_request(frame: bytes) -> RequestFrame:
@@ -66,20 +79,22 @@ def decode_request(frame: bytes) -> RequestFrame:
     try:
         return _decode(_request_decoder, frame)
     except ProtocolError:
-        number, kind = _kind_of(frame)
-        if kind is None or kind in _REQUEST_TAGS:
+        unknown = _unknown(frame)
+        if unknown is None:
             raise
-        return RequestFrame(number, cast(Request, UnknownRequest(kind)))
+        return unknown
 
 
-def _kind_of(frame: bytes) -> tuple[int, int | None]:
-    """The number and the kind of a request of whatever version; None: it is none."""
+def _unknown(frame: bytes) -> RequestFrame | None:
+    """The frame of a request of a kind that is unknown here; None: it is none."""
     try:
         numbered = _decode(_numbered_decoder, frame)
     except ProtocolError:
-        return 0, None
+        return None
     kind = numbered.message[0] if numbered.message else None
-    return numbered.number, kind if type(kind) is int else None
+    if type(kind) is not int or kind in _REQUEST_TAGS:
+        return None
+    return RequestFrame(numbered.number, cast(Request, UnknownRequest(kind)), numbered.to)
 
 
 def decode_reply(frame: bytes) -> ReplyFrame:
@@ -98,7 +113,7 @@ def decode_entry(data: bytes) -> Entry:
 
 def decode_record_id(data: bytes) -> bytes:
     """The record id of an encoded entry, empty for junk; of the rest it reads no more than it must."""
-    return _decode(_identity_decoder, data).record_id
+    return _decode(_entry_head_decoder, data).record_id
 
 
 def entries_checksum(entries: tuple[tuple[int, Entry], ...]) -> int:

@@ -53,6 +53,8 @@ class DocumentReply(Message, frozen=True, tag=1):
     epoch: Epoch
     """Of the latest document known here; -1: none is."""
     disk: DiskId = b""
+    unvoted: bool = False
+    """Though it is sealed, no document of the next epoch has this server's vote."""
 
 
 class Promised(Message, frozen=True, tag=2):

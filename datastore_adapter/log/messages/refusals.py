@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from datastore_adapter.log.messages.base import Message
-from datastore_adapter.log.messages.fields import Epoch
+from datastore_adapter.log.messages.fields import DiskId, Epoch, HostName
 
 
 class WrongEpoch(Message, frozen=True, tag=40):
@@ -29,4 +29,15 @@ class Refused(Message, frozen=True, tag=43):
     message: str
 
 
-Replies: TypeAlias = WrongEpoch | NotAReplica | NotReady | Refused
+class Misdirected(Message, frozen=True, tag=44):
+    """The request is for another host, or for another disk of this one; nothing of it was looked at.
+
+    Never said of a request that does not name whom it is for, as those of version 0.1 do not.
+    """
+
+    host: HostName
+    """Who is here instead."""
+    disk: DiskId
+
+
+Replies: TypeAlias = WrongEpoch | NotAReplica | NotReady | Refused | Misdirected

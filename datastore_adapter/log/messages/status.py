@@ -42,6 +42,10 @@ class StatusReply(Message, frozen=True, tag=30):
     disk: DiskId = b""
     doubtful: tuple[SegmentStatus, ...] = ()
     """Of segments that are no copies until they were compared with others."""
+    failure: str = ""
+    """Why the disk counts as failed, in words; empty: it does not."""
+    sync_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """What it takes to make records durable, of late; 0: not known."""
 
 
 Requests: TypeAlias = GetStatus

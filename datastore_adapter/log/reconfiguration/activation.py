@@ -36,7 +36,7 @@ from datastore_adapter.log.messages import (
     TakeTokens,
     Tokens,
 )
-from datastore_adapter.log.runtime.runtime import Runtime, call_all, results_of
+from datastore_adapter.log.runtime.runtime import Runtime, call_all, hosts_at, results_of
 from datastore_adapter.log.settings import LogSettings
 
 _SESSION_BITS = 48
@@ -59,7 +59,7 @@ class Activation:
         request = TakeTokens(document.layout.data_epoch)
         try:
             reply = await self._runtime.call(
-                self._chain.address(sequencer, document), request, self._settings.call_timeout
+                self._chain.peer(sequencer, document), request, self._settings.call_timeout
             )
         except LogError:
             return False
@@ -186,8 +186,12 @@ async def status_of(
     runtime: Runtime, settings: LogSettings, addresses: Mapping[str, str]
 ) -> dict[str, StatusReply]:
     """The state of every host that answers."""
-    replies = await call_all(runtime, addresses, GetStatus(), settings.call_timeout)
-    return {host: reply for host, reply in replies.items() if isinstance(reply, StatusReply)}
+    replies = await call_all(runtime, hosts_at(addresses), GetStatus(), settings.call_timeout)
+    return {
+        host: reply
+        for host, reply in replies.items()
+        if isinstance(reply, StatusReply) and reply.host == host  # which version 0.1 tells, too
+    }
 
 
 async def _missing(replication: Replication, host: str, segment: Segment, start: int, end: int) -> list[int]:

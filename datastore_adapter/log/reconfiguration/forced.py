@@ -28,6 +28,7 @@ from datastore_adapter.log.messages import (
     DocumentReply,
     Done,
     FetchDocument,
+    HostIdentity,
     Install,
     Installed,
     Prepare,
@@ -38,7 +39,7 @@ from datastore_adapter.log.messages import (
 )
 from datastore_adapter.log.reconfiguration.activation import status_of
 from datastore_adapter.log.reconfiguration.reconfiguration import Authority
-from datastore_adapter.log.runtime.runtime import Runtime, call_all
+from datastore_adapter.log.runtime.runtime import Peer, Runtime, call_all, hosts_at
 from datastore_adapter.log.settings import LogSettings
 
 EPOCHS: Final = 1_000_000_000
@@ -103,10 +104,11 @@ class ForcedLayout:
                 found[segment.key] = max(left)[2]
         return found
 
-    async def _trust(self, doubtful: Mapping[str, str]) -> None:
+    async def _trust(self, doubtful: Mapping[str, str], disks: Mapping[str, bytes]) -> None:
         for host in sorted(set(doubtful.values())):
             keys = tuple(key for key, holder in doubtful.items() if holder == host)
-            reply = await self._runtime.call(self._view[host], Trust(keys), self._settings.call_timeout)
+            peer = Peer(self._view[host], HostIdentity(host, disks.get(host, b"")))
+            reply = await self._runtime.call(peer, Trust(keys), self._settings.call_timeout)
             if not isinstance(reply, Done):
                 raise ReplicaUnavailableError(
                     f"{host} did not take back its segments ({reply}); run it again"
@@ -125,7 +127,7 @@ class ForcedLayout:
         replies = await self._all(FetchDocument())
         disks = {host: reply.disk for host, reply in replies.items() if isinstance(reply, DocumentReply)}
         document = self._document(latest, authority, disks)
-        await self._trust(doubtful)
+        await self._trust(doubtful, disks)
         await self._keep(document)
         self._chain.learn(document)
         return Recovery(document.epoch, risks)
@@ -163,7 +165,7 @@ class ForcedLayout:
         await self._all(install)  # a server that is behind would not take part
         answers = await self._all(FetchDocument())
         servers = {
-            host: self._view[host]
+            host: latest.peer(host, self._view[host])
             for host in latest.layout.layout_servers
             if _votes(latest, host, answers.get(host))
         }
@@ -211,12 +213,16 @@ class ForcedLayout:
 
     async def _keep(self, document: EpochDocument) -> None:
         replies = await self._all(Install(encode_document(document)))
-        refused = sorted(host for host, reply in replies.items() if not isinstance(reply, Installed))
+        refused = sorted(
+            host
+            for host, reply in replies.items()
+            if not isinstance(reply, Installed) or reply.disk != document.disks.get(host, reply.disk)
+        )
         if refused:
             raise ReplicaUnavailableError(f"{', '.join(refused)} did not take the new layout; run it again")
 
     async def _all(self, request: FetchDocument | Install) -> dict[str, Reply]:
-        replies = await call_all(self._runtime, self._view, request, self._settings.call_timeout)
+        replies = await call_all(self._runtime, hosts_at(self._view), request, self._settings.call_timeout)
         silent = sorted(set(self._view) - replies.keys())
         if silent:
             raise ReplicaUnavailableError(f"{', '.join(silent)} did not answer; retry, or evict them")

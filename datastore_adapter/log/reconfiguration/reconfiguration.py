@@ -32,11 +32,17 @@ from datastore_adapter.log.layout.change import (
 )
 from datastore_adapter.log.layout.document import EpochDocument, Layout, decode_document, encode_document
 from datastore_adapter.log.layout.extent_states import forgotten_with
-from datastore_adapter.log.layout.host_status import has_come_back, sound, trimmed_below, without_disk
+from datastore_adapter.log.layout.host_status import (
+    has_come_back,
+    has_moved,
+    sound,
+    trimmed_below,
+    without_disk,
+)
 from datastore_adapter.log.messages import DocumentReply, FetchDocument
 from datastore_adapter.log.reconfiguration.activation import Activation, status_of
 from datastore_adapter.log.reconfiguration.sealing import seal
-from datastore_adapter.log.runtime.runtime import Runtime, call_all
+from datastore_adapter.log.runtime.runtime import Runtime, call_all, hosts_at
 from datastore_adapter.log.settings import LogSettings
 
 
@@ -121,13 +127,15 @@ class Reconfiguration:
         force: bool = False,
         at: int | None = None,
         without: frozenset[str] = frozenset(),
+        unreliable: frozenset[str] = frozenset(),
     ) -> EpochDocument:
         """Reach `target` in one epoch; the document then in force, activated.
 
         Without `force` nothing happens when it is reached already; with it a new data epoch begins in any
         case, which completes whatever somebody else left half done.  With `at`, only the document of that
         epoch is changed; SupersededError when it is not the current one.  Hosts of `without` leave every chain
-        in which others remain, like those that are not in the view.
+        in which others remain, like those that are not in the view; so do those of `unreliable` that could not be
+        sealed, for they could not be settled either.
         """
         now = self._runtime.now
         began = now()
@@ -159,6 +167,7 @@ class Reconfiguration:
         proposal = self._proposal(current)
         await proposal.prepare()
         sealed = await seal(self._runtime, self._settings, self._chain, current, target, away)
+        gone |= unreliable.difference(sealed.disks)
         layout = open_layout(
             current.layout,
             target,
@@ -181,11 +190,13 @@ class Reconfiguration:
             self._on_reopened(Reopening(decided.epoch, *parts))
         return decided
 
-    async def complete(self, view: View, authority: Authority) -> EpochDocument:
+    async def complete(
+        self, view: View, authority: Authority, *, without: frozenset[str] = frozenset()
+    ) -> EpochDocument:
         """Make the log serve again after somebody left a change half done; the document then in force.
 
         What is wanted is found out here, not by who asked: the chains and roles of the document in
-        force by now, without dead hosts.
+        force by now, without dead hosts, those whose disks take nothing, and those of `without`.
         """
         latest = await self._chain.fetch()
         current = latest.document
@@ -195,12 +206,15 @@ class Reconfiguration:
         statuses = sound(current, statuses)
         back = has_come_back(current.layout, statuses, view.addresses)
         replaced = without_disk(current, statuses)
-        if not latest.sealed and not back and not replaced and await self.activation.serves(current):
+        is_whole = not latest.sealed and not back and not replaced and await self.activation.serves(current)
+        if is_whole and not has_moved(current, view.addresses):
             return current
-        # Where a disk is so full that it cannot even be settled, the others go on without it.
-        lost = view.gone(current.layout).union(host for host, status in statuses.items() if status.full)
+        lost = view.gone(current.layout).union(without)
+        if not is_whole:
+            # A disk that takes nothing may not even be settled: the others go on without it.
+            lost = lost.union(host for host, status in statuses.items() if status.full or status.failure)
         target = LayoutTarget.as_is(current.layout).without(lost)
-        decided = await self.open(target, view, authority, force=True, at=current.epoch, without=lost)
+        decided = await self.open(target, view, authority, force=not is_whole, at=current.epoch, without=lost)
         if back and has_come_back(decided.layout, statuses, view.addresses):
             # Said as a failure, so that it is tried again after a while and not at once.
             raise ReplicaUnavailableError(
@@ -350,7 +364,7 @@ class Reconfiguration:
             return {}
         addresses = self._chain.addresses(tuple(asked), current)
         request = FetchDocument(current.epoch)
-        replies = await call_all(self._runtime, addresses, request, self._settings.call_timeout)
+        replies = await call_all(self._runtime, hosts_at(addresses), request, self._settings.call_timeout)
         absent = [host for host in asked if host not in replies]
         present = len(set(servers).intersection(replies))
         too_few = is_new and present < classic_quorum(len(servers))

@@ -39,6 +39,7 @@ from datastore_adapter.log.layout.change import LayoutTarget
 from datastore_adapter.log.layout.document import EpochDocument, Segment
 from datastore_adapter.log.messages import (
     Done,
+    HostIdentity,
     Join,
     Refused,
     Reply,
@@ -48,7 +49,7 @@ from datastore_adapter.log.messages import (
     TokensSealed,
     WrongEpoch,
 )
-from datastore_adapter.log.runtime.runtime import Runtime, call_all
+from datastore_adapter.log.runtime.runtime import Peer, Runtime, call_all, hosts_at
 from datastore_adapter.log.settings import LogSettings
 
 Tails: TypeAlias = Mapping[str, Mapping[str, int]]
@@ -98,7 +99,7 @@ async def seal(
     others = (*current.layout.holders(), *target.layout_servers, *target.sequencers[:1])
     units.update(dict.fromkeys(host for host in others if host not in away))
     addresses = chain.addresses(tuple(units), current)
-    replies = await call_all(runtime, addresses, Seal(current.epoch), settings.call_timeout)
+    replies = await call_all(runtime, hosts_at(addresses), Seal(current.epoch), settings.call_timeout)
     for host, reply in replies.items():
         if isinstance(reply, WrongEpoch):
             raise EpochSealedError(host, reply.epoch)
@@ -112,7 +113,9 @@ async def seal(
     if found.away:
         highest = await _seal_sequencer(runtime, settings, chain, current, found.away)
         found = replace(found, tail=max(found.tail, highest))
-    await _join(runtime, settings, addresses, _joins(current, target, tails, found.tail, replies))
+    # What was told of a disk holds for that one alone.
+    sealed = {host: Peer(addresses[host], HostIdentity(host, disk)) for host, disk in disks.items()}
+    await _join(runtime, settings, sealed, _joins(current, target, tails, found.tail, replies))
     return found
 
 
@@ -164,7 +167,7 @@ async def _seal_sequencer(
     request = SealTokens(layout.data_epoch)
     reply: Reply | CallError
     try:
-        reply = await runtime.call(chain.address(sequencer, current), request, settings.call_timeout)
+        reply = await runtime.call(chain.peer(sequencer, current), request, settings.call_timeout)
     except CallError as error:
         reply = error
     if isinstance(reply, WrongEpoch):
@@ -203,11 +206,9 @@ def _joins(
 
 
 async def _join(
-    runtime: Runtime, settings: LogSettings, addresses: Mapping[str, str], joins: list[tuple[str, Join]]
+    runtime: Runtime, settings: LogSettings, peers: Mapping[str, Peer], joins: list[tuple[str, Join]]
 ) -> None:
-    calls = [
-        partial(runtime.call, addresses[host], request, settings.call_timeout) for host, request in joins
-    ]
+    calls = [partial(runtime.call, peers[host], request, settings.call_timeout) for host, request in joins]
     for (host, request), answer in zip(joins, await runtime.gather(calls), strict=True):
         if isinstance(answer, WrongEpoch):
             raise EpochSealedError(host, answer.epoch)

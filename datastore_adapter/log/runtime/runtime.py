@@ -10,12 +10,50 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypeVar, cast
+from typing import NamedTuple, Protocol, TypeVar, cast
 
-from datastore_adapter.log.errors import LogError
-from datastore_adapter.log.messages import Reply, Request
+from datastore_adapter.log.errors import LogError, MisdirectedError
+from datastore_adapter.log.messages import HostIdentity, Misdirected, Reply, Request
+from datastore_adapter.log.messages.codec import ReplyFrame
 
 T = TypeVar("T")
+
+
+class Peer(NamedTuple):
+    """Whom a request is for, and where that is thought to be.
+
+    Addresses change hands: whoever is started at the one of a dead host must not answer in its name.
+    """
+
+    address: str
+    identity: HostIdentity | None
+    """None: whoever is there, as for a first question to an agent of which nothing but the address is known."""
+
+
+def whoever_at(address: str) -> Peer:
+    """For what any agent may tell."""
+    return Peer(address, None)
+
+
+def hosts_at(addresses: Mapping[str, str]) -> dict[str, Peer]:
+    """The hosts of these names, with whichever disks they have: the answers tell, and that is to be looked at."""
+    return {host: Peer(address, HostIdentity(host)) for host, address in addresses.items()}
+
+
+def answer_of(peer: Peer, frame: ReplyFrame) -> Reply | MisdirectedError:
+    """The reply, if it comes from whom it was asked.
+
+    One that does not say whom it is from is of version 0.1, and taken for what it was taken for then.
+    """
+    reply, by, meant = frame.reply, frame.by, peer.identity
+    if isinstance(reply, Misdirected):
+        by = HostIdentity(reply.host, reply.disk)
+    elif by is None or by.is_meant_by(meant):
+        return reply
+    if meant is not None and by.host == meant.host:
+        return MisdirectedError(f"{by.host} at {peer.address} came back without the disk it had")
+    name = "the host asked" if meant is None else meant.host
+    return MisdirectedError(f"{by.host} is at {peer.address} now, and not {name}")
 
 
 class TaskHandle(Protocol):
@@ -50,8 +88,11 @@ class Runtime(Protocol):
 
     async def sleep(self, seconds: float) -> None: ...
 
-    async def call(self, address: str, request: Request, timeout: float) -> Reply:
-        """One request, one reply.  Raises CallError; the request may have been carried out nevertheless."""
+    async def call(self, peer: Peer, request: Request, timeout: float) -> Reply:
+        """One request, one reply.  Raises CallError; the request may have been carried out nevertheless.
+
+        That is certain not to be so after MisdirectedError: somebody else is at the address.
+        """
         ...
 
     async def gather(
@@ -91,16 +132,16 @@ def results_of(outcomes: Sequence[T | LogError | None]) -> list[T]:
 
 async def call_all(
     runtime: Runtime,
-    addresses: Mapping[str, str],
+    peers: Mapping[str, Peer],
     request: Request | Mapping[str, Request],
     timeout: float,
     enough: Callable[[Mapping[str, Reply]], bool] | None = None,
 ) -> dict[str, Reply]:
-    """Send `request` (or each host its own) to all hosts of `addresses`; the replies by host name.
+    """Send `request` (or each peer its own) to all `peers`; the replies by the same names.
 
-    Hosts that gave no answer are absent.  With `enough`, returns as soon as the replies are.
+    Those that gave no answer are absent.  With `enough`, returns as soon as the replies are.
     """
-    hosts = sorted(addresses)
+    hosts = sorted(peers)
 
     def replies(results: Sequence[Reply | LogError | None]) -> dict[str, Reply]:
         return {
@@ -111,7 +152,7 @@ async def call_all(
 
     calls = [
         partial(
-            runtime.call, addresses[host], request[host] if isinstance(request, Mapping) else request, timeout
+            runtime.call, peers[host], request[host] if isinstance(request, Mapping) else request, timeout
         )
         for host in hosts
     ]

@@ -27,6 +27,7 @@ from datastore_adapter.log.messages import (
     Request,
 )
 from datastore_adapter.log.messages.codec import decode_reply, encode_request
+from datastore_adapter.log.runtime.runtime import Peer, answer_of, whoever_at
 from membership.address import Address, AddressError
 from membership.transport import TransportError, open_service
 
@@ -89,13 +90,15 @@ class TrioRuntime:
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)
 
-    async def call(self, address: str, request: Request, timeout: float) -> Reply:
-        connection = self._connections.get(address)
+    async def call(self, peer: Peer | str, request: Request, timeout: float) -> Reply:
+        """See `Runtime.call`; a bare address is whoever is there."""
+        peer = whoever_at(peer) if isinstance(peer, str) else peer
+        connection = self._connections.get(peer.address)
         if connection is None or connection.failure is not None:
-            connection = _Connection(address)
+            connection = _Connection(peer.address)
             self._start(connection.run, self._open_stream)
-            self._connections[address] = connection
-        return await connection.call(request, timeout)
+            self._connections[peer.address] = connection
+        return await connection.call(peer, request, timeout)
 
     async def gather(
         self,
@@ -147,9 +150,10 @@ class TrioRuntime:
 class _Call:
     """One call that waits for its reply."""
 
-    __slots__ = ("deadline", "frame", "outcome", "seconds", "task")
+    __slots__ = ("deadline", "frame", "outcome", "peer", "seconds", "task")
 
-    def __init__(self, frame: bytes, now: float, seconds: float) -> None:
+    def __init__(self, peer: Peer, frame: bytes, now: float, seconds: float) -> None:
+        self.peer = peer
         self.frame = frame
         self.seconds = seconds
         self.deadline = now + seconds
@@ -175,10 +179,11 @@ class _Connection:
         self.failure: CallError | None = None
         """Why it is of no more use; None while it is."""
 
-    async def call(self, request: Request, timeout: float) -> Reply:
+    async def call(self, peer: Peer, request: Request, timeout: float) -> Reply:
         number = self._next = (self._next + 1) % _NUMBERS
         self._used_at = now = trio.current_time()
-        call = self._calls[number] = _Call(encode_request(number, request), now, timeout)
+        call = _Call(peer, encode_request(number, request, peer.identity), now, timeout)
+        self._calls[number] = call
         if call.deadline < self._alarm.deadline:
             self._alarm.deadline = call.deadline
         if self._stream is not None:
@@ -245,7 +250,7 @@ class _Connection:
             frame = decode_reply(await stream.receive())
             call = self._calls.pop(frame.number, None)
             if call is not None:
-                call.end(frame.reply)
+                call.end(answer_of(call.peer, frame))
 
     async def _watch(self, scope: trio.CancelScope) -> None:
         """End each call that waits for too long, and the connection when it was idle for long."""

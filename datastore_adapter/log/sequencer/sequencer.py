@@ -36,6 +36,7 @@ from datastore_adapter.log.messages import (
     WrongEpoch,
 )
 from datastore_adapter.log.settings import LogSettings
+from datastore_adapter.log.storage.disk_health import refused_by
 from datastore_adapter.log.storage.durable_record import load_record, save_record
 from datastore_adapter.log.storage.file_storage import Storage
 
@@ -152,7 +153,7 @@ class Sequencer:
         try:
             save_record(self._storage, SEQUENCER_FILE, SequencerRecord(request.epoch))
         except StorageError as error:
-            return Refused("storage", str(error))
+            return refused_by(error)
         self._start(current)
         return Done()
 
@@ -168,7 +169,7 @@ class Sequencer:
             except StorageError as error:
                 # Perhaps it is on the disk after all: no token may follow it.
                 self._used, self.epoch = epoch, -1
-                return Refused("storage", str(error))
+                return refused_by(error)
             self._used, self._sealed_tail, self.epoch = epoch, tail, -1
             self.counters["seals"] += 1
         return TokensSealed(self._sealed_tail, self._disk)

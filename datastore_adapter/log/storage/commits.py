@@ -137,6 +137,12 @@ class Commits:
                 if not log.is_empty:
                     log.clear()
 
+    def reopen(self) -> None:
+        """After an error: what is known of the logs is what is in them; `recover` is next."""
+        self.close()
+        self._checkpoint, self._failure = None, None
+        self._names.clear()
+
     def close(self) -> None:
         if self._checkpoint is not None:
             self._checkpoint()

@@ -13,7 +13,8 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -24,6 +25,7 @@ from membership.files import SYSTEM, SystemCalls, read_file, sync_directory, wri
 
 COMMIT_LOG_BYTES: Final = 16 << 20
 """Of each of the two commit logs, which grow up to that."""
+PROBE_FILE: Final = "probe"
 DAMAGE_FILE: Final = "commit/damage"
 DAMAGED: Final = ".damaged"
 """Ends the name of a small file that was set aside."""
@@ -38,6 +40,8 @@ class Storage(Protocol):
 
     counters: Counter[str]
     """What it cost: syncs of files, bytes made durable by them."""
+    failure: StorageError | None
+    """A sync failed: nothing is appended, and what was is not to be trusted, until `repair`."""
 
     def names(self, prefix: str) -> list[str]:
         """All names that start with `prefix`, sorted."""
@@ -62,7 +66,15 @@ class Storage(Protocol):
         ...
 
     def sync(self) -> None:
-        """Make everything appended durable.  After an error nothing may be trusted to be."""
+        """Make everything appended durable.  An error, here or where another call needs a sync, is a `failure`."""
+        ...
+
+    def repair(self) -> None:
+        """After a `failure`: make durable whatever may not be, by writing it once more.  Raises StorageError."""
+        ...
+
+    def probe(self, size: int) -> None:
+        """Write so many bytes durably, and take them away again; at any time, in any thread.  Raises StorageError."""
         ...
 
     def truncate(self, name: str, size: int) -> None: ...
@@ -131,6 +143,7 @@ class FileStorage:
         self._changed_bytes = 0
         self._shrunk = False
         """A file was cut or removed since the last sync, which the commit log knows nothing of."""
+        self.failure: StorageError | None = None
         self._commits = Commits(self._path, commit_log_bytes, system=system, background=background, draw=draw)
         self.counters = self._commits.counters
         with _translated(f"cannot use directory {directory}"):
@@ -184,6 +197,7 @@ class FileStorage:
         return max(0, disk.f_bavail * disk.f_frsize - kept_back)
 
     def append(self, name: str, data: bytes, *, urgent: bool = False) -> int:
+        self._check()
         if not urgent and self.room() < len(data):
             raise StorageFullError(f"cannot write {name}: no space left; free some and retry")
         descriptor = self._open(name)
@@ -202,7 +216,7 @@ class FileStorage:
         return offset
 
     def sync(self) -> None:
-        with _translated(f"cannot make {self.directory} durable"):
+        with self._synced():
             if self._fsync:
                 growth = self._commits.growth(self._changed_bytes)
                 # What is kept back is not for the commit log: the files have their room already.
@@ -212,7 +226,48 @@ class FileStorage:
                 else:
                     self._commit()
                 self.counters["synced_bytes"] += sum(len(change.data) for change in self._changes)
+
+    @contextmanager
+    def _synced(self) -> Iterator[None]:
+        """In it everything appended is made durable, or it is not known what is."""
+        self._check()
+        try:
+            with _translated(f"cannot make {self.directory} durable"):
+                yield
+        except StorageError as error:
+            self.failure = error
+            raise
         self._forget_changes()
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise type(self.failure)(str(self.failure))
+
+    def repair(self) -> None:
+        """Linux takes pages that could not be written for clean, so that no later sync tells of them: a sync that
+        succeeds proves nothing of what was written before one that failed.  But whatever may have been lost is here,
+        or in a block of the commit log that was synced; written again its pages are dirty again, and a sync of these
+        is proof."""
+        if self.failure is None:
+            return
+        with _translated(f"cannot make {self.directory} durable"):
+            self._commits.reopen()
+            self._sync_folders()
+            self._recover()
+        self.counters["repairs"] += 1
+        self.failure = None
+
+    def probe(self, size: int) -> None:
+        path = self._path_of(PROBE_FILE)
+        with _translated("cannot write a file to try the disk"):
+            descriptor = self._system.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                write_at(self._system, descriptor, bytes(size), 0)
+                if self._fsync:
+                    self._system.fdatasync(descriptor)
+            finally:
+                self._system.close(descriptor)
+                self._system.unlink(path)
 
     def _commit(self) -> None:
         if not self._changes:
@@ -247,25 +302,24 @@ class FileStorage:
 
     def _settle(self) -> None:
         """Before a file shrinks or goes: no change in the commit log may come back to it."""
-        with _translated(f"cannot make {self.directory} durable"):
+        with self._synced():
             if self._fsync:
                 self._sync_files()
                 self._commits.settle()
-        self._forget_changes()
 
     def _recover(self) -> None:
+        """Make the changes in the commit log, and those since the last sync, once more, durably."""
         lacks_log = self._commits.lacks_log and bool(self.names("unit/"))
-        for name, offset, data in self._commits.recover():
+        for name, offset, data in chain(self._commits.recover(), self._changes):
             write_at(self._system, self._open(name), data, offset)
             self._sizes[name] = max(self._sizes[name], offset + len(data))
-        for directory in self._new_in:
-            sync_directory(self._system, directory)
-        self._new_in.clear()
+        self._sync_files()
         if self._commits.is_damaged or (lacks_log and self._fsync):
             self.replace(DAMAGE_FILE, b"the commit log")  # outlives the log's clearing
         self._commits.settle()
         if self._fsync:
             self._commits.begin()
+        self._forget_changes()
 
     def truncate(self, name: str, size: int) -> None:
         self._settle()

@@ -34,6 +34,13 @@ class MemoryStorage:
         """Nobody has opened it since it was copied from another one."""
         self.broken = False
         """Every operation that touches the disk fails while this is set."""
+        self.syncs_to_fail = 0
+        """So many of the next syncs fail."""
+        self.sync_seconds = 0.0
+        """What a sync takes ..."""
+        self.waited = 0.0
+        """... and all of them have taken: nobody waits here."""
+        self.failure: StorageError | None = None
 
     def names(self, prefix: str) -> list[str]:
         return sorted(name for name in self._files if name.startswith(prefix) and not name.endswith(DAMAGED))
@@ -49,6 +56,7 @@ class MemoryStorage:
         return sys.maxsize if self.capacity is None else max(0, self.capacity - self._used() - self.reserve)
 
     def append(self, name: str, data: bytes, *, urgent: bool = False) -> int:
+        self._check_failure()
         if not urgent and self.room() < len(data):
             raise StorageFullError("the simulated disk is full; free some space")
         self._check(len(data))
@@ -59,7 +67,31 @@ class MemoryStorage:
         return offset
 
     def sync(self) -> None:
-        self._check(0)
+        self._check_failure()
+        try:
+            self._sync(0)
+        except StorageError as error:
+            self.failure = error
+            raise
+        self._make_durable()
+
+    def repair(self) -> None:
+        if self.failure is not None:
+            self._sync(0)
+            self._make_durable()
+            self.failure = None
+
+    def probe(self, size: int) -> None:
+        self._sync(size)
+
+    def _sync(self, more: int) -> None:
+        self.waited += self.sync_seconds
+        if self.syncs_to_fail:
+            self.syncs_to_fail -= 1
+            raise StorageError("the simulated disk failed; try again")
+        self._check(more)
+
+    def _make_durable(self) -> None:
         for name in self._unsynced:
             self._durable[name] = len(self._files[name])
         self._unsynced.clear()
@@ -86,7 +118,7 @@ class MemoryStorage:
         return None if file is None else bytes(file)
 
     def replace(self, name: str, data: bytes) -> None:
-        self._check(len(data) - self.small_files)
+        self._sync(len(data) - self.small_files)
         self._files[name] = bytearray(data)
         self._durable[name] = len(data)
         self._unsynced.pop(name, None)
@@ -110,7 +142,7 @@ class MemoryStorage:
 
     def crash(self, rng: random.Random) -> None:
         """Power loss: of what was not durable a prefix survives, perhaps followed by mangled bytes."""
-        self.broken = False
+        self.broken, self.failure = False, None
         for name in sorted(self._files):
             durable = self._durable.get(name, 0)
             file = self._files[name]
@@ -133,6 +165,10 @@ class MemoryStorage:
 
     def _used(self) -> int:
         return sum(map(len, self._files.values()))
+
+    def _check_failure(self) -> None:
+        if self.failure is not None:
+            raise type(self.failure)(str(self.failure))
 
     def _check(self, more: int) -> None:
         if self.broken:

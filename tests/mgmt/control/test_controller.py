@@ -9,7 +9,15 @@ from itertools import pairwise
 import pytest
 import trio
 
-from datastore_adapter.interface import AdapterError, Done, Failed, FencedError, Step
+from datastore_adapter.interface import (
+    AdapterError,
+    DiskState,
+    DiskTrouble,
+    Done,
+    Failed,
+    FencedError,
+    Step,
+)
 from mgmt.errors import (
     DrainRefusedError,
     EngineUnreachableError,
@@ -108,7 +116,7 @@ async def test_a_standby_looks_when_it_is_asked_and_else_hardly_ever(autojump_cl
         asked = standby.statistics()["observations"]
         await trio.sleep(600.0)
         assert standby.statistics()["observations"] - asked == 10
-        cluster.engine.full = frozenset({"n3"})
+        cluster.engine.disks = {"n3": DiskTrouble(DiskState.FULL, "it takes no more records")}
         assert standby.status()["full"] == []
         await trio.sleep(SETTINGS.round_interval)
         await standby.reports.look()

@@ -46,7 +46,7 @@ export function racks({ members, layout, status, departed, knownRacks, suspicion
   if (!members) return []; // who is not in a view that nobody has told yet is not gone
   const hosts = new Map();
   const of = (name) => {
-    if (!hosts.has(name)) hosts.set(name, { name, address: "", rack: knownRacks.get(name) ?? "", present: false, roles: [], copies: [], drained: false, frozen: false, doubt: "", how: "" });
+    if (!hosts.has(name)) hosts.set(name, { name, address: "", rack: knownRacks.get(name) ?? "", present: false, roles: [], copies: [], drained: false, frozen: false, disk: "", doubt: "", how: "" });
     return hosts.get(name);
   };
   for (const member of members ?? []) {
@@ -67,6 +67,7 @@ export function racks({ members, layout, status, departed, knownRacks, suspicion
   if (status?.controller) of(status.controller).roles.unshift("controller");
   for (const name of layout?.drained ?? []) if (hosts.has(name)) of(name).drained = true;
   for (const name of Object.keys(control?.frozen ?? {})) if (hosts.has(name)) of(name).frozen = true;
+  for (const disk of control?.disks ?? []) if (hosts.has(disk.host)) of(disk.host).disk = disk.state;
   for (const suspect of suspicions?.suspects ?? []) {
     if (hosts.has(suspect.name) && suspect.standing !== "noise") of(suspect.name).doubt = suspect.wish || "suspected";
   }
@@ -107,6 +108,7 @@ export function stateOf(host) {
   if (host.doubt === "evict") return "being evicted";
   if (host.doubt === "silent") return `does not answer ${host.doubter}`;
   if (host.doubt) return "suspected";
+  if (host.disk) return `${{ full: "full", failed: "failed", slow: "slow" }[host.disk] ?? "bad"} disk`;
   if (host.drained) return host.copies.length ? "being drained" : "drained";
   return host.frozen ? "back for so short: no new copies yet" : "member";
 }
@@ -187,6 +189,15 @@ export function headline({ status, control, layout, members, racks: groups, plan
   if (state.rack_violations) broken.push(counted(state.rack_violations, unitOf(layout)) + " with too many copies in one rack");
   if (state.under_replicated) broken.push(counted(state.under_replicated, unitOf(layout)) + " with too few copies");
   if (broken.length) return { level: "warn", title: `${broken.join(", ")}`, detail: [lostWords, lostWhen].filter(Boolean).join(". ") };
+  // The store goes on; but somebody has to see to the disk.
+  const disks = state.disks ?? [];
+  if (disks.length) {
+    return {
+      level: "warn",
+      title: disks.map(({ host, state: how }) => `${host} has a ${how} disk`).join(", "),
+      detail: `${lostWhen}${disks.map(({ host, reason, relieved }) => `${host}: ${reason}; ${relieved ? "its copies go elsewhere" : "too many are in trouble to relieve it"}`).join(". ")}.`,
+    };
+  }
   const segments = layout.segments.length;
   const where = groups.filter(({ rack, hosts }) => rack && hosts.some(({ present }) => present)).length;
   const slots = layout.segments.reduce((sum, segment) => sum + slotsOf(segment), 0);
