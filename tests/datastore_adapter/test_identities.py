@@ -14,7 +14,7 @@ from datastore_adapter.log.client.current_epoch import confirms
 from datastore_adapter.log.errors import ExtentAwayError, LogUnavailableError, MisdirectedError
 from datastore_adapter.log.host import simulated
 from datastore_adapter.log.host.node import LogNode
-from datastore_adapter.log.layout.document import ExtentState, Segment
+from datastore_adapter.log.layout.document import ExtentState, Segment, encode_document
 from datastore_adapter.log.messages import (
     Accept,
     DocumentReply,
@@ -439,6 +439,28 @@ def test_a_host_that_came_back_somewhere_else_is_named_there() -> None:
         assert harness.document.layout.data_epoch == before.layout.data_epoch
         await harness.write(10)
         await harness.check_everything()
+
+    harness.loop.run(story(), timeout=900)
+
+
+def test_an_agent_of_another_cluster_at_a_seeds_address_is_not_listened_to() -> None:
+    harness = Harness(3, segments=3, copies=2)
+
+    async def story() -> None:
+        await harness.settle(harness.adapter())
+        client = harness.client()
+        await harness.write(5, client)
+        harness.crash("n2")
+        harness.cluster.add("stranger", "n2:1")
+        stranger = harness.cluster.node("stranger")
+        founded = stranger.layout_server.found("another cluster", "stranger", "n2:1")
+        stranger.handle(Install(encode_document(msgspec.structs.replace(founded, epoch=1000))))
+        harness.cut_off.add("stranger")
+        await harness.settle(harness.adapter("next"))
+        await harness.write(5, client)
+        await client._layouts.fetch()  # there is no news: everybody's answer is waited for
+        assert client.statistics()["strangers"] > 0
+        await harness.write(5, client)
 
     harness.loop.run(story(), timeout=900)
 
