@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import get_args
 
 import msgspec
@@ -11,7 +12,9 @@ from datastore_adapter import LogClient, ReplicatedDict, SimulatedCluster, Simul
 from datastore_adapter.interface import AdapterError, Fence, Observation
 from datastore_adapter.log.client.current_epoch import confirms
 from datastore_adapter.log.errors import ExtentAwayError, LogUnavailableError, MisdirectedError
-from datastore_adapter.log.layout.document import ExtentState, Segment
+from datastore_adapter.log.host import simulated
+from datastore_adapter.log.host.node import LogNode
+from datastore_adapter.log.layout.document import ExtentState, Segment, encode_document
 from datastore_adapter.log.messages import (
     Accept,
     DocumentReply,
@@ -197,6 +200,40 @@ def test_every_request_says_who_it_is_for(asked: dict[type[Request], set[str]]) 
         assert whom <= allowed, kind
     never = {kind.__name__ for kind in get_args(Request)} - {kind.__name__ for kind in asked}
     assert never == {"Confirm", "WriteChunk", "Trust"}, "of its own unit, and only where nothing else is left"
+
+
+def test_hosts_of_version_0_1_are_asked_and_answered_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a rolling upgrade: they look at nobody's name and give none, neither as servers nor as clients."""
+    old, asked = {"n0", "n2"}, count()
+    misdirected = LogNode.misdirected
+
+    def request_of_either(number: int, request: Request, to: HostIdentity | None) -> bytes:
+        return encode_request(number, request, to if next(asked) % 2 else None)
+
+    def reply_of_either(number: int, reply: Reply, by: HostIdentity) -> bytes:
+        return encode_reply(number, reply, None if by.host in old else by)
+
+    def looks_if_new(node: LogNode, meant: HostIdentity | None) -> Misdirected | None:
+        return None if node.name in old else misdirected(node, meant)
+
+    monkeypatch.setattr(simulated, "encode_request", request_of_either)
+    monkeypatch.setattr(simulated, "encode_reply", reply_of_either)
+    monkeypatch.setattr(LogNode, "misdirected", looks_if_new)
+    harness = Harness(4, segments=4, copies=3)
+
+    async def story() -> None:
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(20)
+        for name in ("n0", "n1"):
+            harness.crash(name)
+            await harness.settle(adapter)
+            await harness.write(20)
+            harness.restart(name)
+            await harness.settle(adapter)
+        await harness.check_everything()
+
+    harness.loop.run(story(), timeout=900)
 
 
 # the stories
@@ -402,6 +439,28 @@ def test_a_host_that_came_back_somewhere_else_is_named_there() -> None:
         assert harness.document.layout.data_epoch == before.layout.data_epoch
         await harness.write(10)
         await harness.check_everything()
+
+    harness.loop.run(story(), timeout=900)
+
+
+def test_an_agent_of_another_cluster_at_a_seeds_address_is_not_listened_to() -> None:
+    harness = Harness(3, segments=3, copies=2)
+
+    async def story() -> None:
+        await harness.settle(harness.adapter())
+        client = harness.client()
+        await harness.write(5, client)
+        harness.crash("n2")
+        harness.cluster.add("stranger", "n2:1")
+        stranger = harness.cluster.node("stranger")
+        founded = stranger.layout_server.found("another cluster", "stranger", "n2:1")
+        stranger.handle(Install(encode_document(msgspec.structs.replace(founded, epoch=1000))))
+        harness.cut_off.add("stranger")
+        await harness.settle(harness.adapter("next"))
+        await harness.write(5, client)
+        await client._layouts.fetch()  # there is no news: everybody's answer is waited for
+        assert client.statistics()["strangers"] > 0
+        await harness.write(5, client)
 
     harness.loop.run(story(), timeout=900)
 

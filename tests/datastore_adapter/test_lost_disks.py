@@ -73,8 +73,9 @@ class Operator:
         rng.shuffle(down)
         staying_away = rng.randint(0, len(down)) if self.reckless else 0
         for name in down[staying_away:]:
-            if self.addresses.random() < 0.3:
-                harness.cluster.move(name, harness.cluster.hosts[self.addresses.choice(down)].address)
+            vacant = harness.cluster.vacant
+            if vacant and self.addresses.random() < 0.3:
+                harness.cluster.move(name, self.addresses.choice(vacant))
             harness.restart(name)
             if rng.random() < 0.5:
                 await self.work(rng.uniform(0.1, 2.0))

@@ -8,7 +8,7 @@ Source: CORFU (NSDI 2012) section 2.1 (clients hold a projection, and fetch the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from consensus import classic_quorum
 from datastore_adapter.log.errors import LayoutError, ReplicaUnavailableError
@@ -70,13 +70,14 @@ class LayoutCache:
         request = FetchDocument(-1 if document is None else document.epoch)
         replies = await call_all(self._runtime, peers, request, self._settings.call_timeout, self._is_news)
         self._counters["layout_fetches"] += 1
-        told = [reply for reply in replies.values() if isinstance(reply, DocumentReply)]
-        for reply in told:
-            if reply.document is not None:
-                self._learn(decode_document(reply.document))
+        for told in _documents(replies):
+            if document is None or told.cluster_id == document.cluster_id:
+                self._learn(told)
+            else:  # who is at a seed's address by now
+                self._counters["strangers"] += 1
         self._silent = ()
         if document is not None and self.document is document:
-            disks = {reply.disk for reply in told}
+            disks = {reply.disk for reply in replies.values() if isinstance(reply, DocumentReply)}
             servers = document.layout.layout_servers
             self._silent = tuple(host for host in servers if document.disks[host] not in disks)
         if not replies:
@@ -108,17 +109,12 @@ class LayoutCache:
 
     def _is_news(self, replies: Mapping[str, Reply]) -> bool:
         """Whether some reply is enough to go on with, so that dead agents need not be waited for."""
-        known = -1 if self.document is None else self.document.epoch
-        for reply in replies.values():
-            if isinstance(reply, DocumentReply) and reply.document is not None:
-                document = decode_document(reply.document)
-                if (
-                    document.epoch > known
-                    and document.layout.segments
-                    and document.layout.data_epoch > self.sealed
-                ):
-                    return True
-        return False
+        known = self.document
+        return any(
+            bool(document.layout.segments) and document.layout.data_epoch > self.sealed
+            for document in _documents(replies)
+            if known is None or (document.cluster_id == known.cluster_id and document.epoch > known.epoch)
+        )
 
     def _learn(self, document: EpochDocument) -> None:
         known = self.document
@@ -128,3 +124,11 @@ class LayoutCache:
             )
         if known is None or document.epoch > known.epoch:
             self.document = document
+
+
+def _documents(replies: Mapping[str, Reply]) -> Iterator[EpochDocument]:
+    return (
+        decode_document(reply.document)
+        for reply in replies.values()
+        if isinstance(reply, DocumentReply) and reply.document is not None
+    )

@@ -234,6 +234,11 @@ class SimulatedCluster:
         """Host name -> address, of the hosts that run."""
         return {name: host.address for name, host in self.hosts.items() if host.node is not None}
 
+    @property
+    def vacant(self) -> list[str]:
+        """Addresses of hosts that are down, which another one may get."""
+        return sorted(address for address, host in self._by_address.items() if host.node is None)
+
     def runtime(self, name: str) -> SimulatedRuntime:
         """A runtime for procedures on host `name` (or on a client of that name)."""
         return SimulatedRuntime(self, name, random.Random(self.random.getrandbits(64)))
@@ -357,7 +362,8 @@ class SimulatedCluster:
         It may be one that another host had, which is down: from now on this one answers there.  So it is with a host
         that is added.
         """
-        host = self.hosts[name]
+        host, other = self.hosts[name], self.host_at(address)
+        assert other is None or other is host or other.node is None, f"{other.name} runs at {address}"
         if self._by_address.get(host.address) is host:
             del self._by_address[host.address]
         host.address = address

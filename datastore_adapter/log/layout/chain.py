@@ -68,7 +68,9 @@ class LayoutChain:
         self._view = dict(addresses)
 
     def learn(self, document: EpochDocument) -> None:
-        if self._known is None or document.epoch > self._known.epoch:
+        """Unless it is older than what is known, or of another cluster."""
+        known = self._known
+        if known is None or (document.cluster_id == known.cluster_id and document.epoch > known.epoch):
             self._known = document
 
     def peer(self, host: str, document: EpochDocument) -> Peer:

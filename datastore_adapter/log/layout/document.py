@@ -278,7 +278,7 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
             before = stripe
 
 
-class EpochDocument(msgspec.Struct, frozen=True, gc=False):
+class EpochDocument(msgspec.Struct, frozen=True, dict=True):
     """Everything agreed at one epoch."""
 
     epoch: int
@@ -310,7 +310,14 @@ class EpochDocument(msgspec.Struct, frozen=True, gc=False):
 
         Of a host that neither votes nor holds records the disk is not known.
         """
+        if address is None and host in self._peers:
+            return self._peers[host]
         return Peer(address or self.address_of(host), HostIdentity(host, self.disks.get(host, b"")))
+
+    @cached_property
+    def _peers(self) -> dict[str, Peer]:
+        """Made once, for every request of a client needs one."""
+        return {host: self.peer(host, address) for host, address in self.hosts.items()}
 
     def validate(self) -> EpochDocument:
         """Check the invariants; returns self or raises LayoutError."""

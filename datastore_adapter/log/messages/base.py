@@ -50,7 +50,7 @@ class HostIdentity(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def is_meant_by(self, meant: HostIdentity | None) -> bool:
         """Whether a request for `meant` is for this host; None: it is for whoever gets it."""
-        return meant is None or (meant.host == self.host and meant.disk in (b"", self.disk))
+        return meant is None or meant == self or (not meant.disk and meant.host == self.host)
 
 
 class UnknownRequest(Message, frozen=True, tag=0):
