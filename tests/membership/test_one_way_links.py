@@ -64,7 +64,8 @@ def sick(
     members: dict[str, set[int]] = {"dead": set(), "deaf": set(), "mute": set()}
     for member in rng.sample(range(size), gone(size, rng)):
         members[rng.choice(parts)].add(member)
-    return Trouble(*(frozenset(members[part]) for part in ("dead", "deaf", "mute")))
+    dead, deaf, mute = map(frozenset, members.values())
+    return Trouble(dead, deaf, mute)
 
 
 def groups(dead: int, size: int, rng: random.Random) -> Trouble:
