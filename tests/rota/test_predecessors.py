@@ -59,5 +59,7 @@ async def test_it_is_started_when_the_shard_has_another_primary(engine: str) -> 
                 await may_start.wait()
         connections.close()
         assert len(told) == 1
-        assert told[0].startswith(f"{replica.address} still followed the server that was at {primary.address}")
+        assert told[0].startswith(
+            f"{replica.address} still followed the server that was at {primary.address}"
+        )
         assert fleet.lost(data) == []
