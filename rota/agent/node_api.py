@@ -172,10 +172,10 @@ class NodeApi:
         """When each member installed each view, as the members themselves tell it."""
         cluster = _joined(self.cluster)
 
-        async def ask_member(member: Member) -> dict[str, Any]:
+        async def ask_for_views(member: Member) -> dict[str, Any]:
             return await ask_member(cluster, member, SERVICE, "views", {})
 
-        return await self._views.gather(cluster, ask_member)
+        return await self._views.gather(cluster, ask_for_views)
 
     async def follow(self, after: int) -> AsyncGenerator[Event, None]:
         """Numbers are each agent's own, so a new controller's events are told from when the old one's ended."""

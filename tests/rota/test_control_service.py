@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgpack
+import msgspec
 import pytest
 import trio
+from trio.testing import MockClock
 
+import membership
+from membership.transport import OtherMemberError
 from rota.errors import ApiError
-from rota.services.control_service import answer_requests, ask
+from rota.services.control_service import SERVICE, answer_requests, ask, ask_member
 
 
 class Half:
@@ -54,6 +59,19 @@ async def test_a_refusal_arrives_as_it_was_raised() -> None:
         except ApiError as error:
             refused = error
     assert (str(refused), refused.code, refused.status) == ("no host 'n9' in the view", "unknown_host", 404)
+
+
+async def test_a_request_is_for_one_member_whoever_has_its_address(autojump_clock: MockClock) -> None:
+    network, settings = membership.InMemoryNetwork(), membership.Settings.local()
+    services = {SERVICE: partial(answer_requests, answer=answer)}
+    join = partial(membership.join, network=network, settings=settings, services=services)
+    async with join("10.0.0.1:1") as here, join("10.0.0.2:1", ["10.0.0.1:1"]) as there:
+        reply = await ask_member(here, there.me, SERVICE, "drain", {"host": "n1"})
+        assert reply["host"] == "n1"
+        before = msgspec.structs.replace(there.me, incarnation=b"its predecessor.")
+        with pytest.raises(OtherMemberError):
+            await ask_member(here, before, SERVICE, "drain", {"host": "n1"})
+        assert there.statistics()["streams_refused_other_member"] == 1
 
 
 @pytest.mark.parametrize(
