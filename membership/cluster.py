@@ -216,7 +216,8 @@ async def join(
     found: begin a new cluster instead of joining one. Default: if there are no seeds, or the only one is
         this process itself. Two processes that both found never merge.
     expect: the first common view is held until so many processes have met. If all of them name each other
-        as seeds, none need be told to found: they agree on one, and on one only.
+        as seeds, none need be told to found: they agree on one, and on one only, when a majority of the seeds is
+        there.
     mode: who agrees on views: all members among themselves, or an ensemble (see `serve_ensemble`); then the
         seeds are members of the ensemble, or of the cluster. The same for the whole cluster.
     settings: intervals and thresholds, the same for the whole cluster; default `Settings.lan()`.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -54,6 +54,7 @@ class Deviation(NamedTuple):
     host: int = -1
 
 
+KINDS = ("blink", "cut power", "cut off", "late")
 Schedule = tuple[Deviation, ...]
 
 
@@ -312,8 +313,11 @@ def finish(world: World) -> None:
         world.step()
 
 
-def explore(make: Callable[[], World], deviations: int) -> int:
-    """Run every schedule with so many deviations; how many were run. Raises ExplorationError, with the schedule."""
+def explore(make: Callable[[], World], deviations: int, kinds: Collection[str] = KINDS) -> int:
+    """Run every schedule with so many deviations of these kinds; how many were run.
+
+    Raises ExplorationError, with the schedule.
+    """
     seen: dict[bytes, int] = {}
     stack: list[Schedule] = [()]
     count = 0
@@ -321,9 +325,10 @@ def explore(make: Callable[[], World], deviations: int) -> int:
         schedule = stack.pop()
         count += 1
         try:
-            stack.extend(_explore(make, schedule, deviations, seen))
+            further = _explore(make, schedule, deviations, seen)
         except ExplorationError as error:
             raise ExplorationError(f"{error}, after {list(schedule)}") from None
+        stack.extend(each for each in further if each[-1].kind in kinds)
     return count
 
 

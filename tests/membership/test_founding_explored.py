@@ -5,9 +5,20 @@ from __future__ import annotations
 import pytest
 
 from membership.protocol.context.stable_storage import StableState
+from membership.protocol.lifecycle.founder_election import FounderElection
+from membership.protocol.lifecycle.refounding import Refounding
 from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.cut import Cut
-from tests.membership.exploration import SETTINGS, Host, World, explore, member
+from membership.protocol.view.member import Member
+from tests.membership.exploration import (
+    KINDS,
+    SETTINGS,
+    ExplorationError,
+    Host,
+    World,
+    explore,
+    member,
+)
 
 
 def started(world: World) -> World:
@@ -40,6 +51,34 @@ WORLDS = {
 }
 
 
+ALWAYS = ("cold start, two of three", "power cut")
+EACH = [
+    pytest.param(world, marks=() if world in ALWAYS else pytest.mark.slow("hundreds of schedules more"))
+    for world in WORLDS
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("world", EACH)
+def test_one_cluster_whatever_happens_once(world: str, kind: str) -> None:
+    assert explore(WORLDS[world], 1, [kind]) > 1
+
+
+@pytest.mark.sweep("tens of thousands of schedules")
 @pytest.mark.parametrize("world", WORLDS)
-def test_one_cluster_whatever_happens_once(world: str) -> None:
-    assert explore(WORLDS[world], 1) > 10
+def test_one_cluster_whatever_happens_twice(world: str) -> None:
+    assert explore(WORLDS[world], 2) > 1000
+
+
+def test_a_founder_that_decides_alone_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it did before others had to accept its view: it dies, and the others wait for it for ever."""
+
+    def propose(self: Refounding, joiners: list[Member], asking: Member, now: float) -> None:
+        waits_for_others(self, joiners, asking, now)
+        self.on_accepted(now)
+
+    waits_for_others = Refounding.propose
+    monkeypatch.setattr(Refounding, "propose", propose)
+    monkeypatch.setattr(FounderElection, "is_in_force", True)
+    with pytest.raises(ExplorationError):
+        explore(WORLDS["cold start, two of three"], 1, ["cut power"])
