@@ -24,7 +24,7 @@ import membership.ensemble_service
 from membership.protocol.core.suspicions import Suspicions
 from membership.protocol.view.configuration import Configuration
 from membership.runtime.change_feed import Change, ClusterState, MembershipEndedError, Subscription
-from membership.runtime.portal import Block, Call, Portal
+from membership.runtime.event_loops.portal import Block, Call, Portal
 from membership.surface import ClusterSurface, EnsembleSurface, Surface, timed_out
 
 P = ParamSpec("P")

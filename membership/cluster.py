@@ -28,9 +28,9 @@ from membership.runtime.change_feed import FINAL_STATUSES, ClusterStatus, Member
 from membership.runtime.core_factory import Identity, Mode
 from membership.runtime.data_directory import recall
 from membership.runtime.driver import Driver
+from membership.runtime.event_loops.task_scope import run_scope
 from membership.runtime.join_diagnosis import JoinRefusedError, log
 from membership.runtime.last_view import LastView, LastViewError, Remembered
-from membership.runtime.task_scope import run_scope
 from membership.runtime.transport_setup import open_transport
 from membership.settings import Settings
 from membership.surface import ClusterSurface, TrioSurface

@@ -29,7 +29,7 @@ from membership.protocol.view.member import INCARNATION_BYTES, Member
 from membership.protocol.view.view_difference import ViewChanged
 from membership.runtime.change_feed import ClusterState, ClusterStatus
 from membership.runtime.driver import read_message, transmit
-from membership.runtime.task_scope import run_scope
+from membership.runtime.event_loops.task_scope import run_scope
 from membership.runtime.transport_setup import new_signer, open_transport
 from membership.runtime.voter_storage import StateDirectory
 from membership.settings import Settings

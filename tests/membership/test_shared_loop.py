@@ -17,7 +17,7 @@ from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.view_difference import ViewChanged
 from membership.runtime.core_factory import Identity
 from membership.runtime.driver import Driver
-from membership.runtime.shared_loop import SharedLoop, open_shared_loop
+from membership.runtime.event_loops.shared_loop import SharedLoop, open_shared_loop
 from membership.settings import Settings
 from membership.transport import InMemoryNetwork, Transport
 from membership.transport.sockets import SocketEndpoint

@@ -176,9 +176,14 @@ class FounderElection:
         return self._has_memory and founder is not None and founder.name == self._context.me.name
 
     @property
+    def knows(self) -> bool:
+        """Whether this process remembers a view for certain."""
+        return self.remembered is not None and not self._is_copy
+
+    @property
     def _has_memory(self) -> bool:
         """Whether this process would know if it had accepted something in an earlier incarnation."""
-        return not self._is_copy and (self.remembered is not None or self._context.storage.has_disk)
+        return self.knows or (self._context.storage.has_disk and not self._is_copy)
 
     def still_accepted(self, proposed: Configuration) -> tuple[Configuration, ...]:
         """What this process has accepted, without what the founder of this view, which has this process in it, has
