@@ -30,7 +30,7 @@ from mgmt.control.decision import Situation, situation_of, thawed
 from mgmt.control.events import ControlEvents
 from mgmt.control.settings import ControlSettings
 from mgmt.errors import PlacementError, SolverUnavailableError
-from mgmt.placement.disk_watch import DiskWatch, disk_text, relief_text, watched
+from mgmt.placement.disk_watch import DiskWatch, disk_to_json, relief_text, watched
 from mgmt.placement.flap_damping import unknown, with_returns
 from mgmt.placement.hosts import EMPTY_VIEW, Host, HostView
 from mgmt.placement.intent import Intent, PolicyChoice
@@ -163,14 +163,15 @@ class Environment:
         return self.disks.disks
 
     def _tell_trouble(self, host: str, trouble: DiskTrouble) -> None:
-        self._events.add(
-            f"disk-{trouble.state}",
-            f"{disk_text(host, trouble)}: {trouble.reason}; {relief_text(trouble)}",
-            host=host,
-            state=str(trouble.state),
-            reason=trouble.reason,
-            relieved=trouble.is_relieved,
-        )
+        data = disk_to_json(host, trouble)
+        why, relief = trouble.reason, relief_text(trouble)
+        match trouble.state:
+            case DiskState.FULL:
+                self._events.add("disk-full", f"the disk of {host} is full: {why}; {relief}", **data)
+            case DiskState.FAILED:
+                self._events.add("disk-failed", f"the disk of {host} has failed: {why}; {relief}", **data)
+            case DiskState.SLOW:
+                self._events.add("disk-slow", f"the disk of {host} is slow: {why}; {relief}", **data)
 
     def situation(self, observation: Observation, intent: Intent) -> Situation:
         situation = situation_of(

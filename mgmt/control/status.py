@@ -13,7 +13,7 @@ from mgmt.control.events import ControlEvents
 from mgmt.control.hysteresis import BalanceHold
 from mgmt.control.plan_execution.executor import Executor
 from mgmt.control.plan_execution.plan_runner import PlanRunner
-from mgmt.placement.disk_watch import disks_to_json
+from mgmt.placement.disk_watch import disk_to_json
 from mgmt.placement.fallback_placement import is_unavailable
 from mgmt.placement.flap_damping import frozen_at
 from mgmt.placement.hosts import HostView, controller_of
@@ -158,7 +158,7 @@ class ControlStatus:
             else list(environment.unreachable.lost),
             "shards": [] if observation is None else shards_to_json(observation),
             "full": [host for host, trouble in disks.items() if trouble.state is DiskState.FULL],
-            "disks": disks_to_json(disks),
+            "disks": [disk_to_json(host, trouble) for host, trouble in disks.items()],
             "pins": [{"segment": s, "host": h} for s, h in (intent.pins if intent is not None else ())],
             "solve_status": None if solve is None else solve["status"],
             "solve_seconds": None if solve is None else solve["seconds"],

@@ -157,14 +157,11 @@ def relief_text(trouble: DiskTrouble) -> str:
     )
 
 
-def disks_to_json(disks: Mapping[str, DiskTrouble]) -> list[dict[str, Any]]:
-    """Hosts with disks that are not in order."""
-    return [
-        {
-            "host": host,
-            "state": str(trouble.state),
-            "reason": trouble.reason,
-            "relieved": trouble.is_relieved,
-        }
-        for host, trouble in sorted(disks.items())
-    ]
+def disk_to_json(host: str, trouble: DiskTrouble) -> dict[str, Any]:
+    """As in the status and in events."""
+    return {
+        "host": host,
+        "state": str(trouble.state),
+        "reason": trouble.reason,
+        "relieved": trouble.is_relieved,
+    }

@@ -7,7 +7,6 @@ directly.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -94,7 +93,8 @@ def part_of(request: Request) -> Part:
 class LogNode:
     """The roles of host `name`.  Construction recovers them from storage; may raise StorageError.
 
-    `is_copy`: the storage is known to be a copy, perhaps an old one; `draw`: so many random bytes; `clock`: seconds.
+    `is_copy`: the storage is known to be a copy, perhaps an old one; `draw`: so many random bytes; `clock`: seconds of
+    any steady one; without it time stands still.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class LogNode:
         *,
         draw: Callable[[int], bytes],
         is_copy: bool = False,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.name = name
         self._storage = storage

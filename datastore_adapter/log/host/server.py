@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -105,7 +106,7 @@ class LogServer:
         storage = FileStorage(data_dir, fsync=settings.fsync, reserve=settings.reserved_bytes, system=system)
         lock = _lock(data_dir / LOCK_FILE)
         try:
-            node = LogNode(name, storage, settings, draw=os.urandom, is_copy=is_copy)
+            node = LogNode(name, storage, settings, draw=os.urandom, is_copy=is_copy, clock=time.monotonic)
             return cls(node, storage, lock, settings)
         except BaseException:
             os.close(lock)
