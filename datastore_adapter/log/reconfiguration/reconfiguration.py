@@ -190,6 +190,7 @@ class Reconfiguration:
     async def complete(self, view: View, authority: Authority) -> EpochDocument:
         """Make the log serve again after somebody left a change half done; the document then in force.
 
+        Where only a host has come back somewhere else, that is named, while writers go on.
         What is wanted is found out here, not by who asked: the chains and roles of the document in
         force by now, without dead hosts.
         """
