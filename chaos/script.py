@@ -44,6 +44,7 @@ _CHOICES = {
     "quorum": ("keep", "any"),
     "store": ("yes", "no"),
     "disks": ("keep", "any"),
+    "remember": ("yes", "no"),
 }
 
 
@@ -62,7 +63,12 @@ class Script:
     """Skip crashes that would leave less than a majority of the latest view alive (`quorum keep`)."""
     store: bool = False
     """Every host carries the replicated log, too, and clients use it (`store yes`). Only then is there anything on the
-    disks: members that are nothing else start as if for the first time."""
+    disks but what members remember."""
+    remember: bool = False
+    """What members keep on their disks outlives their processes (`remember yes`), as with a store; otherwise each
+    starts as if for the first time."""
+    expect: int = 1
+    """A cold start: nobody is told to found the cluster, and it begins when so many have met (`expect N`)."""
     keep_disks: bool = False
     """Skip losses of disks beyond what the store makes good by itself (`disks keep`)."""
 
@@ -128,6 +134,8 @@ def format_script(script: Script) -> str:
         *(("quorum keep",) if script.keep_quorum else ()),
         *(("store yes",) if script.store else ()),
         *(("disks keep",) if script.keep_disks else ()),
+        *(("remember yes",) if script.remember else ()),
+        *((f"expect {script.expect}",) if script.expect > 1 else ()),
     )
     return "\n".join((*head, *map(format_at, script.schedule))) + "\n"
 
@@ -209,6 +217,8 @@ def parse(text: str) -> Script:
         keep_quorum=values.get("quorum") == "keep",
         store=values.get("store") == "yes",
         keep_disks=values.get("disks") == "keep",
+        remember=values.get("remember") == "yes",
+        expect=int(values.get("expect", "1")),
     )
 
 

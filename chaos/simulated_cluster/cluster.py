@@ -17,7 +17,7 @@ from typing import Any, NoReturn, cast
 from chaos.checkers import branches
 from chaos.checkers.invariants import ViewInvariants
 from chaos.errors import BadArgumentError, InvariantViolation
-from chaos.faults import At, DiskLoss, Fault
+from chaos.faults import At, DiskFault, DiskLoss, Fault
 from chaos.recording.cluster_under_test import SizeSamples
 from chaos.recording.traffic import Traffic
 from chaos.recording.views import QuorumNotice, View, difference
@@ -74,7 +74,8 @@ class Cluster:
 
     `rejoin`: an evicted process comes back with a new incarnation; otherwise it stays away. `keep_quorum`: a
     crash that would leave less than a majority of the latest view alive is skipped. Without `count_bytes` no
-    message is encoded, which is faster, and the traffic is unknown.
+    message is encoded, which is faster, and the traffic is unknown. `remember`: what members keep on disks outlives
+    their processes. `expect`: nobody is told to found the cluster: a cold start of so many processes at least.
     """
 
     mode = Mode.DECENTRALISED
@@ -93,6 +94,8 @@ class Cluster:
         through_codec: bool = False,
         count_bytes: bool = True,
         broadcaster: Broadcaster | None = None,
+        remember: bool = False,
+        expect: int = 1,
     ) -> None:
         if nodes < 1:
             raise BadArgumentError(f"a cluster has at least one node, not {nodes}")
@@ -101,6 +104,7 @@ class Cluster:
         self.rejoin = rejoin
         self.keep_quorum = keep_quorum
         self.broadcaster = broadcaster
+        self.expect = expect
         self.settings = Settings() if settings is None else settings
         codec = messages if count_bytes or through_codec else None
         self.simulator = Simulator(seed=seed, network=network, codec=codec, through_codec=through_codec)
@@ -116,7 +120,7 @@ class Cluster:
         self.quorum_notices: list[QuorumNotice] = []
         self.trace: deque[str] = deque(maxlen=_TRACE_LINES)
         """The last notable events, as text."""
-        self.disks: Disks | None = None
+        self.disks = Disks(random.Random(f"{seed} contents of disks")) if remember else None
         """What members keep; None: nothing, and each process starts as if for the first time."""
         self._files: dict[str, LastView] = {}
         self._is_new: dict[str, bool] = {}
@@ -335,8 +339,8 @@ class Cluster:
         cluster_id = None if identity is None else identity.cluster_id
         return MemberProcess(
             factory,
-            found=number == 0 and generation == 0 and self.mode is Mode.DECENTRALISED,
-            expect=1,
+            found=self._is_founder(number, generation) and view is None,
+            expect=self.expect,
             cluster_id=cluster_id if view is None else view.cluster_id,
             rejoin=self.rejoin,
             remembered=remembered,
@@ -344,6 +348,10 @@ class Cluster:
             has_disk=file is not None,
             rng=rng,
         )
+
+    def _is_founder(self, number: int, generation: int) -> bool:
+        """Whether this process is told to found the cluster: n0 is, at first, unless all wait for each other."""
+        return self.expect == 1 and number == generation == 0 and self.mode is Mode.DECENTRALISED
 
     # -- disks ----------------------------------------------------------------------------------
 
@@ -412,6 +420,11 @@ class Cluster:
         """Keep a copy of what is on its disk now."""
         if self.disks is not None:
             self.disks.copy(host.name)
+
+    def hurt_disk(self, host: Host, fault: DiskFault) -> None:
+        """Let this happen to its disk, whether a process runs or not."""
+        if self.disks is not None:
+            self.disks.hurt(host.name, fault)
 
     def lose_disk(self, host: Host, fault: DiskLoss) -> None:
         """Do this to the disk of a host that is down; one that runs is left alone."""

@@ -6,12 +6,15 @@ and write it (`membership.runtime.data_directory`).
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
 from typing import Final
 
-from chaos.faults import DiskLoss, LoseFile, RestoreDisk, WipeDisk
-from membership.files.simulated import SimulatedFiles
+from chaos import faults
+from chaos.faults import DiskFault, DiskLoss, LoseFile, RestoreDisk, WipeDisk
+from membership.files.simulated import Fault as FileFault
+from membership.files.simulated import SimulatedFiles, cut_after, fail, first_of
 from membership.runtime.data_directory import DataDirectory
 
 ROOT: Final = Path("/")
@@ -44,6 +47,27 @@ class Disks:
         """Keep a copy of it as it would be if the power went off now, in place of an earlier one."""
         self._copies[host] = self.of(host).snapshot()
 
+    def hurt(self, host: str, fault: DiskFault) -> None:
+        """Let this happen to the disk of a host, whether it runs or not."""
+        disk = self.of(host)
+        match fault:
+            case faults.FillDisk():
+                disk.capacity = 0
+            case faults.ClearDisk():
+                disk.capacity = None
+            case faults.ExceedQuota():
+                disk.quota = 0
+            case faults.SlowDisk(seconds):
+                disk.sync_seconds = seconds
+            case faults.ShortWrites(probability):
+                disk.short_writes = probability
+            case faults.FailCall(error, operation):
+                _strike(disk, fail(getattr(errno, error), operation))
+            case faults.CutPowerAfter(changes):
+                _strike(disk, cut_after(changes))
+            case faults.MendDisk():
+                disk.quota, disk.fault, disk.sync_seconds, disk.short_writes = None, None, 0.0, 0.0
+
     def lose(self, host: str, fault: DiskLoss) -> str:
         """Do this to the disk of a host that is down; what was done, in words."""
         match fault:
@@ -66,3 +90,7 @@ class Disks:
 
     def note_loss(self, host: str, file: str) -> None:
         """This host has lost this file."""
+
+
+def _strike(disk: SimulatedFiles, fault: FileFault) -> None:
+    disk.fault = fault if disk.fault is None else first_of((disk.fault, fault))

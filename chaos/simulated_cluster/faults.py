@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol, cast
 
 from chaos import faults
-from chaos.faults import DiskLoss, Fault, Hosts
+from chaos.faults import DiskFault, DiskLoss, Fault, Hosts
 from chaos.simulated_cluster.message_faults import MessageFaults
 from chaos.simulation.host import Host
 from chaos.simulation.simulator import Simulator
@@ -33,6 +33,7 @@ class HostControl(Protocol):
     def stop_host(self, host: Host) -> None: ...
     def copy_disk(self, host: Host) -> None: ...
     def lose_disk(self, host: Host, fault: DiskLoss) -> None: ...
+    def hurt_disk(self, host: Host, fault: DiskFault) -> None: ...
     def swap_addresses(self, first: Host, second: Host) -> None: ...
     def note(self, what: str) -> None: ...
 
@@ -114,10 +115,6 @@ class SimulatedFaults:
                     self._accuse(host(name))
             case faults.SwapAddresses(first, second):
                 control.swap_addresses(host(first), host(second, add=True))
-            case faults.FillDisk() | faults.ClearDisk() | faults.ExceedQuota() | faults.MendDisk():
-                pass  # a member needs no room on its disk that it could not do without; `chaos.store` fills disks
-            case faults.FailCall() | faults.SlowDisk() | faults.ShortWrites() | faults.CutPowerAfter():
-                pass  # those of the store
             case faults.CopyDisk(names):
                 for name in names:
                     control.copy_disk(host(name))
@@ -127,6 +124,9 @@ class SimulatedFaults:
             case faults.JumpClock(seconds, names):
                 for name in names:
                     simulator.jump_clock(host(name), seconds)
+            case _:  # what befalls disks
+                for name in fault.hosts:
+                    control.hurt_disk(host(name), fault)
 
     def on_view(self, host: Host) -> None:
         """A process here has installed a view: if it accuses everybody, it has new subjects."""

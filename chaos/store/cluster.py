@@ -274,9 +274,6 @@ class StoreCluster(Cluster):
             case faults.Resume(names):
                 for name in names:
                     self.log.log.resume(name)
-        if isinstance(fault, DiskFault):
-            for name in fault.hosts:
-                self.log.hurt_disk(name, fault)
         self._tell(format_fault(fault))
         super().apply(fault)
 

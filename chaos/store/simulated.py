@@ -128,30 +128,6 @@ class SimulatedStore:
             self.guest.has_work = True
             self.log.crash(name)
 
-    def hurt_disk(self, name: str, fault: DiskFault) -> None:
-        """Let this happen to the disk of this host."""
-        disk = self.log.hosts[name].storage
-        match fault:
-            case faults.FillDisk():
-                disk.capacity = 0
-            case faults.ClearDisk():
-                disk.capacity = None
-            case faults.ExceedQuota():
-                disk.quota = 0
-            case faults.SlowDisk(seconds):
-                disk.sync_seconds = seconds
-            case faults.ShortWrites(probability):
-                disk.short_writes = probability
-            case faults.FailCall(error, operation):
-                self._strike(disk, fail(getattr(errno, error), operation))
-            case faults.CutPowerAfter(changes):
-                self._strike(disk, cut_after(changes))
-            case faults.MendDisk():
-                disk.quota, disk.fault, disk.sync_seconds, disk.short_writes = None, None, 0.0, 0.0
-
-    def _strike(self, disk: SimulatedFiles, fault: FileFault) -> None:
-        disk.fault = fault if disk.fault is None else first_of((disk.fault, fault))
-
     def runs_on(self, name: str) -> bool:
         """Whether the agent on this host runs."""
         return name in self._hosts

@@ -321,17 +321,18 @@ def explore(bounds: Bounds) -> Explored:
             world.do(action)
         while True:
             if len({encode_document(document) for document in world.decided}) > 1:
+                world.close()
                 return Explored(len(seen), run, decided)
             state = world.state()
             if state in seen:
                 break
             seen.add(state)
             decided += bool(world.decided)
-            first, *others = [*world.actions()] or [None]
-            if first is None:
+            actions = list(world.actions())
+            if not actions:
                 break
-            left += [(*run, other) for other in reversed(others) if other is not None]
-            world.do(first)
-            run = (*run, first)
+            left += [(*run, other) for other in reversed(actions[1:])]
+            world.do(actions[0])
+            run = (*run, actions[0])
         world.close()
     return Explored(len(seen), None, decided)

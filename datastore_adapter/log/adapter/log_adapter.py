@@ -263,7 +263,9 @@ class LogAdapter:
             return StepGraph(
                 ()
             )  # nothing left open, or a segment without live replicas that nobody can complete
-        description = f"complete epoch {observation.layout_epoch}, which was left half done"
+        description = (
+            f"complete epoch {observation.layout_epoch}: a change was left half done, or a host has moved"
+        )
         unreliable = sorted(observation.relieved)
         arguments = {"unreliable": unreliable} if unreliable else {}
         return StepGraph((Step(0, COMPLETE, description, reversible=False, arguments=arguments),))

@@ -6,7 +6,8 @@ The log's vocabulary of steps, and which of them a change needs.
   hosts leave every chain, roles change hands.
 - ``copy`` (per segment and new replica): state transfer of what was written before.
 - ``close`` (one): one new layout; the new replicas serve the old records too, leaving ones are dropped.
-- ``complete`` (only as a repair): whatever was left half done, by a new epoch of the chains as they are then.
+- ``complete`` (only as a repair): whatever was left half done, by a new epoch of the chains as they are then; and the
+  addresses of hosts that came back somewhere else.
 
 Every step is defined by its effect, so that one that was begun by a dead controller can be started again by its
 successor.

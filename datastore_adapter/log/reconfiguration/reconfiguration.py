@@ -195,6 +195,7 @@ class Reconfiguration:
     ) -> EpochDocument:
         """Make the log serve again after somebody left a change half done; the document then in force.
 
+        Where only a host has come back somewhere else, that is named, while writers go on.
         What is wanted is found out here, not by who asked: the chains and roles of the document in
         force by now, without dead hosts, those whose disks take nothing, and those of `without`.
         """
