@@ -439,7 +439,7 @@ def is_over(schedule: Iterable[At], host: str, seconds: float) -> bool:
         hurt = True
         match fault:
             case Start() | Restart():
-                in_force -= {Crash, Leave}
+                in_force -= {Crash, Leave, CutPowerAfter}
             case Resume():
                 in_force.discard(Pause)
             case Heal():
@@ -450,6 +450,8 @@ def is_over(schedule: Iterable[At], host: str, seconds: float) -> bool:
                 in_force.discard(type(fault))
             case Crash() | Leave() | Pause() | Partition() | Block() | DropIngress() | DropEgress() | Delay():
                 in_force.add(type(fault))
+            case CutPowerAfter():
+                in_force.add(CutPowerAfter)
             case _:
                 pass
     return hurt and not in_force

@@ -15,20 +15,27 @@ from chaos.faults import (
     Block,
     ClearDisk,
     Crash,
+    CutPowerAfter,
     Delay,
     DropEgress,
     DropIngress,
+    ExceedQuota,
+    FailCall,
     Fault,
     FillDisk,
     Heal,
     Hosts,
     Leave,
     Loss,
+    MendDisk,
     Partition,
     Pause,
     Restart,
     Resume,
+    ShortWrites,
+    SlowDisk,
     Start,
+    SwapAddresses,
     Unblock,
     in_order,
 )
@@ -48,22 +55,36 @@ of a smaller view, and two of four are no majority any more."""
 _DRAINED = 8.0
 """Seconds within which one that leaves has ended."""
 
-_FaultKind = Callable[[random.Random, Hosts, Hosts], tuple[Fault, Fault | None]]
-"""Of hosts to hurt and the others: what begins, and what ends it."""
+_CALLS = ("fdatasync", "fsync", "pwrite")
+"""On files, that fail."""
+
+_FaultKind = Callable[[random.Random, Hosts, Hosts], tuple[Fault, tuple[Fault, ...]]]
+"""Of hosts to hurt and the others: what begins, and what ends it, in order. What a backend cannot do it leaves out."""
 
 _FAULT_KINDS: tuple[tuple[float, _FaultKind], ...] = (
-    (4.0, lambda rng, hurt, others: (Crash(hurt), Start(hurt))),
-    (2.0, lambda rng, hurt, others: (Leave(hurt[:1]), Start(hurt[:1]))),
-    (2.0, lambda rng, hurt, others: (Restart(hurt), None)),
-    (2.0, lambda rng, hurt, others: (Pause(hurt), Resume(hurt))),
-    (2.0, lambda rng, hurt, others: (Partition((hurt,)), Heal())),
-    (1.0, lambda rng, hurt, others: (Block(hurt[0], others[0]), Unblock(hurt[0], others[0]))),
-    (1.0, lambda rng, hurt, others: (DropIngress(_share(rng), hurt), DropIngress(0.0, hurt))),
-    (1.0, lambda rng, hurt, others: (DropEgress(_share(rng), hurt), DropEgress(0.0, hurt))),
-    (1.0, lambda rng, hurt, others: (Loss(rng.choice((0.02, 0.1))), Loss(0.0))),
-    (1.0, lambda rng, hurt, others: (Delay(rng.choice((0.02, 0.2)), hurt), Delay(0.0, hurt))),
-    (1.0, lambda rng, hurt, others: (FillDisk(hurt), ClearDisk(hurt))),
+    (4.0, lambda rng, hurt, others: (Crash(hurt), (Start(hurt),))),
+    (2.0, lambda rng, hurt, others: (Leave(hurt[:1]), (Start(hurt[:1]),))),
+    (2.0, lambda rng, hurt, others: (Restart(hurt), ())),
+    (2.0, lambda rng, hurt, others: (Pause(hurt), (Resume(hurt),))),
+    (2.0, lambda rng, hurt, others: (Partition((hurt,)), (Heal(),))),
+    (1.0, lambda rng, hurt, others: (Block(hurt[0], others[0]), (Unblock(hurt[0], others[0]),))),
+    (1.0, lambda rng, hurt, others: (DropIngress(_share(rng), hurt), (DropIngress(0.0, hurt),))),
+    (1.0, lambda rng, hurt, others: (DropEgress(_share(rng), hurt), (DropEgress(0.0, hurt),))),
+    (1.0, lambda rng, hurt, others: (Loss(rng.choice((0.02, 0.1))), (Loss(0.0),))),
+    (1.0, lambda rng, hurt, others: (Delay(rng.choice((0.02, 0.2)), hurt), (Delay(0.0, hurt),))),
+    (1.0, lambda rng, hurt, others: (FillDisk(hurt), (ClearDisk(hurt),))),
+    (1.0, lambda rng, hurt, others: (ExceedQuota(hurt), (MendDisk(hurt),))),
+    (1.0, lambda rng, hurt, others: (SlowDisk(rng.choice((0.5, 2.0)), hurt), (SlowDisk(0.0, hurt),))),
+    (1.0, lambda rng, hurt, others: (ShortWrites(rng.choice((0.3, 1.0)), hurt), (ShortWrites(0.0, hurt),))),
+    (1.0, lambda rng, hurt, others: (FailCall("EIO", rng.choice(_CALLS), hurt), (MendDisk(hurt),))),
+    (1.0, lambda rng, hurt, others: (CutPowerAfter(rng.randint(0, 60), hurt), (MendDisk(hurt), Start(hurt)))),
+    (1.0, lambda rng, hurt, others: (Crash(hurt), (*_swaps(hurt), Start(hurt)))),
 )
+
+
+def _swaps(hurt: Hosts) -> tuple[Fault, ...]:
+    """They come back at each other's addresses, by twos."""
+    return tuple(map(SwapAddresses, hurt[::2], hurt[1::2]))
 
 
 def _share(rng: random.Random) -> float:
@@ -86,8 +107,7 @@ def _storm(context: ScenarioContext) -> Plan:
             begins, ends = way(rng, tuple(sorted(free[:count])), tuple(free[count:]))
             over = round(now + rng.uniform(_DRAINED, _LONGEST), 3)
             schedule.append(At(now, begins))
-            if ends is not None:
-                schedule.append(At(over, ends))
+            schedule += (At(over, fault) for fault in ends)
             free_at.update(dict.fromkeys(free[:count], over + _BACK))
         calm = max(free_at.values()) + rng.expovariate(1 / _CALM)
         now = round(now + rng.uniform(0.5, 20.0) if rng.random() < _HASTE else max(now, calm) + 1.0, 3)
