@@ -272,14 +272,14 @@ def parse_fault(word: str, rest: list[str]) -> Fault:
 
 
 def _header(words: list[str]) -> str:
-    if len(words) != 2 or words[0] not in ("nodes", "seed", "duration", *_CHOICES):
+    if len(words) != 2 or words[0] not in ("nodes", "seed", "duration", "expect", *_CHOICES):
         raise ValueError("expected `nodes N`, `seed N`, `duration 60s`, `settings local` or `at 10s …`")
     key, text = words
     if key in _CHOICES and text not in _CHOICES[key]:
         raise ValueError(f"{key} is one of {', '.join(_CHOICES[key])}, not {text}")
     if key == "duration":
         _parse_seconds(text)
-    if key in ("nodes", "seed") and not re.fullmatch(r"\d{1,18}", text):
+    if key in ("nodes", "seed", "expect") and not re.fullmatch(r"\d{1,18}", text):
         raise ValueError(f"{key} needs a whole number, not {text}")
     if key == "nodes" and not 1 <= int(text) <= 100_000:
         raise ValueError(f"a cluster has 1 to 100000 nodes, not {text}")

@@ -200,6 +200,8 @@ def _run_members(script: Script, quiet: float) -> Replay:
         settings=_PRESETS[script.settings](),
         keep_quorum=script.keep_quorum,
         count_bytes=False,
+        remember=script.remember,
+        expect=script.expect,
     )
     broken, stuck = None, False
     try:
@@ -207,12 +209,14 @@ def _run_members(script: Script, quiet: float) -> Replay:
         cluster.schedule(script.schedule)
         cluster.run(max(script.duration, *(at.seconds for at in script.schedule), 0.0))
         _heal(cluster)
+        if script.remember:
+            cluster.apply(faults.Start(tuple(cluster.hosts)))
         # Whoever failed again and again must prove itself for so long.
         quiet += longest_test_time(cluster.settings)
         settled = _settles(cluster, quiet)
         if not settled and not cluster.strays() and cluster.end_lost_branches():
             settled = _settles(cluster, quiet)
-        if not settled and cluster.quorum_alive():
+        if not settled and (script.remember or cluster.quorum_alive()):
             broken, stuck = _not_converged(cluster, quiet), True
     except InvariantViolation as violation:
         broken = str(violation)
@@ -237,7 +241,10 @@ def _settles(cluster: Cluster, quiet: float) -> bool:
     # that are on their way have arrived.
     cluster.run(cluster.now + _SOON, stop=cluster.converged)
     until = cluster.now + quiet
-    while cluster.quorum_alive() and cluster.run(until, stop=cluster.converged):
+    # Who remembers goes on, whoever has died: all have been started again.
+    while (cluster.disks is not None or cluster.quorum_alive()) and cluster.run(
+        until, stop=cluster.converged
+    ):
         cluster.run(cluster.now + _STILL)
         if cluster.converged():
             return True

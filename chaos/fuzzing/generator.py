@@ -4,8 +4,8 @@ A generator that mixes crashes, restarts, partitions, one-way links, drops, dela
 evictions, changed metadata, newcomers, lost message types and coordinators that die between two phases, with
 everything repaired after a while, so that most runs keep a quorum. Most clusters are tiny, where every quorum is
 tight. In some, a majority goes in the end, and operators recover the cluster from the others: in time or too early,
-rightly or in error, one of them or two. Some carry a store: then the power goes out for many or all, and disks are
-lost. Combinations that once found errors come more often than others.
+rightly or in error, one of them or two. Some remember what was on their disks, and some carry a store: then the power
+goes out for many or all, and disks are lost. Combinations that once found errors come more often than others.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ _RECOVERY_MESSAGES = ("RecoveryRequest", "RecoveryAnswer", "FullConfiguration")
 _STORE = 8
 """Every so many-th script is one for a cluster with a store."""
 _STORE_SIZES = (3, 7)
+_REMEMBER = 4
+"""Of so many scripts of members alone one is for members that remember."""
+_COLD_STARTS = 0.3
+"""Share of those in which nobody is told to found the cluster."""
 _KEEP_DISKS = 0.6
 """Share of those in which no more disks are lost than the store makes good by itself."""
 _PLACED = 6.0
@@ -62,6 +66,8 @@ def random_script(seed: int, nodes: int | None = None, *, store: bool | None = N
         store = seed % _STORE == _STORE - 1 and (nodes is None or least <= nodes <= most)
     if store:
         return _script_with_store(seed, nodes)
+    if seed % _REMEMBER == _REMEMBER - 2:
+        return _script_with_memory(seed, nodes)
     rng = random.Random(f"rota fuzz {seed}")
     least, most, _ = rng.choices(_SIZES, [weight for _, _, weight in _SIZES])[0]
     count = rng.randint(least, most) if nodes is None else nodes
@@ -86,6 +92,19 @@ def _script_with_store(seed: int, nodes: int | None) -> Script:
         store=True,
         keep_disks=rng.random() < _KEEP_DISKS,
     )
+
+
+def _script_with_memory(seed: int, nodes: int | None) -> Script:
+    """Members whose disks outlive their power: whatever was cut, they are one cluster in the end, and never two.
+
+    A few lose their disks or get an old copy of it, as many as the others can do without.
+    """
+    rng = random.Random(f"rota fuzz with memory {seed}")
+    count = rng.randint(2, 7) if nodes is None else nodes
+    is_cold = rng.random() < _COLD_STARTS
+    script = _MemoryWriter(rng, count, float(rng.randint(20, 90)), is_cold=is_cold).script(seed)
+    expect = rng.randint(2, max(2, min(count, 3))) if is_cold else 1
+    return replace(script, keep_quorum=False, remember=True, expect=expect)
 
 
 def _with_recovery(rng: random.Random, script: Script) -> Script:
@@ -300,13 +319,9 @@ class _Writer:
         self._add(now, faults.Reordering(self.rng.choice((0.0, 0.05, 0.3, 1.0)), self._time(0.05, 1.0)))
 
 
-class _StoreWriter(_Writer):
-    """For a cluster with a store: whose power goes out, whose disks fail, fill up or are slow, and whose addresses
-    change hands."""
-
-    def __init__(self, rng: random.Random, nodes: int, duration: float) -> None:
-        super().__init__(rng, nodes, duration)
-        self.first = 0.0 if rng.random() < 0.2 else _PLACED
+class _DiskWriter(_Writer):
+    """For hosts that remember: whose power goes out, whose disks fail, fill up or are slow, and whose addresses change
+    hands."""
 
     def _writers(self) -> tuple[Callable[[float], None], ...]:
         return (
@@ -388,3 +403,34 @@ class _StoreWriter(_Writer):
         back = swapped + self._time(*self.rng.choice(((0.0, 2.0), (5.0, 40.0))))
         self._add(back, faults.Start((first,)))
         self.down_until.update({first: back + 10.0, second: swapped + 10.0})
+
+
+class _StoreWriter(_DiskWriter):
+    """For a cluster with a store."""
+
+    def __init__(self, rng: random.Random, nodes: int, duration: float) -> None:
+        super().__init__(rng, nodes, duration)
+        self.first = 0.0 if rng.random() < 0.2 else _PLACED
+
+
+class _MemoryWriter(_DiskWriter):
+    """For members alone, of which one may lose its disk, or get an old copy of it."""
+
+    def __init__(self, rng: random.Random, nodes: int, duration: float, *, is_cold: bool) -> None:
+        super().__init__(rng, nodes, duration)
+        self._victim = None if is_cold or rng.random() < 0.4 else rng.choice(self.names)
+
+    def _writers(self) -> tuple[Callable[[float], None], ...]:
+        # What one-way links and power cuts do together was found too late; so they come often.
+        writers = (*super()._writers(), self._cut_power, self._one_way, self._partition, self._evict)
+        return writers if self._victim is None else (*writers, self._lose_disk, self._lose_disk)
+
+    def _lose_disk(self, now: float) -> None:
+        assert self._victim is not None
+        hosts = (self._victim,)
+        self._add(max(0.0, now - self._time(0.0, 30.0)), faults.CopyDisk(hosts))
+        self._add(now, faults.Crash(hosts))
+        self._add(now, self.rng.choice((faults.WipeDisk, faults.RestoreDisk, faults.LoseFile))(hosts))
+        back = now + self._time(0.1, 20.0)
+        self._add(back, faults.Start(hosts))
+        self.down_until[self._victim] = back + 10.0

@@ -57,6 +57,8 @@ _SEED_HOSTS = 3
 """How many hosts every joiner knows as seeds: n0, n1, n2."""
 _SEED_HOSTS_LATER = 32
 """The same for newcomers and for processes that come back: the first three may be long gone by then."""
+_LEAST_TO_LOSE_ONE = 2
+"""Members in a view of which no disk may be lost: half of them must have it."""
 _TRACE_LINES = 40
 _SAMPLING_PARTS = 10
 """Members report their sizes in so many parts, one after the other, as real ones report at moments of their own."""
@@ -284,7 +286,9 @@ class Cluster:
         return Address(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", _PORT)
 
     def _seeds(self, own: Address, first_start: bool) -> tuple[Address, ...]:
-        count = min(len(self.hosts), _SEED_HOSTS if first_start else _SEED_HOSTS_LATER)
+        # At a cold start all name the same ones, however often they are started.
+        most = _SEED_HOSTS if first_start or self.expect > 1 else _SEED_HOSTS_LATER
+        count = min(len(self.hosts), most)
         return tuple(seed for seed in map(self._address, range(count)) if seed != own)
 
     def _tags(self, number: int) -> tuple[tuple[str, str], ...]:
@@ -435,7 +439,11 @@ class Cluster:
 
     def _spared(self, host: Host) -> str | None:
         """Why nothing may be done to the disk of this host, in words; None: it may."""
-        return None if host.process is None else f"{host.name} runs: its disk is left alone"
+        if host.process is not None:
+            return f"{host.name} runs: its disk is left alone"
+        if self.latest is not None and len(self.latest) <= _LEAST_TO_LOSE_ONE:
+            return f"{host.name} keeps its disk: too few others know what is on it"
+        return None
 
     def host(self, name: str, *, add: bool = False) -> Host:
         """The host of this name. Raises BadArgumentError if there is none and it may not be added."""

@@ -14,7 +14,7 @@ from math import inf, nextafter
 from chaos import faults
 from chaos.checkers.store_outcome import CopiesWatch, LogOutcome, Roles, log_outcome
 from chaos.errors import InvariantViolation
-from chaos.faults import DiskFault, DiskLoss, Fault
+from chaos.faults import DiskLoss, Fault
 from chaos.recording.views import describe
 from chaos.script import format_fault
 from chaos.simulated_cluster.cluster import Cluster

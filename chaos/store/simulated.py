@@ -7,7 +7,6 @@ of it.
 
 from __future__ import annotations
 
-import errno
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,9 +14,7 @@ from typing import TypeVar
 
 import trio
 
-from chaos import faults
 from chaos.checkers.store_outcome import Roles, has_enough_copies
-from chaos.faults import DiskFault
 from chaos.simulation.event_queue import TICKS_PER_SECOND
 from chaos.simulation.network import Network
 from chaos.store.adapter import BridgedAdapter
@@ -30,8 +27,6 @@ from datastore_adapter import (
     SimulatedCluster,
     SimulatedRuntime,
 )
-from membership.files.simulated import Fault as FileFault
-from membership.files.simulated import SimulatedFiles, cut_after, fail, first_of
 from membership.protocol.view.configuration import Configuration
 from mgmt.control.controller import Controller
 from mgmt.control.events import ControlEvent
