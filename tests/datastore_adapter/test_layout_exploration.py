@@ -38,12 +38,6 @@ def test_servers_that_stop_and_return_emptied_or_at_the_address_of_another() -> 
     holds(Bounds(faults=2, cuts=0), 10_000)
 
 
-@pytest.mark.sweep("some 100 000 states")
-@pytest.mark.parametrize("bounds", [Bounds(faults=3, cuts=0), Bounds(faults=1, cuts=1, switches=2)])
-def test_wider(bounds: Bounds) -> None:
-    holds(bounds, 20_000)
-
-
 def found(explored: Explored, *kinds: str) -> None:
     assert explored.two_decided is not None
     assert {action[0] for action in explored.two_decided} >= set(kinds)
