@@ -44,6 +44,7 @@ _CHOICES = {
     "quorum": ("keep", "any"),
     "store": ("yes", "no"),
     "disks": ("keep", "any"),
+    "copies": ("1", "2", "3"),
 }
 
 
@@ -65,6 +66,8 @@ class Script:
     disks: members that are nothing else start as if for the first time."""
     keep_disks: bool = False
     """Skip losses of disks beyond what the store makes good by itself (`disks keep`)."""
+    copies: int = 3
+    """Of each segment of the store (`copies 2`)."""
 
     def __str__(self) -> str:
         return format_script(self)
@@ -128,6 +131,7 @@ def format_script(script: Script) -> str:
         *(("quorum keep",) if script.keep_quorum else ()),
         *(("store yes",) if script.store else ()),
         *(("disks keep",) if script.keep_disks else ()),
+        *((f"copies {script.copies}",) if script.copies != 3 else ()),
     )
     return "\n".join((*head, *map(format_at, script.schedule))) + "\n"
 
@@ -209,6 +213,7 @@ def parse(text: str) -> Script:
         keep_quorum=values.get("quorum") == "keep",
         store=values.get("store") == "yes",
         keep_disks=values.get("disks") == "keep",
+        copies=int(values.get("copies", "3")),
     )
 
 
