@@ -45,6 +45,7 @@ _CHOICES = {
     "store": ("yes", "no"),
     "disks": ("keep", "any"),
     "remember": ("yes", "no"),
+    "copies": ("1", "2", "3"),
 }
 
 
@@ -71,6 +72,8 @@ class Script:
     """A cold start: nobody is told to found the cluster, and it begins when so many have met (`expect N`)."""
     keep_disks: bool = False
     """Skip losses of disks beyond what the store makes good by itself (`disks keep`)."""
+    copies: int = 3
+    """Of each segment of the store (`copies 2`)."""
 
     def __str__(self) -> str:
         return format_script(self)
@@ -136,6 +139,7 @@ def format_script(script: Script) -> str:
         *(("disks keep",) if script.keep_disks else ()),
         *(("remember yes",) if script.remember else ()),
         *((f"expect {script.expect}",) if script.expect > 1 else ()),
+        *((f"copies {script.copies}",) if script.copies != 3 else ()),
     )
     return "\n".join((*head, *map(format_at, script.schedule))) + "\n"
 
@@ -219,6 +223,7 @@ def parse(text: str) -> Script:
         keep_disks=values.get("disks") == "keep",
         remember=values.get("remember") == "yes",
         expect=int(values.get("expect", "1")),
+        copies=int(values.get("copies", "3")),
     )
 
 

@@ -170,6 +170,7 @@ def _run_with_store(script: Script) -> Replay:
         settings=_PRESETS[script.settings](),
         keep_quorum=script.keep_quorum,
         keep_disks=script.keep_disks,
+        copies=script.copies,
         count_bytes=False,
     )
     broken: str | None = None

@@ -91,6 +91,8 @@ def _script_with_store(seed: int, nodes: int | None) -> Script:
         keep_quorum=False,
         store=True,
         keep_disks=rng.random() < _KEEP_DISKS,
+        # With two it takes no more than two dead hosts to have no copy of something.
+        copies=rng.choice((2, 3)),
     )
 
 
@@ -391,13 +393,13 @@ class _DiskWriter(_Writer):
         if len(self._up(now)) < 3:
             return
         first, second, *others = self.rng.sample(self._up(now), len(self._up(now)))
-        if self.rng.random() < 0.5:
-            hosts = tuple(others[: self.rng.randint(1, len(others))])
+        if self._allowed_down(now) > 1:  # what those have who go together may be nobody else's
+            hosts = tuple(others[: self._allowed_down(now) - 1])
             self._down(now, hosts, faults.Crash(hosts))
         swapped = now + self._time(0.5, 12.0)
-        order = ((now, first), (self.rng.uniform(now, swapped), second))
-        for at, name in order:
-            self._add(at, faults.Crash((name,)))
+        self._add(now, faults.Crash((first,)))
+        gone = self._time(0.1, self.rng.choice((0.5, 12.0)))  # briefly, a majority stays
+        self._add(max(now, swapped - gone), faults.Crash((second,)))
         self._add(swapped, faults.SwapAddresses(first, second))
         self._add(swapped, faults.Start((second,)))
         back = swapped + self._time(*self.rng.choice(((0.0, 2.0), (5.0, 40.0))))

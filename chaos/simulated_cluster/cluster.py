@@ -81,8 +81,8 @@ class Cluster:
     """
 
     mode = Mode.DECENTRALISED
-    disk_errors: tuple[type[Exception], ...] = ()
-    """With which an agent here ends, besides those of the system and of membership, where its disk refuses."""
+    disk_errors: tuple[type[BaseException], ...] = (OSError, MembershipError, PowerCut)
+    """With which an agent here ends where its disk refuses."""
 
     def __init__(
         self,
@@ -401,12 +401,12 @@ class Cluster:
         self._begin_saving(host)
         return effects
 
-    def _on_disk(self, host: Host, work: Callable[[], None]) -> None:
+    def _use_disk(self, host: Host, work: Callable[[], None]) -> None:
         """Let the process here do something with its disk that it cannot do without."""
         process = process_on(host)
         try:
             work()
-        except (OSError, PowerCut, *self.disk_errors) as error:
+        except self.disk_errors as error:
             # Not at once: it is in the middle of something.
             self.simulator.call_after(0.0, lambda error=error: self._end_by(host, process, error))  # type: ignore[misc]
 
@@ -465,7 +465,7 @@ class Cluster:
         self._installed[host.name] = None
         try:
             self.simulator.start(host)
-        except (OSError, MembershipError, PowerCut, *self.disk_errors) as error:
+        except self.disk_errors as error:
             self.note(f"{host.name} does not start: {error}")
             self._cut_power(host)
             self._start_again(host)
@@ -479,7 +479,7 @@ class Cluster:
 
         def resolve() -> None:
             if host.process is process and process.joining:
-                process.set_seeds(self._seeds(host.address, first_start=False))
+                process.set_seeds(self._seeds(cast("Address", host.address), first_start=False))
                 self._keep_seeds(host, min(2 * pause, _SEEDS_AGAIN[1]))
 
         self.simulator.call_after(pause * self.simulator.rng.uniform(0.5, 1.5), resolve)
@@ -541,7 +541,7 @@ class Cluster:
         if self.invariants.installed(core_on(host).me, event):
             self._record(self.invariants.before(configuration), configuration)
         self._stands(host, configuration)
-        self._on_disk(host, lambda: self._show(host, configuration))
+        self._use_disk(host, lambda: self._show(host, configuration))
         self._faults.on_view(host)
 
     def _show(self, host: Host, view: Configuration) -> None:

@@ -25,7 +25,7 @@ from chaos.simulation.network import NetworkSettings
 from chaos.store.clients import Clients
 from chaos.store.disks import StoreDisks, makes_good
 from chaos.store.log_invariants import LogInvariants
-from chaos.store.simulated import SEGMENTS, SimulatedStore
+from chaos.store.simulated import COPIES, SEGMENTS, SimulatedStore
 from datastore_adapter import LogSettings
 from datastore_adapter.log.errors import StorageError
 from datastore_adapter.log.messages import Request
@@ -58,10 +58,10 @@ class StoreCluster(Cluster):
     """`nodes` hosts in `racks` racks; other arguments as of `Cluster`.
 
     `keep_disks`: losses of disks beyond what the store makes good by itself are skipped: one host's at a time, until it
-    has been made good.
+    has been made good. `copies`: of each segment.
     """
 
-    disk_errors = (StorageError,)
+    disk_errors = (*Cluster.disk_errors, StorageError)
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class StoreCluster(Cluster):
         network: NetworkSettings | None = None,
         keep_quorum: bool = False,
         keep_disks: bool = True,
+        copies: int = COPIES,
         through_codec: bool = False,
         count_bytes: bool = True,
     ) -> None:
@@ -94,7 +95,9 @@ class StoreCluster(Cluster):
             through_codec=through_codec,
             count_bytes=count_bytes,
         )
-        self.log = SimulatedStore(self.simulator.network, seed=seed, expect=nodes, settings=LogSettings.lan())
+        self.log = SimulatedStore(
+            self.simulator.network, seed=seed, expect=nodes, settings=LogSettings.lan(), copies=copies
+        )
         self.log.on_event = self._tell
         for host in self.hosts.values():
             self.log.add_host(host.name, host.index, str(host.address))

@@ -65,7 +65,9 @@ class StoreHost:
 class SimulatedStore:
     """The log's nodes and the control loops of all hosts. `settings` are the log's."""
 
-    def __init__(self, network: Network, *, seed: int, expect: int, settings: LogSettings) -> None:
+    def __init__(
+        self, network: Network, *, seed: int, expect: int, settings: LogSettings, copies: int = COPIES
+    ) -> None:
         rng = random.Random(seed)
         self.log = SimulatedCluster((), seed=rng.getrandbits(64), settings=settings)
         self.log.link = self._link
@@ -82,6 +84,7 @@ class SimulatedStore:
         self._network = network
         self._numbers: dict[str, int] = {}
         self._expect = expect
+        self._copies = copies
         self._hosts: dict[str, StoreHost] = {}
         self._solver = PolicySolver()  # what it keeps is only what it compiled
 
@@ -149,7 +152,7 @@ class SimulatedStore:
         host.controller = Controller(
             BridgedAdapter(adapter, self.loop, self._wake),
             name,
-            initial=Intent.initial(SEGMENTS, COPIES, self._expect) if founded else None,
+            initial=Intent.initial(SEGMENTS, self._copies, self._expect) if founded else None,
             solver=ThreadSolver(self._solver, _solve_in_virtual_time),
             settings=_CONTROL,
             listener=partial(self._note, name),
@@ -204,7 +207,7 @@ class SimulatedStore:
             return SEGMENTS
         live = {name: racks[name] for name in self._hosts}
         return sum(
-            not all(has_enough_copies(extent.chain, live, COPIES) for extent in segment.extents)
+            not all(has_enough_copies(extent.chain, live, self._copies) for extent in segment.extents)
             for segment in document.layout.segments
         )
 

@@ -341,3 +341,12 @@ def test_what_is_lost_beyond_repair_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     assert outcome.broken(everything=True)
     assert chaos.replay(everything + "disks keep\n").ok
     assert outcomes[1].lost_disks == 1
+
+
+@pytest.mark.slow("a cluster with a store")
+def test_a_sync_that_fails_once_stops_nobody() -> None:
+    """Found by the fuzzer: the log unit refused everything from then on, and no segment with a copy there went on."""
+    result = chaos.replay(
+        "nodes 5\nseed 1\nduration 20s\nstore yes\ndisks keep\nat 8s fail-call EIO fdatasync n1"
+    )
+    assert result.ok, result.broken

@@ -64,6 +64,7 @@ scripts = st.builds(
     keep_quorum=st.booleans(),
     store=st.booleans(),
     keep_disks=st.booleans(),
+    copies=st.integers(1, 3),
 )
 
 
