@@ -93,7 +93,7 @@ class TestJoiner:
         core.start(0.0)
         view = lab.configuration(3).apply(Cut.of([core.me]))
         effects = core.receive(SEED, whole(view), 1.0)
-        (event,) = effects.events
+        event, _ = effects.events
         assert isinstance(event, ViewChanged)
         assert event.previous is None
         assert core.status is Status.MEMBER

@@ -633,3 +633,21 @@ def test_nobody_goes_on_from_a_view_before_one_that_somebody_knows_of(lab) -> No
     founder.recover(["n0", "n1", "n2"], 61.0)
     founder.tick(61.0)
     assert founder.configuration is not None
+
+
+@pytest.mark.parametrize("expect", [1, 4])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_founder_that_was_told_to_decides_alone_dies_and_is_started_again(
+    cluster, seed: int, expect: int
+) -> None:
+    """Those that it has let in never heard of it, so they have no memory of that view by right."""
+    world = cluster(4, seed=seed, spread=0.05, expect=expect, remember=True)
+    faults = MessageFaults(world.simulator, random.Random(seed), world.simulator.crash)
+    faults.drop("FullConfiguration", 1.0, world.hosts)
+    assert world.run(20.0, lambda: len(world.cores[0].configuration or ()) >= 3)
+    world.run(0.2)
+    cut_power(world, (0,))
+    faults.clear()
+    start(world, (0,))
+    assert world.run(60.0, lambda: world.together(4))
+    assert world.epoch >= RESTART_STRIDE

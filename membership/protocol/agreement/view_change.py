@@ -160,6 +160,8 @@ class ViewChange:
         except ConfigurationError:
             return False  # nobody could install it
         storage = self._context.storage
+        if storage.state.view is not self._context.view:
+            storage.install(self._context.view)
         accepted = storage.state.accepted
         if all(known.id != view.id for known in accepted) and len(accepted) < messages.ACCEPTED_LIMIT:
             storage.accept((*accepted, view))

@@ -225,6 +225,8 @@ class Core(MemberCoreBase):
         if index is None or message.configuration_id != view.short_id or source != view.addresses[index]:
             return False
         self._quorum.heard(index, now)
+        if views.is_unheard_of:
+            views.on_heard()
         if self._recovery.telling:
             self._recovery.heard(view.members[index].incarnation)
         if isinstance(message, messages.Probe):

@@ -233,6 +233,7 @@ class Dispatcher:
             self._quorum.heard(index, now)
         if view.is_named(message.configuration_id):
             if index is not None:
+                self.views.on_heard()
                 self._recovery.heard(view.members[index].incarnation)
                 self._handle_current(instance, message, index, now)
             elif isinstance(message, messages.DecidedChain) and self._catch_up.expected(now):

@@ -35,6 +35,9 @@ class ViewInstaller:
         self.instance: ViewInstance | None = None
         """The present configuration at work, None before the first."""
         self.leaver: Leaver | None = None
+        self.is_unheard_of = False
+        """This member was alone in the view before, and so decided the present one alone; nobody else may know of it.
+        Until somebody does it stands on the disk as one that may have come into force."""
 
     # The first view.
 
@@ -119,6 +122,12 @@ class ViewInstaller:
             self._context.removal_history.learn(message.faulty, now)
             self._install(configuration, None, now)
 
+    def on_heard(self) -> None:
+        """Another member speaks in the present view."""
+        if self.is_unheard_of:
+            self.is_unheard_of = False
+            self._context.storage.install(self._context.view)
+
     def tick_recovery(self, now: float) -> None:
         """Install the recovered view once all survivors have agreed to it; ask or tell who has not answered."""
         recovered = self._components.recovery.take_decision()
@@ -170,7 +179,10 @@ class ViewInstaller:
             self._catch_up.on_first_view(configuration.epoch)
             components.anti_entropy.start(now)
         self._context.publish(self._context.cache.change(previous, configuration, cut))
-        if not components.admission.holding:  # the view of a founder alone is to be remembered by nobody
+        decided_alone = cut is not None and previous is not None and len(previous) == 1
+        self.is_unheard_of = decided_alone and len(configuration) > 1 and not components.refounding.in_force
+        if not (components.admission.holding or self.is_unheard_of):
+            # The view of a founder alone is to be remembered by nobody.
             self._context.storage.install(configuration)
         self._context.count("views installed")
         components.monitor.on_view_change(now)

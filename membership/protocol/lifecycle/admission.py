@@ -142,7 +142,6 @@ class Admission:
             self._propose(joiners, joiner, now)
             return
         self._expect = 1
-        self._context.storage.install(self._context.view)
         for member in joiners:
             self._keep_waiting(member)
             reporter.report_join(member, now, at_once=True)

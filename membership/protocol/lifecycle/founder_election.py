@@ -35,7 +35,8 @@ By induction all that was in force before is on one chain. W was voted for in a 
 A process that was told that it was removed, or left, treats its last view like a copy of a disk: there has been a later
 one. A process that came back without its disk stands for its name, never for what it may have known, and founds nothing
 unless it was told to expect others. In a view that may never have come into force, those who were to be new in it have
-no memory of it by right; all but one of them are taken at their word (`_are_enough`): one may have lost its disk.
+no memory of it by right; all but one of them are taken at their word (`_are_enough`): one may have lost its disk. A
+view that one member decided alone counts as such until another one is heard in it (see view_installation).
 
 With fewer processes they wait, and say for whom, until an operator says that those are lost for good (`recover`).
 Where nothing was accepted yet, the same processes just start with other seeds. What it rests on: all name the same
@@ -144,6 +145,11 @@ class FounderElection:
             self._candidate = self.remembered is not None
             self.deadline = now
             self._patient_until = now + _PATIENCE * self._context.settings.rpc_cap
+
+    @property
+    def knows(self) -> bool:
+        """Whether this process remembers a view for certain."""
+        return self.remembered is not None and not self._is_copy
 
     @property
     def followed(self) -> Address | None:
