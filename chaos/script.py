@@ -11,6 +11,7 @@ conditions.
     quorum keep
     store yes
     disks keep
+    remember yes
     at 10s crash n3
     at 12s partition n0 n1 | n2
     at 20s drop-egress 80% n1

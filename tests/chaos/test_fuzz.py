@@ -38,6 +38,16 @@ def test_two_hundred_seeds_are_clean(first: int) -> None:
     assert report.ok, report.text()
 
 
+@pytest.mark.parametrize("first", budgeted(range(2, 402, 40), 1))
+def test_members_that_remember_are_one_cluster_in_the_end_and_never_two(first: int) -> None:
+    """Power cuts, disks that fail or are lost, addresses that change hands, cold starts."""
+    scripts = [random_script(seed) for seed in range(first, first + 40, 4)]
+    assert all(script.remember for script in scripts)
+    for script in scripts:
+        result = chaos.replay(script)
+        assert result.ok, result.text()
+
+
 @pytest.mark.first
 @pytest.mark.parametrize("first", budgeted(range(10_000, 10_030, 5), 1))
 @pytest.mark.parametrize("nodes", [2, 25])
@@ -161,7 +171,7 @@ FIRST_LINES_OF_SEED_4 = [
 
 TWO_RECOVERIES = """
     nodes 7
-    seed 5
+    seed 6
     duration 40s
     at 5s partition n0 n1 | n2 n3 | n4 n5 n6
     at 5s crash n4 n5 n6
@@ -230,7 +240,7 @@ def test_the_scripts_of_seeds_without_a_recovery_are_what_they_always_were() -> 
 
 DECIDED_BY_THE_DEAD = """\
 nodes 4
-seed 0
+seed 41
 duration 24s
 settings local
 at 2.372s evict n0 -> n1
