@@ -596,6 +596,11 @@ class FounderElection:
                     f"; view {view.epoch} may have come into force, and {len(view) // 2 + 1} of its {len(view)} "
                     f"members are needed, too; not heard of: {_some(missing)}"
                 )
+            elif not self._are_enough(self._peers, view):
+                blank = _names_of(view) - self._knowing(self._peers, view)
+                text += (
+                    f"; view {view.epoch} may have come into force; without what they knew: {_some(blank)}"
+                )
         if better := self._knowing_better():
             text += f"; there was a later view ({max(better.values())}), of which {_some(better)} knows"
         return text[:500]  # as much as a message has room for
