@@ -13,11 +13,14 @@ from membership.protocol.view.member import Member
 from tests.membership.exploration import (
     KINDS,
     SETTINGS,
+    Deviation,
     ExplorationError,
     Host,
     World,
     explore,
+    finish,
     member,
+    run,
 )
 
 
@@ -68,6 +71,14 @@ def test_one_cluster_whatever_happens_once(world: str, kind: str) -> None:
 @pytest.mark.parametrize("world", WORLDS)
 def test_one_cluster_whatever_happens_twice(world: str) -> None:
     assert explore(WORLDS[world], 2) > 1000
+
+
+def test_a_vote_that_came_to_nothing_does_not_keep_those_apart_who_are_all_there() -> None:
+    """Found by two deviations: one had voted to let another in, and the third had accepted the view before, and never
+    heard that it was in force."""
+    schedule = (Deviation(35, "blink", 0), Deviation(93, "cut power", 2))
+    world, _ = run(WORLDS["cold start, two of three"], schedule)
+    finish(world)
 
 
 def test_a_founder_that_decides_alone_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

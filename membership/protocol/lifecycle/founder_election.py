@@ -85,6 +85,10 @@ class _Peer(NamedTuple):
         """Whether it would know of what came after this view by its vote."""
         return self.memory[0] != _NOTHING or view.id in self.accepted
 
+    def has_accepted_one_of(self, earlier: Iterable[Configuration]) -> bool:
+        """Whether it was to be in one of these earlier views, and has it to this day: it has lost no disk since."""
+        return any(view.id in self.accepted and self.member.name in _names_of(view) for view in earlier)
+
 
 class FounderElection:
     """One process's part in the election; idle unless more than one process is expected, or a view is remembered."""
@@ -524,7 +528,12 @@ class FounderElection:
 
     def _knowing(self, peers: Iterable[Address], view: Configuration) -> set[str]:
         """Of these peers and this process, those of this view that have what they knew."""
-        knowing = {peer.member.name for address in peers if (peer := self._peers[address]).knows(view)}
+        earlier = [each for each in self._gone_on_from if each.epoch < view.epoch]
+        knowing = {
+            peer.member.name
+            for address in peers
+            if (peer := self._peers[address]).knows(view) or peer.has_accepted_one_of(earlier)
+        }
         if not self._is_copy and view in self._gone_on_from:
             knowing.add(self._context.me.name)
         return knowing & _names_of(view)
@@ -591,6 +600,11 @@ class FounderElection:
                 text += (
                     f"; view {view.epoch} may have come into force, and {len(view) // 2 + 1} of its {len(view)} "
                     f"members are needed, too; not heard of: {_some(missing)}"
+                )
+            elif not self._are_enough(self._peers, view):
+                blank = _names_of(view) - self._knowing(self._peers, view)
+                text += (
+                    f"; view {view.epoch} may have come into force; without what they knew: {_some(blank)}"
                 )
         if better := self._knowing_better():
             text += f"; there was a later view ({max(better.values())}), of which {_some(better)} knows"
