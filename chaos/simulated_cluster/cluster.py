@@ -124,6 +124,8 @@ class Cluster:
         """The last notable events, as text."""
         self.disks = Disks(random.Random(f"{seed} contents of disks")) if remember else None
         """What members keep; None: nothing, and each process starts as if for the first time."""
+        self.has_lost_disks = False
+        """A process may have lost what it knew: with one that died before it could save anything that may be too much."""
         self._files: dict[str, LastView] = {}
         self._is_new: dict[str, bool] = {}
         """Whether what runs on a host has found no cluster's name on its disk, and not written one there."""
@@ -435,6 +437,7 @@ class Cluster:
         if self.disks is None:
             return
         spared = self._spared(host)
+        self.has_lost_disks |= spared is None
         self.note(self.disks.lose(host.name, fault) if spared is None else spared)
 
     def _spared(self, host: Host) -> str | None:
