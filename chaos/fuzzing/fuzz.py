@@ -242,10 +242,7 @@ def _settles(cluster: Cluster, quiet: float) -> bool:
     # that are on their way have arrived.
     cluster.run(cluster.now + _SOON, stop=cluster.converged)
     until = cluster.now + quiet
-    # Who remembers goes on, whoever has died: all have been started again.
-    while (cluster.disks is not None or cluster.quorum_alive()) and cluster.run(
-        until, stop=cluster.converged
-    ):
+    while (cluster.remembers or cluster.quorum_alive()) and cluster.run(until, stop=cluster.converged):
         cluster.run(cluster.now + _STILL)
         if cluster.converged():
             return True

@@ -232,6 +232,11 @@ class Cluster:
         ((view, standing),) = self._standing.items()
         return standing == self._running == len(view) and self.invariants.latest_of(view.lineage) is view
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the cluster goes on once everybody is started again, whoever has died: nobody has lost its memory."""
+        return self.disks is not None and not self.has_lost_disks
+
     def agreed(self) -> bool:
         """Whether every running member of the latest view stands in it."""
         latest = self.latest

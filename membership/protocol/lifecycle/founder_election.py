@@ -151,11 +151,6 @@ class FounderElection:
             self._patient_until = now + _PATIENCE * self._context.settings.rpc_cap
 
     @property
-    def knows(self) -> bool:
-        """Whether this process remembers a view for certain."""
-        return self.remembered is not None and not self._is_copy
-
-    @property
     def followed(self) -> Address | None:
         """Who will found, as far as this process knows."""
         return None if self._followed is None else self._followed.address
