@@ -125,7 +125,7 @@ class Cluster:
         self.disks = Disks(random.Random(f"{seed} contents of disks")) if remember else None
         """What members keep; None: nothing, and each process starts as if for the first time."""
         self.has_lost_disks = False
-        """A process may have lost what it knew; with one that died before it had saved anything that may be too much."""
+        """A process may have lost what it knew; with one that died before it saved anything that may be too much."""
         self._files: dict[str, LastView] = {}
         self._is_new: dict[str, bool] = {}
         """Whether what runs on a host has found no cluster's name on its disk, and not written one there."""
