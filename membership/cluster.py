@@ -18,6 +18,7 @@ from membership.address import Address
 from membership.errors import EvictionError, MembershipError, RecoveryError
 from membership.protocol.context.effects import Event, RecoveryFailed, RecoveryFinished
 from membership.protocol.context.refusals import public_name
+from membership.protocol.context.stable_storage import StableState
 from membership.protocol.core.suspicions import Suspicions
 from membership.protocol.dissemination.broadcaster import Broadcaster
 from membership.protocol.monitoring.edge_detector import DetectorFactory
@@ -290,7 +291,8 @@ async def join(
         settings=settings,
     ) as transport:
         founding = (
-            view is None
+            # A founding that was cut short may be in force elsewhere: whoever has accepted it goes on from that.
+            (remembered is None or remembered.stable == StableState())
             and mode is Mode.DECENTRALISED
             and await _is_founding(transport, seed_addresses, found)
         )

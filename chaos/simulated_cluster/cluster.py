@@ -49,7 +49,7 @@ from membership.runtime.change_feed import FINAL_STATUSES
 from membership.runtime.core_factory import CoreFactory, Mode
 from membership.runtime.core_factory import Identity as MemberIdentity
 from membership.runtime.data_directory import Contents, DataDirectory, Identity, recall
-from membership.runtime.last_view import LastView, LastViewError
+from membership.runtime.last_view import LastView, LastViewError, Remembered
 from membership.runtime.process import MemberProcess
 from membership.settings import Settings
 
@@ -377,21 +377,21 @@ class Cluster:
     def _begin_saving(self, host: Host) -> None:
         """Have what is to be saved on the disk, which takes a moment; the process may die before that is done."""
         process = process_on(host)
-        if process.to_save is None or host.name in self._saving:
+        memory = process.to_save
+        if memory is None or host.name in self._saving:
             return
         self._saving.add(host.name)
         delay = self._disk_rng.uniform(*_DISK_DELAY) + process.save_pause
-        self.simulator.call_after(delay, lambda: self._save(host, process))
+        self.simulator.call_after(delay, lambda: self._save(host, process, memory))
 
-    def _save(self, host: Host, process: MemberProcess) -> None:
+    def _save(self, host: Host, process: MemberProcess, memory: Remembered) -> None:
         self._saving.discard(host.name)
         if host.process is process:
-            self.simulator.command(host, partial(self._write, host))
+            self.simulator.command(host, partial(self._write, host, memory))
 
-    def _write(self, host: Host, process: MemberProcess, now: float) -> Effects:
-        file, memory = self._files[host.name], process.to_save
-        if memory is None:
-            return process.idle()
+    def _write(self, host: Host, memory: Remembered, process: MemberProcess, now: float) -> Effects:
+        """What was to be saved when the writing began; more may have come since."""
+        file = self._files[host.name]
         try:
             file.save(memory)
             file.complete()
@@ -597,8 +597,8 @@ class Cluster:
     def _end(self, host: Host) -> None:
         """The process here is at its end, of which it writes down what is to be remembered."""
         process = process_on(host)
-        if process.to_save is not None:
-            self._write(host, process, self.now)
+        if (memory := process.to_save) is not None:
+            self._write(host, memory, process, self.now)
         self.stop_host(host)
 
     def _fail(self, what: str) -> NoReturn:

@@ -314,8 +314,15 @@ class Driver:
             log.warning("%s; trying again in %.1f s", error, self.process.save_pause)
         else:
             self._command(self.process.on_saved(memory, self._now()))
+            await self._complete(file)
         if self.state.view is not None:
             self._tried_to_save.set()
+
+    async def _complete(self, file: LastView) -> None:
+        try:
+            await trio.to_thread.run_sync(file.complete)
+        except LastViewError as error:
+            log.warning("only one copy of the last view could be written: %s", error)
 
     async def wait_until_saved(self) -> None:
         """Wait until the first view is saved, or could not be; at once without a disk."""

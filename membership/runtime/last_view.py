@@ -17,6 +17,7 @@ import hashlib
 import logging
 import os
 import struct
+import zlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ import msgspec
 
 from membership.address import Address
 from membership.errors import MembershipError
-from membership.files import SYSTEM, SystemCalls, read_file, replace_file, replace_file_on, write_at
+from membership.files import SYSTEM, SystemCalls, read_at, replace_file, replace_file_on, write_at
 from membership.protocol.context.stable_storage import StableState
 from membership.protocol.view.configuration import Configuration, ConfigurationError
 from membership.protocol.view.configuration_cache import ConfigurationCache
@@ -41,8 +42,8 @@ FIRST_CAPACITY: Final = 256 << 10
 """Bytes of each copy at first: enough for two thousand members. A larger record gets twice what it needs."""
 
 _MAGIC: Final = b"rota last view 2"
-_HEADER: Final = struct.Struct("<16sQ")
-"""Magic, and bytes of each copy."""
+_HEADER: Final = struct.Struct("<16sQI")
+"""Magic, bytes of each copy, checksum of both."""
 _BLOCK: Final = 4096
 """Bytes before the first copy, and what copies are aligned to: writing one touches nothing of the other."""
 _COPY: Final = struct.Struct("<16sQQ")
@@ -115,31 +116,56 @@ class LastView:
     def load(self) -> Remembered | None:
         """What it says, None if there is no such file, or nothing in it yet. Raises LastViewError."""
         try:
-            data = read_file(self._system, str(self._path), LARGEST)
+            body = self._read()
+            self.saved = None if body is None else self._decode(body)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise LastViewError(f"{self._path}: {error.strerror}; make it readable, or remove it") from error
-        try:
-            body = self._read(data) if data.startswith(_MAGIC) else _read_earlier(data)
-            self.saved = None if body is None else self._decode(body)
         except (msgspec.DecodeError, ValueError, struct.error) as error:
             raise DamagedViewError(
                 f"{self._path} is damaged ({error}); remove it: this process then needs a seed to find its cluster"
             ) from None
         return self.saved
 
-    def _read(self, data: bytes) -> bytes | None:
-        """The record of the latest copy that is whole; None: none was ever written."""
-        _, self._capacity = _HEADER.unpack_from(data)
-        offsets = [_BLOCK + number * self._capacity for number in range(2)]
-        self._copies = [_read_copy(data[offset : offset + self._capacity]) for offset in offsets]
+    def _read(self) -> bytes | None:
+        """The record of the latest copy that is whole; None: none was ever written. Raises OSError."""
+        descriptor = self._system.open(str(self._path), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            header = read_at(self._system, descriptor, _HEADER.size, 0)
+            if not header.startswith(_MAGIC):
+                return _read_earlier(read_at(self._system, descriptor, LARGEST, 0))
+            _, self._capacity, checksum = _HEADER.unpack(header)
+            if checksum != zlib.crc32(header[: _HEADER.size - 4]):
+                raise ConfigurationError("its beginning does not match its checksum")
+            self._copies = [self._read_copy(descriptor, which) for which in range(2)]
+        finally:
+            self._system.close(descriptor)
         latest = max(self._copies)
         if latest.number > 0:
             return latest.body
         if all(copy.number == _UNKNOWN for copy in self._copies):
             raise ConfigurationError("neither copy in it is whole")
         return None  # at most the first save was begun: nobody has relied on it
+
+    def _read_copy(self, descriptor: int, which: int) -> _Copy:
+        """One that the disk does not give is as good as torn: there is another one."""
+        offset = _BLOCK + which * self._capacity
+        try:
+            head = read_at(self._system, descriptor, _COPY.size, offset)
+            if len(head) < _COPY.size:
+                return _Copy(_UNKNOWN)
+            if not any(head):
+                return _Copy()
+            checksum, number, length = _COPY.unpack(head)
+            if length > self._capacity:
+                return _Copy(_UNKNOWN)
+            body = read_at(self._system, descriptor, length, offset + _COPY.size)
+        except OSError:
+            return _Copy(_UNKNOWN)
+        if checksum != _checksum(head[_CHECKSUM_BYTES:] + body):
+            return _Copy(_UNKNOWN)
+        return _Copy(number, body)
 
     def _decode(self, body: bytes) -> Remembered:
         record = msgspec.msgpack.decode(body, type=_Record)
@@ -149,16 +175,15 @@ class LastView:
         return Remembered(StableState(view, accepted), record.founded, record.superseded)
 
     def prepare(self) -> None:
-        """Take the room that it needs, after `load`, if it has none. Raises LastViewError."""
-        if not self._capacity and self.saved is None:
-            self._replace(b"")
+        """After `load`: take the room that it needs, if it has none, and mend a copy. Raises LastViewError."""
+        if not self._capacity:
+            self._replace(b"" if self.saved is None else _encode(self.saved))
+        elif self.saved is not None:
+            self.complete()
 
     def save(self, memory: Remembered) -> None:
         """Durable on return; `complete` is to follow. Raises LastViewError: then what was saved before stands."""
-        view, accepted = memory.stable.view, memory.stable.accepted
-        named = (b"", b"") if view is None else (view.id, view.encoded())
-        others = tuple((each.id, each.encoded()) for each in accepted)
-        body = msgspec.msgpack.encode(_Record(memory.founded, *named, memory.is_copy, others))
+        body = _encode(memory)
         if _COPY.size + len(body) > self._capacity:
             self._replace(body)
         else:
@@ -219,23 +244,21 @@ class LastView:
         )
 
 
+def _encode(memory: Remembered) -> bytes:
+    view, accepted = memory.stable.view, memory.stable.accepted
+    named = (b"", b"") if view is None else (view.id, view.encoded())
+    others = tuple((each.id, each.encoded()) for each in accepted)
+    return msgspec.msgpack.encode(_Record(memory.founded, *named, memory.is_copy, others))
+
+
 def _header(capacity: int) -> bytes:
-    return _HEADER.pack(_MAGIC, capacity).ljust(_BLOCK, b"\0")
+    unsigned = _HEADER.pack(_MAGIC, capacity, 0)[:-4]
+    return (unsigned + zlib.crc32(unsigned).to_bytes(4, "little")).ljust(_BLOCK, b"\0")
 
 
 def _render(copy: _Copy) -> bytes:
     unsigned = _COPY.pack(b"", copy.number, len(copy.body)) + copy.body
     return _checksum(unsigned[_CHECKSUM_BYTES:]) + unsigned[_CHECKSUM_BYTES:]
-
-
-def _read_copy(data: bytes) -> _Copy:
-    checksum, number, length = _COPY.unpack_from(data)
-    if not any(data[: _COPY.size]):
-        return _Copy()
-    end = _COPY.size + length
-    if checksum != _checksum(data[_CHECKSUM_BYTES:end]):
-        return _Copy(_UNKNOWN)
-    return _Copy(number, data[_COPY.size : end])
 
 
 def _read_earlier(data: bytes) -> bytes:

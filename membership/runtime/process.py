@@ -260,8 +260,6 @@ class MemberProcess:
     def _after(self, effects: Effects, now: float) -> Effects:
         """Take note of what happened; the effects, with those of what that leads to."""
         self._wake_at = effects.wake_at
-        if not effects.events:
-            return effects
         for event in effects.events:
             self._handle(event, now)
         if self.restart_at is not None:

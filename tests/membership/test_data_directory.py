@@ -136,7 +136,7 @@ def test_a_directory_without_its_anchor_counts_as_a_copy(lab: Laboratory, lost: 
 
 def test_a_damaged_last_view_is_put_aside_by_who_has_a_seed(lab: Laboratory) -> None:
     disk = lived_in(lab)
-    disk.cut(str(PATH / LAST_VIEW), 5000)
+    disk.cut(str(PATH / LAST_VIEW), 4100)
     with pytest.raises(DataDirectoryError, match=r"is damaged .* or give --seed"):
         simulated(disk).open(has_seeds=False)
     contents = simulated(disk).open(has_seeds=True)

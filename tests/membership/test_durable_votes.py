@@ -21,6 +21,7 @@ from membership.settings import Settings
 from tests.membership.test_power_cut import cut_power, running, start
 
 SEEDS = range(6)
+RINGS = 10
 
 
 def member_with_a_disk(lab, view, index: int = 0) -> Core:
@@ -160,3 +161,48 @@ def test_a_view_that_was_voted_for_is_not_taken_for_one_that_its_oldest_member_p
     )
     assert not core._election.has_outlived(voted)
     assert core._election.has_outlived(proposed)
+
+
+def test_a_request_that_comes_too_late_is_refused_and_nothing_of_it_is_written_down(lab) -> None:
+    """Else stale coordinators could fill what a member may accept in one view."""
+    view = lab.configuration(3)
+    core = member_with_a_disk(lab, view)
+    core.saved(StableState(view), 0.0)
+    one, other = view.members[1:]
+    core.receive(one.address, wire.Prepare(one.incarnation, view.epoch, view.id, 9, 1), 0.1)
+    cut = Cut.of((), [Removal(one.incarnation)])
+    header = (other.incarnation, view.epoch, view.id)
+    effects = core.receive(other.address, wire.Accept(*header, 2, 2, cut.hash), 0.2)
+    assert lab.sent(effects, wire.Rejected)
+    assert not to_save(core.receive(other.address, wire.CutBody(*header, cut), 0.3))
+
+
+def test_what_was_being_written_down_for_a_founding_is_not_told_once_another_view_is_installed(lab) -> None:
+    """The founder would count on a process that takes part in another view meanwhile: two views would go on."""
+    voted, founder, decider = lab.member(0), lab.member(0, incarnation=1), lab.member(1)
+    before, me = lab.member(2), lab.member(2, incarnation=1)
+    first = lab.configuration(3)
+    decided = first.apply(Cut.of([me], [Removal(before.incarnation)]))
+    assert voted in first
+    core = Core(
+        me,
+        seeds=[],
+        settings=Settings(),
+        rng=random.Random(1),
+        cluster_id=first.cluster_id,
+        stable=StableState(first),
+        has_disk=True,
+    )
+    core.start(0.0)
+    asks = wire.ColdStart(founder, True, 0, b"", 0, True, first.epoch, False, (decided.id,))
+    core.receive(founder.address, asks, 0.1)
+    proposed = decided.restart(founder, RINGS).apply(Cut.of([me]))
+    body = (proposed.epoch, proposed.id, proposed.encoded(), ())
+    effects = core.receive(founder.address, wire.FullConfiguration(founder.incarnation, *body, True), 0.2)
+    (late,) = to_save(effects)
+    assert [view.id for view in late.accepted] == [proposed.id]
+    body = (decided.epoch, decided.id, decided.encoded(), ())
+    core.receive(decider.address, wire.FullConfiguration(decider.incarnation, *body, False), 0.3)
+    assert core.configuration is not None
+    assert core.configuration.id == decided.id
+    assert not lab.sent(core.saved(late, 0.4), wire.ColdStart)

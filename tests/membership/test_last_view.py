@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from membership.files import replace_file
+from membership.files import replace_file, replace_file_on
 from membership.files.simulated import CHANGING, PowerCut, SimulatedFiles, cut_after, fail
 from membership.protocol.context.stable_storage import StableState
 from membership.protocol.view.configuration import Configuration
@@ -119,6 +119,30 @@ def test_a_file_of_an_earlier_version_is_read_and_becomes_one_of_this(
     remember(file, Remembered(StableState(view), True, True))
     assert read_file(tmp_path / "view") == (True, view.id, (), True)
     assert (tmp_path / "view").stat().st_size == 4096 + 2 * FIRST_CAPACITY
+
+
+def test_a_copy_that_the_disk_does_not_give_is_made_good_by_the_other() -> None:
+    disk = SimulatedFiles(random.Random(1))
+    file = opened(disk)
+    first, latest, *_ = memories()
+    remember(file, first)
+    remember(file, latest)
+    for reads in (1, 2, 3):  # what lies before the copies comes first
+        disk.fault = fail(errno.EIO, "pread", after=reads)
+        assert read(disk) == content(latest)
+        disk.fault = None
+
+
+def test_the_first_save_after_an_upgrade_needs_no_room_either() -> None:
+    disk = SimulatedFiles(random.Random(1))
+    view = Laboratory().configuration(3)
+    body = msgspec.msgpack.encode((True, view.id, view.encoded(), False))
+    replace_file_on(disk, PATH, _checksum(body) + body)
+    file = opened(disk)
+    disk.capacity = 0
+    for memory in memories():
+        remember(file, memory)
+        assert read(disk) == content(memory)
 
 
 def test_the_room_is_taken_before_there_is_anything_to_remember() -> None:

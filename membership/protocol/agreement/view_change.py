@@ -442,6 +442,12 @@ class ViewChange:
 
     def on_accept(self, message: messages.Accept, sender: Member, now: float) -> None:
         """Phase 2a. Accepted only with the body at hand, or a decision could lose it, and when that is durable."""
+        ballot = Ballot(message.round, message.coordinator)
+        if ballot < self._acceptor.state.promised:
+            self._reject(
+                Reject(ballot, self._acceptor.state.promised), sender
+            )  # nothing of it is written down
+            return
         if message.value not in self.proposals:
             self._unanswered = (message, sender)
             self.proposals.want(message.value, sender, now)
@@ -449,7 +455,6 @@ class ViewChange:
         if not self._is_durable(message.value):
             self._unanswered = (message, sender)
             return
-        ballot = Ballot(message.round, message.coordinator)
         answer = self._acceptor.accept(ballot, message.value)
         if isinstance(answer, Reject):
             self._reject(answer, sender)

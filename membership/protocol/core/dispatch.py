@@ -64,8 +64,10 @@ class Dispatcher:
         if self.views.status in FINISHED:
             return
         self._context.storage.on_saved(state)
-        self._refounding.on_saved()
         instance = self.views.instance
+        if instance is None or self._admission.holding:
+            # Else it is in another view by now: what was being written down for a founding is not told any more.
+            self._refounding.on_saved()
         if instance is None:
             self.found_if_chosen(now)
         elif self._admission.holding:
