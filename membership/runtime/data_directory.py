@@ -52,6 +52,10 @@ class DataDirectoryError(MembershipError):
     """The data directory cannot be used as it is. The text says what to do."""
 
 
+class DamagedIdentityError(DataDirectoryError):
+    """What says whose the directory is can be read, and says nothing."""
+
+
 class Identity(NamedTuple):
     """Which host of which cluster a directory belongs to."""
 
@@ -170,7 +174,7 @@ class DataDirectory:
         identity = None
         try:
             identity = self.identity()
-        except DataDirectoryError:
+        except DamagedIdentityError:
             losses.append(self._lose(f"{IDENTITY} is damaged: it is put aside", [IDENTITY]))
         return Contents(identity, has_view, is_copy, tuple(losses))
 
@@ -207,7 +211,7 @@ class DataDirectory:
         return noted.created != found.created
 
     def claim(self) -> None:
-        """From now on this directory is the original; durable on return. Raises OSError."""
+        """From now on this directory is the original; durable on return. Raises DataDirectoryError."""
         self._write(ANCHOR, b"Created once; tells this directory from a copy of it.\n")
         self._write(NOTE, json.dumps(self._origin_of_anchor()._asdict()).encode())
 
@@ -239,18 +243,20 @@ class DataDirectory:
             identity = Identity(bytes.fromhex(raw["cluster_id"]), str(raw["name"]))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataDirectoryError(
+        except OSError as error:
+            raise DataDirectoryError(f"{path}: {error.strerror}; make it readable") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedIdentityError(
                 f"{path}: unreadable ({error}); restore it, or remove {self.path} to start empty"
             ) from error
         if len(identity.cluster_id) != CLUSTER_ID_BYTES:
-            raise DataDirectoryError(
+            raise DamagedIdentityError(
                 f"{path}: cluster_id is not 16 bytes; restore it, or remove {self.path} to start empty"
             )
         return identity
 
     def save_identity(self, identity: Identity) -> None:
-        """Durable before it returns: file and directory are synced. Raises OSError."""
+        """Durable before it returns: file and directory are synced. Raises DataDirectoryError."""
         record = {
             "cluster_id": identity.cluster_id.hex(),
             "name": identity.name,
@@ -263,7 +269,12 @@ class DataDirectory:
         return read_file(self._system, str(self.path / name), _SMALL_FILE)
 
     def _write(self, name: str, content: bytes) -> None:
-        replace_file_on(self._system, self.path / name, content)
+        try:
+            replace_file_on(self._system, self.path / name, content)
+        except OSError as error:
+            raise DataDirectoryError(
+                f"{self.path / name}: {error.strerror}; make room, or make it writable"
+            ) from error
 
 
 def recall(file: LastView, copy: LastView | None) -> Remembered | None:

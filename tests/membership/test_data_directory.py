@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 from contextlib import suppress
@@ -80,6 +81,22 @@ def test_a_damaged_identity_is_one_clear_error_and_put_aside(directory: DataDire
     contents = directory.open(has_seeds=False)
     assert contents.identity is None
     assert [loss.set_aside for loss in contents.losses] == [(str(directory.path / f"{IDENTITY}.set-aside"),)]
+
+
+def test_an_identity_that_the_disk_does_not_give_is_no_damage(lab: Laboratory) -> None:
+    disk = lived_in(lab)
+    disk.fault = lambda operation, path: errno.EIO if path.endswith(IDENTITY) else None
+    with pytest.raises(DataDirectoryError, match="Input/output error"):
+        simulated(disk).open(has_seeds=True)
+    disk.fault = None
+    assert simulated(disk).open(has_seeds=True).identity == MINE
+
+
+def test_a_directory_that_takes_nothing_is_one_clear_error() -> None:
+    disk = SimulatedFiles(random.Random(1))
+    disk.capacity = 0
+    with pytest.raises(DataDirectoryError, match="No space left on device"):
+        simulated(disk).open(has_seeds=True)
 
 
 def test_what_a_later_version_wrote_is_refused_and_not_taken_for_damage(directory: DataDirectory) -> None:
