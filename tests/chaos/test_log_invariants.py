@@ -12,7 +12,7 @@ from datastore_adapter.log.host.node import LogNode
 from datastore_adapter.log.layout.document import encode_document
 from datastore_adapter.log.layout.striping import Striping
 from datastore_adapter.log.messages import Install
-from datastore_adapter.log.storage.memory_storage import MemoryStorage
+from tests.datastore_adapter.memory_storage import MemoryStorage
 
 
 @dataclass

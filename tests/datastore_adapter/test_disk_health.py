@@ -7,7 +7,7 @@ import pytest
 from datastore_adapter import LogSettings, StorageError, StorageFullError
 from datastore_adapter.log.messages import Done
 from datastore_adapter.log.storage.disk_health import DiskHealth, refused_by
-from datastore_adapter.log.storage.memory_storage import MemoryStorage
+from tests.datastore_adapter.memory_storage import MemoryStorage
 
 RECORD = 4096
 SETTINGS = LogSettings(max_payload=RECORD, disk_probation=60.0)

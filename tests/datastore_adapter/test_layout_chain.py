@@ -37,8 +37,8 @@ from datastore_adapter.log.messages import (
     WrongEpoch,
 )
 from datastore_adapter.log.storage.durable_record import save_record
-from datastore_adapter.log.storage.memory_storage import MemoryStorage
 from tests.budget import budgeted
+from tests.datastore_adapter.memory_storage import MemoryStorage
 
 SETTINGS = LogSettings.local()
 DISK = b"disk of a"

@@ -14,8 +14,8 @@ from datastore_adapter.log.layout.document import encode_document, genesis_docum
 from datastore_adapter.log.layout.history import DocumentHistory
 from datastore_adapter.log.layout.server import LayoutServer
 from datastore_adapter.log.messages import FetchHistory, History, Install, Installed
-from datastore_adapter.log.storage.memory_storage import MemoryStorage
 from tests.datastore_adapter.harness import Harness
+from tests.datastore_adapter.memory_storage import MemoryStorage
 
 GENESIS = genesis_document("id", "a", "a:1", b"disk")
 

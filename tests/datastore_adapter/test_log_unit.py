@@ -43,7 +43,7 @@ from datastore_adapter.log.messages import (
     WriteChunk,
     WrongEpoch,
 )
-from datastore_adapter.log.storage.memory_storage import MemoryStorage
+from tests.datastore_adapter.memory_storage import MemoryStorage
 
 SETTINGS = LogSettings(max_payload=100, segment_file_bytes=500, back_pointers=2)
 STRIPES = 3

@@ -20,7 +20,7 @@ from datastore_adapter.log.messages import (
 )
 from datastore_adapter.log.messages.codec import encode_entry
 from datastore_adapter.log.storage.file_storage import FileStorage, Storage
-from datastore_adapter.log.storage.memory_storage import MemoryStorage
+from tests.datastore_adapter.memory_storage import MemoryStorage
 
 addresses = st.integers(0, 40)
 payloads = st.binary(max_size=30)

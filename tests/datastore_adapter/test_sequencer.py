@@ -22,7 +22,7 @@ from datastore_adapter.log.messages import (
     WrongEpoch,
 )
 from datastore_adapter.log.sequencer.sequencer import Sequencer
-from datastore_adapter.log.storage.memory_storage import MemoryStorage
+from tests.datastore_adapter.memory_storage import MemoryStorage
 
 SETTINGS = LogSettings(back_pointers=2, max_streams=3)
 

@@ -14,7 +14,7 @@ import pytest
 from datastore_adapter import StorageError, StorageFullError
 from datastore_adapter.log.storage.durable_record import load_record, save_record
 from datastore_adapter.log.storage.file_storage import OPEN_FILES, FileStorage, Storage
-from datastore_adapter.log.storage.memory_storage import MemoryStorage
+from tests.datastore_adapter.memory_storage import MemoryStorage
 
 
 @pytest.fixture(params=["files", "memory"])
