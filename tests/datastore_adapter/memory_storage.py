@@ -1,4 +1,4 @@
-"""Storage in memory that can lose power: for simulation and tests.
+"""Storage in memory that can lose power: for tests of single roles.
 
 The same interface as files, which knows which bytes were made durable and forgets or mangles the others in a crash.
 """
