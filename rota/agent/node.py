@@ -399,7 +399,7 @@ class Node:
         from datastore_adapter.slots.slots_adapter import SlotsAdapter
 
         access = await engine.access(cluster)
-        await nursery.start(engine.run, access)
+        await nursery.start(engine.run, cluster, access)
         adapter = SlotsAdapter(layout_adapter, servers_of(cluster), access)
         self._api.engine_statistics = adapter.statistics
         if self._sampling is not None:

@@ -7,27 +7,34 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 import trio
 
 from datastore_adapter.slots.servers import Servers
 from datastore_adapter.slots.settings import EngineAccess, SlotsSettings
-from membership import Address, Cluster
+from membership import Address, Cluster, FrameStream, TransportError
 from membership.transport import Handler
 from rota.agent.engine.configuration import Ports, ServerOptions
 from rota.agent.engine.inspection import inspect
 from rota.agent.engine.password import DIRECTORY, PASSWORD_FILE, SERVICE, SharedPassword, read_password
-from rota.agent.engine.predecessors import until_nobody_follows
+from rota.agent.engine.predecessors import Predecessors
 from rota.agent.engine.program import check_library, find_program
-from rota.agent.engine.servers import EngineServers, allocate_ports, empty_servers
+from rota.agent.engine.servers import EngineServers, allocate_ports, is_empty
 from rota.agent.settings import AgentSettings, EngineUrl
-from rota.errors import SettingsError
+from rota.errors import ApiError, SettingsError
 from rota.http import answers
+from rota.services.control_service import answer_requests, ask_member
 from rota.services.store_tags import ADOPTED, SERVERS, STORE, servers_of
+
+EMPTY: Final = "empty"
+"""The request of another agent for those of this host's servers that have nothing."""
+PATIENCE: Final = 1.0
+"""Seconds for the answer to it."""
 
 OnEvent = Callable[[str, str], None]
 
@@ -50,9 +57,13 @@ class HostEngine(Protocol):
         ...
 
     async def run(
-        self, access: EngineAccess, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        cluster: Cluster,
+        access: EngineAccess,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Have them run until cancelled."""
+        """Have them run until cancelled; "started" once those run that need not wait."""
         ...
 
     def status(self) -> answers.Engine: ...
@@ -78,7 +89,6 @@ class OwnServers:
             self._directory, settings.engine_servers, self._bind, settings.listen.port
         )
         self._servers: EngineServers | None = None
-        self._others: Callable[[], Sequence[str]] = list
         if settings.engine_config is not None and not settings.engine_config.is_file():
             raise SettingsError(f"engine_config: {settings.engine_config} is no file that can be read")
 
@@ -94,16 +104,35 @@ class OwnServers:
 
     @property
     def services(self) -> Mapping[str, Handler]:
-        return {SERVICE: self._password.serve}
+        return {SERVICE: self._serve}
+
+    async def _serve(self, stream: FrameStream) -> None:
+        """Another agent asks."""
+        async with stream:
+            await answer_requests(stream, self._answer)
+
+    async def _answer(self, request: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if request == "password":
+            return self._password.answer()
+        if request == EMPTY:
+            return {"servers": self._empty()}
+        raise ApiError(f"{request}: this agent answers no such request", code="refused", status=403)
+
+    def _empty(self) -> list[str]:
+        """Those of its servers that have never begun, or not since the disk was lost: they know nobody."""
+        addresses = enumerate(self._addresses())
+        return [address for number, address in addresses if is_empty(self._directory, number)]
 
     async def access(self, cluster: Cluster) -> EngineAccess:
-        self._others = partial(_servers_of_others, cluster)
         return EngineAccess(password=await self._password.agree(cluster, {STORE: self._settings.store}))
 
     async def run(
-        self, access: EngineAccess, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        cluster: Cluster,
+        access: EngineAccess,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        await self._wait_for_replicas(access)
         options = ServerOptions(
             program=self._program,
             bind=self._bind,
@@ -113,17 +142,17 @@ class OwnServers:
             password=access.password,
             include=self._settings.engine_config,
         )
-        self._servers = EngineServers(self._directory, self._ports, options, self._on_event)
-        await self._servers.run(task_status=task_status)
-
-    async def _wait_for_replicas(self, access: EngineAccess) -> None:
-        empty = [self._address(ports) for ports in empty_servers(self._directory, self._ports)]
-        if empty:
-            connections = Servers(access, SlotsSettings())
-            try:
-                await until_nobody_follows(empty, self._others, connections, self._on_event)
-            finally:
-                connections.close()
+        connections = Servers(access, SlotsSettings())
+        predecessors = Predecessors(
+            connections, partial(_servers_of_others, cluster), partial(_is_empty, cluster), self._on_event
+        )
+        self._servers = EngineServers(
+            self._directory, self._ports, options, self._on_event, may_start=predecessors.may_start
+        )
+        try:
+            await self._servers.run(task_status=task_status)
+        finally:
+            connections.close()
 
     def status(self) -> answers.Engine:
         servers = self._servers
@@ -168,7 +197,11 @@ class AdoptedServers:
         return self._access
 
     async def run(
-        self, access: EngineAccess, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        cluster: Cluster,
+        access: EngineAccess,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         task_status.started()
         await trio.sleep_forever()
@@ -193,6 +226,17 @@ def _servers_of_others(cluster: Cluster) -> list[str]:
     servers = servers_of(cluster)
     hosts = [member.name for member in cluster.view.members if member.name != cluster.me.name]
     return [address for host in hosts for address in servers(host)]
+
+
+async def _is_empty(cluster: Cluster, address: str) -> bool:
+    """Whether the agent of the server at this address says so; not if it says nothing."""
+    servers = servers_of(cluster)
+    for member in cluster.view.members:
+        if address in servers(member.name):
+            with trio.move_on_after(PATIENCE), suppress(ApiError, TransportError):
+                told = (await ask_member(cluster, member, SERVICE, EMPTY, {})).get("servers")
+                return isinstance(told, list) and address in told
+    return False
 
 
 def _number_of(host: str) -> str:

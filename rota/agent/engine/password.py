@@ -17,14 +17,15 @@ from typing import Any, Final
 
 import trio
 
-from membership import Cluster, Configuration, FrameStream, Member, TransportError
+from membership import Cluster, Configuration, Member, TransportError
 from membership.files import replace_file
 from rota.errors import AgentError, ApiError, SettingsError
-from rota.services.control_service import answer_requests, ask_member
+from rota.services.control_service import ask_member
 
 log = logging.getLogger("rota")
 
 SERVICE: Final = "engine"
+"""Of the agents; `password` is what they ask for."""
 DIRECTORY: Final = "engine"
 PASSWORD_FILE: Final = "password"
 """In the data directory, and in that."""
@@ -52,13 +53,9 @@ class SharedPassword:
                 "or the same --engine-password-file on all hosts"
             )
 
-    async def serve(self, stream: FrameStream) -> None:
-        """Another agent asks for it."""
-        async with stream:
-            await answer_requests(stream, self._answer)
-
-    async def _answer(self, request: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        if request != "password" or not self._may_travel:
+    def answer(self) -> dict[str, Any]:
+        """Another agent asks for it.  Raises :class:`ApiError`."""
+        if not self._may_travel:
             raise ApiError("this host does not tell the servers' password", code="refused", status=403)
         return {"password": self._password}
 

@@ -16,7 +16,7 @@ import secrets
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -46,6 +46,8 @@ SILENCE: Final = NODE_TIMEOUT
 and a command that holds it up for long ends it."""
 PROBES: Final = 5
 """Within ``SILENCE``.  Counted, so that an agent that was itself stopped does not hold its pause against the server."""
+LOOK_AGAIN: Final = 0.5
+"""Seconds, whether a server that had to wait may be started."""
 LOWEST_PORT, HIGHEST_PORT = 16384, 32768
 PORT_OFFSET: Final = 1000
 """From the agent's port to that of its first server."""
@@ -55,8 +57,17 @@ _PR_SET_PDEATHSIG: Final = 1
 _prctl: Final = ctypes.CDLL(None).prctl
 
 
+async def at_once(address: str) -> bool:
+    """Nothing is in the way of an empty server."""
+    return True
+
+
 class EngineServers:
-    """The servers of one host.  ``on_event(kind, text)`` is told of servers that ended and came back."""
+    """The servers of one host.
+
+    ``on_event(kind, text)`` is told of servers that ended and came back; ``may_start(address)`` says whether an empty
+    one may be started there now.
+    """
 
     def __init__(
         self,
@@ -65,12 +76,14 @@ class EngineServers:
         options: ServerOptions,
         on_event: Callable[[str, str], None] = lambda kind, text: None,
         silence: float = SILENCE,
+        may_start: Callable[[str], Awaitable[bool]] = at_once,
     ) -> None:
         self._directory = directory
         self._ports = tuple(ports)
         self._options = options
         self._on_event = on_event
         self._silence = silence
+        self._may_start = may_start
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.restarts = 0
 
@@ -80,18 +93,34 @@ class EngineServers:
         return sum(process.poll() is None for process in self._processes.values())
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run them until cancelled; "started" once all answer.  Raises :class:`AgentError` if one does not start."""
+        """Run them until cancelled; "started" once all answer, but for those that have to wait.
+
+        Raises :class:`AgentError` if one does not start.
+        """
         try:
             async with trio.open_nursery() as nursery:
                 async with trio.open_nursery() as starting:
                     for number in range(len(self._ports)):
-                        starting.start_soon(self._start, number)
+                        starting.start_soon(nursery.start, self._keep, number)
                 task_status.started()
-                for number in range(len(self._ports)):
-                    nursery.start_soon(self._watch, number)
         finally:
             with trio.CancelScope(shield=True):
                 await self._stop()
+
+    async def _keep(
+        self, number: int, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Have one run.  Nobody waits for one that has to wait: it may take the control loop to end that."""
+        is_held = False
+        while is_empty(self._directory, number) and not await self._may_start(str(self._where(number))):
+            if not is_held:
+                is_held = True
+                task_status.started()
+            await trio.sleep(LOOK_AGAIN)
+        await self._start(number)
+        if not is_held:
+            task_status.started()
+        await self._watch(number)
 
     def _where(self, number: int) -> Address:
         return Address(self._options.announced, self._ports[number].clients)
@@ -178,9 +207,9 @@ class EngineServers:
             process.wait()
 
 
-def empty_servers(directory: Path, ports: Sequence[Ports]) -> list[Ports]:
-    """Those of the servers in this directory that have nothing there yet, or nothing any more."""
-    return [entry for number, entry in enumerate(ports) if not (_place(directory, number) / NODES).exists()]
+def is_empty(directory: Path, number: int) -> bool:
+    """Whether that server of this directory has nothing there yet, or nothing any more."""
+    return not (_place(directory, number) / NODES).exists()
 
 
 def _place(directory: Path, number: int) -> Path:
