@@ -195,6 +195,7 @@ class LogNode:
             doubtful=self.log_unit.doubtful(),
             failure=disk.failure,
             sync_seconds=disk.sync_seconds,
+            stopped=disk.stopped,
         )
 
     def statistics(self) -> dict[str, int]:

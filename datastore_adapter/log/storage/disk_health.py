@@ -57,6 +57,8 @@ class DiskReport:
     """Why it counts as failed, in words; empty: it does not."""
     sync_seconds: float
     """What a sync takes of late, or has taken so far; 0: not known."""
+    stopped: bool
+    """It has failed, and has not worked since."""
 
     @property
     def state(self) -> str:
@@ -135,7 +137,9 @@ class DiskHealth:
         now = self._clock()
         failure = self._failure if self._counts_as_failed(now) else ""
         room = self._room if self._was_full else -1
-        return DiskReport(self._is_full, room, failure, max(self._sync_seconds, now - self._syncing_since))
+        sync_seconds = max(self._sync_seconds, now - self._syncing_since)
+        stopped = self._storage.failure is not None or not self._works
+        return DiskReport(self._is_full, room, failure, sync_seconds, stopped)
 
     @property
     def needs_care(self) -> bool:
