@@ -3,6 +3,7 @@
 What the host's roles meet is noted here, and told in its status, so that others can relieve it before it is in
 anybody's way.  A state machine with explicit time; looking after the disk (`care`) is all that touches it.
 
+Whatever stopped the log unit counts as a failure until the storage was repaired, for then not even reads are served.
 A disk that failed counts as failed for a while after it works again, longer each time: one that fails now and then
 is none to rely on.  So does one that was full for a reason that the file system does not tell (a quota, no inodes
 left): it has room again when it has taken as much as that.
@@ -54,7 +55,8 @@ class DiskReport:
     room: int
     """Bytes that it still takes, about, once it was full; -1: it never was."""
     failure: str
-    """Why it counts as failed, in words; empty: it does not."""
+    """Why it counts as failed, in words; empty: it does not.  It does whenever it stopped the log unit, be it by a quota
+    that a sync met."""
     sync_seconds: float
     """What a sync takes of late, or has taken so far; 0: not known."""
     stopped: bool
@@ -135,10 +137,13 @@ class DiskHealth:
     def report(self) -> DiskReport:
         """How it was at the last look.  May be asked by any thread while another waits for the disk."""
         now = self._clock()
+        stop = self._storage.failure
         failure = self._failure if self._counts_as_failed(now) else ""
+        if stop is not None:
+            failure = str(stop)
         room = self._room if self._was_full else -1
         sync_seconds = max(self._sync_seconds, now - self._syncing_since)
-        stopped = self._storage.failure is not None or not self._works
+        stopped = stop is not None or not self._works
         return DiskReport(self._is_full, room, failure, sync_seconds, stopped)
 
     @property
