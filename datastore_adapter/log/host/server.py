@@ -269,10 +269,8 @@ class LogServer:
             await trio.sleep(CARE_INTERVAL)
             self._node.disk.look()
             if self._node.disk.needs_care:
-                was_stopped = bool(self._node.log_unit.failure)
                 await trio.to_thread.run_sync(self._node.disk.care)
-                if was_stopped and not self._node.log_unit.failure:
-                    self._node.after_care()
+                if self._node.after_care():
                     log.warning("%s: the disk works again, and the log unit too", self.name)
 
 

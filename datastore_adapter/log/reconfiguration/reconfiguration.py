@@ -202,9 +202,9 @@ class Reconfiguration:
 
         Where only a host has come back somewhere else, that is named, while writers go on.
         What is wanted is found out here, not by who asked: the chains and roles of the document in
-        force by now, without dead hosts, those whose disks take nothing now, and those of `without`; and of `unreliable`, where
-        the log does not serve.  Whose disk failed lately and works again stays, unless it is one of these: there may
-        be any number of them.
+        force by now, without dead hosts, those whose disks take nothing now, and those of `without`; and of
+        `unreliable`, where the log does not serve.  Whose disk failed lately and works again stays, unless it is one
+        of these: there may be any number of them.
         """
         latest = await self._chain.fetch()
         current = latest.document
