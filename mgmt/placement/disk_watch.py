@@ -5,7 +5,9 @@ here it is compared with the others' median.  Everybody waits for the slowest di
 many times as long as its peers is in the way of all writers, though nothing is wrong with any answer of its host.  A
 host that has not answered at all for a while, though it is a member, is no better than the slowest.
 
-Whoever is found slow is so until it has been fast for a good while, and by more than was too slow.  No more hosts are
+Whoever is found slow is so until it has been fast for a good while, and by more than was too slow.  Two looks far
+apart say nothing of the time between; but where nobody has looked for so long (another controller has), a disk that is
+too slow and holds nothing that is written to was relieved for that, and still is.  No more hosts are
 relieved at a time than a minority: were most disks in trouble, there would be nowhere to go, and moving
 everything would make it worse.  A full disk is relieved in any case, for it could not be used anyhow.
 
@@ -16,12 +18,16 @@ Source: P. Huang et al., *Gray Failure: The Achilles' Heel of Cloud-Scale System
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 from datastore_adapter.interface import DiskState, DiskTrouble
+
+_CLOSE: Final = 3.0
+"""Seconds; looks that follow each other as soon as can be are not always closer than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ class DiskWatch:
     """When each host answered last, or was first missed."""
     since: Mapping[str, float] = field(default_factory=dict)
     """Of hosts that are too slow and do not count as slow yet, and of those that do and are fast again: since when."""
+    looked: float = -math.inf
+    """When that was."""
 
     @property
     def is_suspicious(self) -> bool:
@@ -73,8 +81,13 @@ def watched(
     told: Mapping[str, DiskTrouble],
     sync_seconds: Mapping[str, float],
     limits: SlowDiskLimits,
+    idle: Collection[str] = frozenset(),
 ) -> DiskWatch:
-    """After a look at ``hosts``: what they ``told`` of their disks, and what a sync takes on each that answered."""
+    """After a look at ``hosts``: what they ``told`` of their disks, and what a sync takes on each that answered.
+
+    ``idle``: those that hold nothing that is written to.
+    """
+    gap = now - before.looked
     answered = {host: now if host in sync_seconds else before.answered.get(host, now) for host in hosts}
     reasons = _too_slow(before, now, hosts, sync_seconds, answered, limits)
     slow: dict[str, str] = {}
@@ -82,8 +95,10 @@ def watched(
     for host in sorted(hosts):
         counts = was_slow = host in before.slow
         if (host in reasons) is not was_slow:
-            began = before.since.get(host, now)
+            is_known = gap < _telling_gap(limits, was_slow=was_slow)
+            began = before.since.get(host, now) if is_known else now
             is_over = now - began >= (limits.fast_after if was_slow else limits.slow_after)
+            is_over |= not is_known and not was_slow and host in idle and host in sync_seconds
             counts = was_slow is not is_over
             if not is_over:
                 since[host] = began
@@ -91,7 +106,12 @@ def watched(
             slow[host] = reasons.get(host) or before.slow[host]
     disks = {host: DiskTrouble(DiskState.SLOW, why) for host, why in slow.items()}
     disks |= {host: trouble for host, trouble in told.items() if host in hosts}
-    return DiskWatch(_relieved(before, disks, len(hosts)), slow, answered, since)
+    return DiskWatch(_relieved(before, disks, len(hosts)), slow, answered, since, now)
+
+
+def _telling_gap(limits: SlowDiskLimits, *, was_slow: bool) -> float:
+    """Two looks so far apart say nothing of the time between them."""
+    return 2 * limits.fast_after if was_slow else max(limits.slow_after, _CLOSE)
 
 
 def _too_slow(

@@ -53,6 +53,25 @@ def test_a_burst_is_forgotten() -> None:
     assert not any(watch.disks for watch in run(looks))
 
 
+def test_what_was_seen_long_ago_says_nothing_of_the_time_between() -> None:
+    """A controller that was busy, or stood by, meanwhile."""
+    slow = {**dict.fromkeys(HOSTS, 0.002), "c": 2.0}
+    results = run([(0.0, slow, {}), (500.0, slow, {}), (501.0, slow, {})])
+    assert not any(watch.disks for watch in results)
+    fast = dict.fromkeys(HOSTS, 0.002)
+    *_, last = run([*steady(10, c=2.0), (11.0, fast, {}), (511.0, fast, {})])
+    assert last.disks
+
+
+def test_a_new_controller_relieves_at_once_whoever_is_slow_and_holds_nothing_that_is_written_to() -> None:
+    """Another one has relieved it, and it would be given new copies for ten seconds."""
+    slow = {**dict.fromkeys(HOSTS, 0.002), "c": 2.0, "d": 2.0}
+    first = watched(DiskWatch(), 0.0, HOSTS, {}, slow, LIMITS, idle={"a", "c"})
+    assert first.disks.keys() == {"c"}
+    watch = watched(DiskWatch(), 0.0, HOSTS, {}, dict.fromkeys(HOSTS, 0.002), LIMITS, idle={"a", "c"})
+    assert not watched(watch, 1.0, HOSTS, {}, slow, LIMITS, idle={"a", "c"}).disks, "a burst, as everywhere"
+
+
 def test_it_is_slow_until_it_has_been_fast_for_a_minute() -> None:
     again = [(11 + now, figures, told) for now, figures, told in steady(61)]
     results = run([*steady(10, c=2.0), *again])
@@ -106,7 +125,9 @@ figures = st.dictionaries(
     st.sampled_from(HOSTS), st.sampled_from([0.0, 0.001, 0.05, 0.1, 0.5, 2.0]), min_size=3
 )
 troubles = st.dictionaries(st.sampled_from(HOSTS), st.sampled_from([FAILED, FULL]), max_size=3)
-histories = st.lists(st.tuples(st.sampled_from([1.0, 4.0, 11.0, 61.0]), figures, troubles), max_size=25)
+histories = st.lists(
+    st.tuples(st.sampled_from([1.0, 4.0, 9.0, 11.0, 61.0, 121.0]), figures, troubles), max_size=25
+)
 
 
 def verdicts(looks: list[Look], slow_so_far: list[set[str]]) -> dict[str, list[bool | None]]:
@@ -146,9 +167,14 @@ def test_it_is_what_the_whole_history_says(
         assert results[index].disks.keys() == disks.keys() | slow[index]
         for host in HOSTS:
             began = index  # since when the verdict has been what it is
-            while began and found[host][began - 1] == found[host][index]:
-                began -= 1
             was_slow = bool(index) and host in slow[index - 1]
+            telling = 120 if was_slow else 10
+            while (
+                began
+                and found[host][began - 1] == found[host][index]
+                and looks[began][0] - looks[began - 1][0] < telling
+            ):
+                began -= 1
             is_over = at - looks[began][0] >= (60 if was_slow else 10)
             changes = found[host][index] is not was_slow and is_over
             assert (host in slow[index]) is (was_slow is not changes)
