@@ -172,7 +172,7 @@ class Environment:
 
     def _tell_trouble(self, host: str, trouble: DiskTrouble) -> None:
         data = disk_to_json(host, trouble)
-        why, relief = trouble.reason, relief_text(trouble)
+        why, relief = trouble.reason, relief_text(trouble, len(self.view.names))
         match trouble.state:
             case DiskState.FULL:
                 self._events.add("disk-full", f"the disk of {host} is full: {why}; {relief}", **data)

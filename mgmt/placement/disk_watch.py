@@ -7,9 +7,11 @@ host that has not answered at all for a while, though it is a member, is no bett
 
 Whoever is found slow is so until it has been fast for a good while, and by more than was too slow.  Two looks far
 apart say nothing of the time between; but where nobody has looked for so long (another controller has), a disk that is
-too slow and holds nothing that is written to was relieved for that, and still is.  No more hosts are
-relieved at a time than a minority: were most disks in trouble, there would be nowhere to go, and moving
-everything would make it worse.  A full disk is relieved in any case, for it could not be used anyhow.
+too slow and holds nothing that is written to was relieved for that, and still is.
+
+No more hosts are relieved at a time than a minority: were most disks in trouble, there would be nowhere to go, and
+moving everything would make it worse.  A full disk is relieved in any case, for it could not be used anyhow; and one
+that failed, as long as another host stays, for writers do not get past it.
 
 Pure; times are seconds of any steady clock.
 Source: P. Huang et al., *Gray Failure: The Achilles' Heel of Cloud-Scale Systems*, HotOS 2017; H. Gunawi et al.,
@@ -145,21 +147,22 @@ def _too_slow(
     return reasons
 
 
-_ORDER = (DiskState.FULL, DiskState.FAILED, DiskState.SLOW)
-
-
 def _relieved(before: DiskWatch, disks: Mapping[str, DiskTrouble], hosts: int) -> dict[str, DiskTrouble]:
     """Who is relieved of these: the worst first, and those that were before, as many as a minority."""
 
-    def rank(host: str) -> tuple[int, bool, str]:
+    def rank(host: str) -> tuple[bool, str]:
         earlier = before.disks.get(host)
-        return _ORDER.index(disks[host].state), earlier is None or not earlier.is_relieved, host
+        return earlier is None or not earlier.is_relieved, host
 
-    chosen = sorted(disks, key=rank)[: (hosts - 1) // 2]
-    return {
-        host: replace(disks[host], is_relieved=host in chosen or disks[host].state is DiskState.FULL)
-        for host in sorted(disks)
-    }
+    def those(state: DiskState) -> list[str]:
+        return sorted((host for host, trouble in disks.items() if trouble.state is state), key=rank)
+
+    relieved = those(DiskState.FULL)
+    minority = (hosts - 1) // 2
+    places = max(minority - len(relieved), 1 if len(relieved) + 1 < hosts else 0)
+    relieved += those(DiskState.FAILED)[:places]
+    relieved += those(DiskState.SLOW)[: max(0, minority - len(relieved))]
+    return {host: replace(disks[host], is_relieved=host in relieved) for host in sorted(disks)}
 
 
 _WORDS = {DiskState.FULL: "is full", DiskState.FAILED: "has failed", DiskState.SLOW: "is slow"}
@@ -170,11 +173,13 @@ def disk_text(host: str, trouble: DiskTrouble) -> str:
     return f"the disk of {host} {_WORDS[trouble.state]}"
 
 
-def relief_text(trouble: DiskTrouble) -> str:
-    """What is done about it, for people."""
-    return (
-        "its copies are to go elsewhere" if trouble.is_relieved else "too many are in trouble to relieve it"
-    )
+def relief_text(trouble: DiskTrouble, hosts: int) -> str:
+    """What is done about it where there are so many hosts, for people."""
+    if hosts < 2:
+        return "there is no other host"
+    if trouble.is_relieved:
+        return "its copies are to go elsewhere" if hosts > 2 else "the other host is to go on without it"
+    return "too many are in trouble to relieve it" if hosts > 2 else "two hosts are too few to relieve it"
 
 
 def disk_to_json(host: str, trouble: DiskTrouble) -> dict[str, Any]:
