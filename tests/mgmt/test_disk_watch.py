@@ -88,7 +88,7 @@ def test_half_as_slow_is_not_fast() -> None:
 
 
 def test_a_host_that_does_not_answer_counts_as_slow_too() -> None:
-    looks = [
+    looks: list[Look] = [
         (now, {h: s for h, s in figures.items() if now < 5 or h != "c"}, {}) for now, figures, _ in steady(30)
     ]
     results = run(looks)

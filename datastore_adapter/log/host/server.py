@@ -91,8 +91,7 @@ class LogServer:
         """Recover the roles of host `name` from `data_dir` and run them in `nursery`.
 
         `is_copy`: the directory is known to be a copy, perhaps an old one; `system`: what files are kept with.  Raises
-        StorageError: it cannot be used, or
-        is in use by another process.
+        StorageError: it cannot be used, or is in use by another process.
         """
         chosen = settings or LogSettings()
         server = await trio.to_thread.run_sync(cls._recover, name, data_dir, chosen, is_copy, system)
