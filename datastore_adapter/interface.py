@@ -109,7 +109,7 @@ class DiskTrouble:
     reason: str
     """In words."""
     is_relieved: bool = True
-    """Whether new data is kept from it, and its copies are made elsewhere: else too many others are in trouble."""
+    """Whether new data is kept from it, and its copies are made elsewhere: else too few others would be left."""
 
 
 @dataclass(frozen=True, slots=True)

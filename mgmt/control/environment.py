@@ -23,6 +23,7 @@ from datastore_adapter.interface import (
     LayoutVersion,
     Observation,
     Placement,
+    ReplicaState,
     StepGraph,
     Unreachable,
 )
@@ -145,8 +146,15 @@ class Environment:
     def _watch_disks(self, answer: Observation) -> Mapping[str, DiskTrouble]:
         """Whose disks are in trouble, after this look; and tell of what is new."""
         before, now = self.disks, self._events.now
+        written = {
+            replica.host
+            for segment in answer.segments
+            for replica in segment.replicas
+            if replica.state in (ReplicaState.IN_SYNC, ReplicaState.SYNCING)
+        }
+        idle = self.view.names - written if written else frozenset[str]()
         self.disks = watched(
-            before, now, self.view.names, answer.disks, answer.sync_seconds, self._settings.disks
+            before, now, self.view.names, answer.disks, answer.sync_seconds, self._settings.disks, idle
         )
         for host, trouble in self.disks.disks.items():
             earlier = before.disks.get(host)
@@ -164,7 +172,7 @@ class Environment:
 
     def _tell_trouble(self, host: str, trouble: DiskTrouble) -> None:
         data = disk_to_json(host, trouble)
-        why, relief = trouble.reason, relief_text(trouble)
+        why, relief = trouble.reason, relief_text(trouble, len(self.view.names))
         match trouble.state:
             case DiskState.FULL:
                 self._events.add("disk-full", f"the disk of {host} is full: {why}; {relief}", **data)

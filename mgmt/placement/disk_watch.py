@@ -5,9 +5,13 @@ here it is compared with the others' median.  Everybody waits for the slowest di
 many times as long as its peers is in the way of all writers, though nothing is wrong with any answer of its host.  A
 host that has not answered at all for a while, though it is a member, is no better than the slowest.
 
-Whoever is found slow is so until it has been fast for a good while, and by more than was too slow.  No more hosts are
-relieved at a time than a minority: were most disks in trouble, there would be nowhere to go, and moving
-everything would make it worse.  A full disk is relieved in any case, for it could not be used anyhow.
+Whoever is found slow is so until it has been fast for a good while, and by more than was too slow.  Two looks far
+apart say nothing of the time between; but where nobody has looked for so long (another controller has), a disk that is
+too slow and holds nothing that is written to was relieved for that, and still is.
+
+No more hosts are relieved at a time than a minority: were most disks in trouble, there would be nowhere to go, and
+moving everything would make it worse.  A full disk is relieved in any case, for it could not be used anyhow; and one
+that failed, as long as another host stays, for writers do not get past it.
 
 Pure; times are seconds of any steady clock.
 Source: P. Huang et al., *Gray Failure: The Achilles' Heel of Cloud-Scale Systems*, HotOS 2017; H. Gunawi et al.,
@@ -16,12 +20,16 @@ Source: P. Huang et al., *Gray Failure: The Achilles' Heel of Cloud-Scale System
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 from datastore_adapter.interface import DiskState, DiskTrouble
+
+_CLOSE: Final = 3.0
+"""Seconds; looks that follow each other as soon as can be are not always closer than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,8 @@ class DiskWatch:
     """When each host answered last, or was first missed."""
     since: Mapping[str, float] = field(default_factory=dict)
     """Of hosts that are too slow and do not count as slow yet, and of those that do and are fast again: since when."""
+    looked: float = -math.inf
+    """When that was."""
 
     @property
     def is_suspicious(self) -> bool:
@@ -73,8 +83,13 @@ def watched(
     told: Mapping[str, DiskTrouble],
     sync_seconds: Mapping[str, float],
     limits: SlowDiskLimits,
+    idle: Collection[str] = frozenset(),
 ) -> DiskWatch:
-    """After a look at ``hosts``: what they ``told`` of their disks, and what a sync takes on each that answered."""
+    """After a look at ``hosts``: what they ``told`` of their disks, and what a sync takes on each that answered.
+
+    ``idle``: those that hold nothing that is written to.
+    """
+    gap = now - before.looked
     answered = {host: now if host in sync_seconds else before.answered.get(host, now) for host in hosts}
     reasons = _too_slow(before, now, hosts, sync_seconds, answered, limits)
     slow: dict[str, str] = {}
@@ -82,8 +97,10 @@ def watched(
     for host in sorted(hosts):
         counts = was_slow = host in before.slow
         if (host in reasons) is not was_slow:
-            began = before.since.get(host, now)
+            is_known = gap < _telling_gap(limits, was_slow=was_slow)
+            began = before.since.get(host, now) if is_known else now
             is_over = now - began >= (limits.fast_after if was_slow else limits.slow_after)
+            is_over |= not is_known and not was_slow and host in idle and host in sync_seconds
             counts = was_slow is not is_over
             if not is_over:
                 since[host] = began
@@ -91,7 +108,12 @@ def watched(
             slow[host] = reasons.get(host) or before.slow[host]
     disks = {host: DiskTrouble(DiskState.SLOW, why) for host, why in slow.items()}
     disks |= {host: trouble for host, trouble in told.items() if host in hosts}
-    return DiskWatch(_relieved(before, disks, len(hosts)), slow, answered, since)
+    return DiskWatch(_relieved(before, disks, len(hosts)), slow, answered, since, now)
+
+
+def _telling_gap(limits: SlowDiskLimits, *, was_slow: bool) -> float:
+    """Two looks so far apart say nothing of the time between them."""
+    return 2 * limits.fast_after if was_slow else max(limits.slow_after, _CLOSE)
 
 
 def _too_slow(
@@ -125,21 +147,22 @@ def _too_slow(
     return reasons
 
 
-_ORDER = (DiskState.FULL, DiskState.FAILED, DiskState.SLOW)
-
-
 def _relieved(before: DiskWatch, disks: Mapping[str, DiskTrouble], hosts: int) -> dict[str, DiskTrouble]:
     """Who is relieved of these: the worst first, and those that were before, as many as a minority."""
 
-    def rank(host: str) -> tuple[int, bool, str]:
+    def rank(host: str) -> tuple[bool, str]:
         earlier = before.disks.get(host)
-        return _ORDER.index(disks[host].state), earlier is None or not earlier.is_relieved, host
+        return earlier is None or not earlier.is_relieved, host
 
-    chosen = sorted(disks, key=rank)[: (hosts - 1) // 2]
-    return {
-        host: replace(disks[host], is_relieved=host in chosen or disks[host].state is DiskState.FULL)
-        for host in sorted(disks)
-    }
+    def those(state: DiskState) -> list[str]:
+        return sorted((host for host, trouble in disks.items() if trouble.state is state), key=rank)
+
+    relieved = those(DiskState.FULL)
+    minority = (hosts - 1) // 2
+    places = max(minority - len(relieved), 1 if len(relieved) + 1 < hosts else 0)
+    relieved += those(DiskState.FAILED)[:places]
+    relieved += those(DiskState.SLOW)[: max(0, minority - len(relieved))]
+    return {host: replace(disks[host], is_relieved=host in relieved) for host in sorted(disks)}
 
 
 _WORDS = {DiskState.FULL: "is full", DiskState.FAILED: "has failed", DiskState.SLOW: "is slow"}
@@ -150,11 +173,13 @@ def disk_text(host: str, trouble: DiskTrouble) -> str:
     return f"the disk of {host} {_WORDS[trouble.state]}"
 
 
-def relief_text(trouble: DiskTrouble) -> str:
-    """What is done about it, for people."""
-    return (
-        "its copies are to go elsewhere" if trouble.is_relieved else "too many are in trouble to relieve it"
-    )
+def relief_text(trouble: DiskTrouble, hosts: int) -> str:
+    """What is done about it where there are so many hosts, for people."""
+    if hosts < 2:
+        return "there is no other host"
+    if trouble.is_relieved:
+        return "its copies are to go elsewhere" if hosts > 2 else "the other host is to go on without it"
+    return "too many are in trouble to relieve it" if hosts > 2 else "two hosts are too few to relieve it"
 
 
 def disk_to_json(host: str, trouble: DiskTrouble) -> dict[str, Any]:

@@ -131,7 +131,11 @@ def enough_layout_servers(
 def _replaced_layout_servers(
     standing: Sequence[str], view: HostView, candidates: Sequence[Host]
 ) -> tuple[str, ...]:
-    """Those that stand, if none of them is lost: of an even number one is, though it is not shown."""
+    """Those that stand, if none of them is lost and they are odd.
+
+    Of an even number one may be named besides that is away: the log keeps it to be able to do without another's disk
+    (``datastore_adapter.log.layout.change.absent_layout_server``), and does not show it.
+    """
     if view.names.issuperset(standing) and len(standing) % 2:
         return tuple(standing)
     return enough_layout_servers(view, standing, candidates)

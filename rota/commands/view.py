@@ -130,7 +130,9 @@ def _show_status(answer: dict[str, Any]) -> None:
         line("unreadable", away_text(away["segment"], away))
     for disk in control.get("disks", ()):
         relief = (
-            "no more records there, its copies go elsewhere" if disk["relieved"] else "too many for relief"
+            "no more records there, its copies go elsewhere"
+            if disk["relieved"]
+            else "too few others would be left to relieve it"
         )
         line(f"{disk['state']} disk", f"{disk['host']}: {disk['reason']}; {relief}")
     if "disks" not in control and control["full"]:  # a controller of 0.1

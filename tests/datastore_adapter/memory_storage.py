@@ -41,6 +41,7 @@ class MemoryStorage:
         self.waited = 0.0
         """... and all of them have taken: nobody waits here."""
         self.failure: StorageError | None = None
+        self._is_repaired = False
 
     def names(self, prefix: str) -> list[str]:
         return sorted(name for name in self._files if name.startswith(prefix) and not name.endswith(DAMAGED))
@@ -76,10 +77,16 @@ class MemoryStorage:
         self._make_durable()
 
     def repair(self) -> None:
-        if self.failure is not None:
+        if self.failure is not None and not self._is_repaired:
             self._sync(0)
             self._make_durable()
-            self.failure = None
+            self._is_repaired = True
+
+    def resume(self) -> bool:
+        if not self._is_repaired:
+            return False
+        self.failure, self._is_repaired = None, False
+        return True
 
     def probe(self, size: int) -> None:
         self._sync(size)
@@ -142,7 +149,7 @@ class MemoryStorage:
 
     def crash(self, rng: random.Random) -> None:
         """Power loss: of what was not durable a prefix survives, perhaps followed by mangled bytes."""
-        self.broken, self.failure = False, None
+        self.broken, self.failure, self._is_repaired = False, None, False
         for name in sorted(self._files):
             durable = self._durable.get(name, 0)
             file = self._files[name]

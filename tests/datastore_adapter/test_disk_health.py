@@ -95,9 +95,35 @@ def test_after_a_failed_sync_the_storage_is_repaired(disk: Disk) -> None:
         disk.storage.sync()
     assert disk.health.needs_care
     disk.health.care()
-    assert disk.storage.failure is not None
+    assert not disk.storage.resume()
     disk.health.care()
+    assert disk.storage.failure is not None, "whoever lost something is to know first"
+    assert disk.storage.resume()
     assert disk.storage.failure is None
+
+
+def test_what_fails_while_the_disk_is_tried_is_not_made_good_by_that(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried in a thread of its own."""
+    probe = disk.storage.probe
+
+    def fail_meanwhile(size: int) -> None:
+        probe(size)
+        disk.health.note(BROKEN)
+        disk.health.note(FULL)
+
+    disk.health.note(BROKEN)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk.storage, "probe", fail_meanwhile)
+        disk.health.care()
+    assert disk.health.report().stopped
+    disk.health.look()
+    assert disk.health.report().full
+    disk.health.care()
+    disk.health.look()
+    assert not disk.health.report().stopped
+    assert not disk.health.report().full
 
 
 def test_what_a_sync_takes_follows_quickly_and_forgets_a_single_hiccup(disk: Disk) -> None:

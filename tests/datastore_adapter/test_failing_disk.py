@@ -15,9 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter import StorageError
+from datastore_adapter.log.messages import Read, Refused
 from datastore_adapter.log.storage.commit_log import ALIGNMENT
-from datastore_adapter.log.storage.file_storage import FileStorage
+from datastore_adapter.log.storage.file_storage import DAMAGE_FILE, FileStorage
 from membership.files.simulated import SimulatedFiles, fail
+from tests.datastore_adapter.harness import Harness
 
 LIMIT = 16 * ALIGNMENT
 NAMES = ("unit/s00/1.log", "unit/s00/2.log", "unit/s01/1.log")
@@ -71,6 +73,7 @@ class Machine:
             while self.storage.failure is not None:
                 try:
                     self.storage.repair()
+                    self.storage.resume()
                 except StorageError:
                     continue
             self._acknowledged = dict(self._written)
@@ -108,3 +111,27 @@ def test_one_call_fails_then_the_disk_works_and_then_the_power_goes(
         except StorageError:
             machine.go_on()
     machine.check_after_power_cut()
+
+
+def test_a_unit_whose_disk_was_repaired_serves_nothing_before_it_knows_what_it_lost() -> None:
+    """The disk is repaired in a thread of its own, and requests come meanwhile."""
+    harness = Harness(3, segments=1)
+    harness.steady = False  # its copy is none until it was compared
+
+    async def story() -> None:
+        await harness.settle(harness.adapter())
+        await harness.write(3)
+        node, files = harness.cluster.node("n1"), harness.cluster.hosts["n1"].files
+        assert files is not None
+        read = Read(harness.document.layout.data_epoch, "s00", 0)
+        files.failure = StorageError("cannot make it durable: Input/output error")
+        files.replace(DAMAGE_FILE, b"the commit log")
+        node.disk.care()
+        assert isinstance(node.handle(read).reply, Refused)
+        assert node.after_care(), "whoever called for care need not have known that it was stopped"
+        assert not node.log_unit.is_sound("s00")
+        assert not node.after_care(), "once"
+        await harness.settle(harness.adapter())
+        await harness.check_everything()
+
+    harness.loop.run(story())

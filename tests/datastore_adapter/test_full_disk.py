@@ -7,7 +7,8 @@ import errno
 import pytest
 
 from datastore_adapter import LogSettings, OutcomeUnknownError
-from datastore_adapter.interface import Done, Observation
+from datastore_adapter.interface import DiskState, Done, Observation
+from datastore_adapter.log.storage.disk_health import CARE_INTERVAL
 from datastore_adapter.log.storage.file_storage import RESERVED_SHARE
 from tests.datastore_adapter.harness import Harness
 
@@ -136,6 +137,33 @@ def test_without_another_host_the_error_says_why() -> None:
             assert await client.read(address) is not None
         harness.cluster.hosts["n1"].storage.capacity = None
         await harness.write(3)
+        await harness.check_everything()
+
+    harness.loop.run(story())
+
+
+def test_a_host_whose_quota_refused_a_sync_says_that_it_serves_nothing() -> None:
+    """What the disk holds is not known then, so that the log unit is stopped, and not only full."""
+    harness = Harness(3, segments=1, settings=SETTINGS)
+
+    async def story() -> None:
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(3)
+        disk = harness.cluster.hosts["n1"].storage
+        disk.fault = lambda operation, path: errno.EDQUOT if operation in ("fsync", "fdatasync") else None
+        await harness.write(1)
+        assert harness.uncertain
+        assert harness.cluster.node("n1").log_unit.failure
+        observation = await adapter.observe()
+        assert isinstance(observation, Observation)
+        assert observation.disks["n1"].state is DiskState.FAILED
+        assert "durable" in observation.disks["n1"].reason
+        disk.fault = None
+        await harness.runtime.sleep(3 * CARE_INTERVAL)
+        observation = await adapter.observe()
+        assert isinstance(observation, Observation)
+        assert not observation.disks
         await harness.check_everything()
 
     harness.loop.run(story())

@@ -137,6 +137,7 @@ def test_after_a_failed_commit_the_unit_serves_nothing(unit: Unit) -> None:
     assert reply.code == "storage"
     assert "broken" in unit.unit.failure
     unit.storage.repair()
+    assert unit.storage.resume()
     assert unit.ask(Read(1, "s00", 0)) == Found(entry(1)), "it is durable by now"
 
 
@@ -156,6 +157,7 @@ def test_a_sync_that_fails_in_the_middle_of_a_change_stops_it_like_one_in_a_comm
     assert unit.unit.failure
     assert isinstance(unit.ask(Read(epoch, "s00", 38)), Refused), "what reached the disk is not known"
     unit.storage.repair()
+    assert unit.storage.resume()
     assert unit.ask(change) == Done()
     assert unit.restarted().ask(Read(epoch, "s00", 38)) == Found(entry(39, payload=bytes(100)))
 

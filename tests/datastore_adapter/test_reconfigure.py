@@ -8,6 +8,7 @@ import pytest
 
 from datastore_adapter import LogAdapter, OutcomeUnknownError
 from datastore_adapter.interface import (
+    DiskState,
     Done,
     Failed,
     Fence,
@@ -27,7 +28,7 @@ from datastore_adapter.log.errors import (
     StorageError,
     SupersededError,
 )
-from datastore_adapter.log.layout.chain import LayoutChain
+from datastore_adapter.log.layout.chain import LayoutChain, Proposal
 from datastore_adapter.log.layout.change import LayoutTarget
 from datastore_adapter.log.messages import (
     Accept,
@@ -45,6 +46,7 @@ from datastore_adapter.log.messages import (
     WriteChunk,
 )
 from datastore_adapter.log.reconfiguration.reconfiguration import Authority, Reconfiguration, View
+from datastore_adapter.log.storage.disk_health import refused_by
 from tests.budget import budgeted
 from tests.datastore_adapter.harness import Harness
 
@@ -501,6 +503,41 @@ def test_a_chain_whose_every_host_is_dead_waits_for_one_to_come_back() -> None:
         harness.restart(*first)
         await harness.settle(adapter)
         await harness.write(6)
+        await harness.check_everything()
+
+    harness.loop.run(story())
+
+
+def test_disks_that_failed_and_work_again_are_left_behind_as_far_as_the_controller_says() -> None:
+    """Two of three are on probation, of which the minority rule relieves one: else all would stand on one host."""
+    harness = Harness(3, segments=3)
+    harness.steady = False  # one copy is given up
+
+    async def story() -> None:
+        adapter = harness.adapter()
+        await harness.settle(adapter)
+        await harness.write(5)
+        for name in ("n1", "n2"):
+            disk = harness.cluster.node(name).disk
+            disk.note(refused_by(StorageError("cannot write: Input/output error")))
+            disk.care()
+        runtime = harness.cluster.runtime("before")  # a controller that begins a change, and is gone
+        chain = LayoutChain(runtime, harness.cluster.settings)
+        chain.set_view(harness.members)
+        latest = await chain.fetch()
+        await Proposal(chain, runtime, harness.cluster.settings, latest.document).prepare()
+        observation = await observed(adapter)
+        assert {trouble.state for trouble in observation.disks.values()} == {DiskState.FAILED}
+        assert observation.disks.keys() == {"n1", "n2"}
+        disks = {
+            host: replace(trouble, is_relieved=host == "n1") for host, trouble in observation.disks.items()
+        }
+        observation = replace(observation, disks=disks)
+        assert observation.unfinished
+        await harness.execute(adapter, await adapter.repair(observation), observation)
+        layout = harness.document.layout
+        assert all(set(segment.open_extent.chain) == {"n0", "n2"} for segment in layout.segments)
+        assert {"n0", "n2"} <= set(layout.layout_servers)
         await harness.check_everything()
 
     harness.loop.run(story())

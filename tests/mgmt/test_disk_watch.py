@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter.interface import DiskState, DiskTrouble
-from mgmt.placement.disk_watch import DiskWatch, SlowDiskLimits, watched
+from mgmt.placement.disk_watch import DiskWatch, SlowDiskLimits, relief_text, watched
 
 LIMITS = SlowDiskLimits(factor=10, least=0.1, slow_after=10, fast_after=60)
 HOSTS = ("a", "b", "c", "d", "e")
@@ -53,6 +55,25 @@ def test_a_burst_is_forgotten() -> None:
     assert not any(watch.disks for watch in run(looks))
 
 
+def test_what_was_seen_long_ago_says_nothing_of_the_time_between() -> None:
+    """A controller that was busy, or stood by, meanwhile."""
+    slow = {**dict.fromkeys(HOSTS, 0.002), "c": 2.0}
+    results = run([(0.0, slow, {}), (500.0, slow, {}), (501.0, slow, {})])
+    assert not any(watch.disks for watch in results)
+    fast = dict.fromkeys(HOSTS, 0.002)
+    *_, last = run([*steady(10, c=2.0), (11.0, fast, {}), (511.0, fast, {})])
+    assert last.disks
+
+
+def test_a_new_controller_relieves_at_once_whoever_is_slow_and_holds_nothing_that_is_written_to() -> None:
+    """Another one has relieved it, and it would be given new copies for ten seconds."""
+    slow = {**dict.fromkeys(HOSTS, 0.002), "c": 2.0, "d": 2.0}
+    first = watched(DiskWatch(), 0.0, HOSTS, {}, slow, LIMITS, idle={"a", "c"})
+    assert first.disks.keys() == {"c"}
+    watch = watched(DiskWatch(), 0.0, HOSTS, {}, dict.fromkeys(HOSTS, 0.002), LIMITS, idle={"a", "c"})
+    assert not watched(watch, 1.0, HOSTS, {}, slow, LIMITS, idle={"a", "c"}).disks, "a burst, as everywhere"
+
+
 def test_it_is_slow_until_it_has_been_fast_for_a_minute() -> None:
     again = [(11 + now, figures, told) for now, figures, told in steady(61)]
     results = run([*steady(10, c=2.0), *again])
@@ -67,7 +88,7 @@ def test_half_as_slow_is_not_fast() -> None:
 
 
 def test_a_host_that_does_not_answer_counts_as_slow_too() -> None:
-    looks = [
+    looks: list[Look] = [
         (now, {h: s for h, s in figures.items() if now < 5 or h != "c"}, {}) for now, figures, _ in steady(30)
     ]
     results = run(looks)
@@ -102,11 +123,42 @@ def test_whoever_is_relieved_stays_so_when_another_fails_as_well() -> None:
     assert (second.disks["a"].is_relieved, second.disks["c"].is_relieved) == (False, True)
 
 
+@pytest.mark.parametrize(
+    ("told", "hosts", "relieved"),
+    [
+        ({"a": FAILED}, "ab", "a"),
+        ({"a": FAILED, "b": FAILED}, "ab", "a"),
+        ({"a": FAILED, "b": FULL}, "ab", "b"),
+        ({"a": FAILED}, "a", ""),
+        ({"a": FULL, "b": FAILED}, "abc", "ab"),
+        ({"a": FULL, "b": FULL, "c": FAILED}, "abc", "ab"),
+        ({"a": FULL, "b": FULL, "c": FAILED, "d": FAILED}, "abcde", "abc"),
+    ],
+)
+def test_one_that_failed_is_relieved_as_long_as_another_host_stays(
+    told: dict[str, DiskTrouble], hosts: str, relieved: str
+) -> None:
+    """Writers do not get past it, and a full one is no use to them anyhow."""
+    watch = watched(DiskWatch(), 0.0, hosts, told, dict.fromkeys(hosts, 0.002), LIMITS)
+    assert {host for host, trouble in watch.disks.items() if trouble.is_relieved} == set(relieved)
+
+
+def test_what_is_done_is_told_by_the_number_of_hosts() -> None:
+    kept = replace(FAILED, is_relieved=False)
+    assert relief_text(FAILED, 3) == "its copies are to go elsewhere"
+    assert relief_text(FAILED, 2) == "the other host is to go on without it"
+    assert relief_text(kept, 3) == "too many are in trouble to relieve it"
+    assert relief_text(kept, 2) == "two hosts are too few to relieve it"
+    assert relief_text(FULL, 1) == relief_text(kept, 1) == "there is no other host"
+
+
 figures = st.dictionaries(
     st.sampled_from(HOSTS), st.sampled_from([0.0, 0.001, 0.05, 0.1, 0.5, 2.0]), min_size=3
 )
 troubles = st.dictionaries(st.sampled_from(HOSTS), st.sampled_from([FAILED, FULL]), max_size=3)
-histories = st.lists(st.tuples(st.sampled_from([1.0, 4.0, 11.0, 61.0]), figures, troubles), max_size=25)
+histories = st.lists(
+    st.tuples(st.sampled_from([1.0, 4.0, 9.0, 11.0, 61.0, 121.0]), figures, troubles), max_size=25
+)
 
 
 def verdicts(looks: list[Look], slow_so_far: list[set[str]]) -> dict[str, list[bool | None]]:
@@ -142,13 +194,20 @@ def test_it_is_what_the_whole_history_says(
         relieved = {host for host, each in results[index].disks.items() if each.is_relieved}
         full = {host for host, trouble in disks.items() if trouble is FULL}
         assert full <= relieved
-        assert relieved == full or 2 * len(relieved) < len(HOSTS), "never more than a minority"
+        others = relieved - full
+        is_single = len(others) == 1 and all(disks.get(host) is FAILED for host in others)
+        assert not others or is_single or 2 * len(relieved) < len(HOSTS), "never more than a minority"
         assert results[index].disks.keys() == disks.keys() | slow[index]
         for host in HOSTS:
             began = index  # since when the verdict has been what it is
-            while began and found[host][began - 1] == found[host][index]:
-                began -= 1
             was_slow = bool(index) and host in slow[index - 1]
+            telling = 120 if was_slow else 10
+            while (
+                began
+                and found[host][began - 1] == found[host][index]
+                and looks[began][0] - looks[began - 1][0] < telling
+            ):
+                began -= 1
             is_over = at - looks[began][0] >= (60 if was_slow else 10)
             changes = found[host][index] is not was_slow and is_over
             assert (host in slow[index]) is (was_slow is not changes)

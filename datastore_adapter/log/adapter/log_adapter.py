@@ -326,9 +326,12 @@ class LogAdapter:
             force, unreliable = bool(step.arguments.get("force")), unreliable_of(step)
             await self._open(target_of(step), authority, force=force, unreliable=unreliable)
         elif step.kind == COMPLETE:
+            unreliable = unreliable_of(step)
             await self._leaving_behind(
-                lambda left: self._reconfiguration.complete(View(self._addresses), authority, without=left),
-                unreliable=unreliable_of(step),
+                lambda left: self._reconfiguration.complete(
+                    View(self._addresses), authority, without=left, unreliable=unreliable
+                ),
+                unreliable=unreliable,
             )
         elif step.kind == CLOSE:
             chains = chains_of(step)

@@ -148,12 +148,19 @@ class LogNode:
             return refusal
         return None
 
-    def after_care(self) -> None:
-        """`disk.care` has ended: what the log unit could not take while it was stopped."""
-        if not self.log_unit.failure and self.layout_server.told is not None:
-            with suppress(StorageError):  # then it is stopped again
-                self.log_unit.after_repair()
+    def after_care(self) -> bool:
+        """`disk.care` has ended: the log unit serves again if that repaired the storage; whether it does now.
+
+        Before any request it learns what was lost, and what it could not take while it was stopped.  A call for the
+        log unit's turn.
+        """
+        if not self._storage.resume():
+            return False
+        with suppress(StorageError):  # then it is stopped again
+            self.log_unit.after_repair()
+            if self.layout_server.told is not None:
                 self.log_unit.install(self.layout_server.told, self.name)
+        return not self.log_unit.failure
 
     def _dispatch(self, request: Request) -> Outcome:
         match part_of(request):
@@ -195,6 +202,7 @@ class LogNode:
             doubtful=self.log_unit.doubtful(),
             failure=disk.failure,
             sync_seconds=disk.sync_seconds,
+            stopped=disk.stopped,
         )
 
     def statistics(self) -> dict[str, int]:

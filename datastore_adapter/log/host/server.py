@@ -91,8 +91,7 @@ class LogServer:
         """Recover the roles of host `name` from `data_dir` and run them in `nursery`.
 
         `is_copy`: the directory is known to be a copy, perhaps an old one; `system`: what files are kept with.  Raises
-        StorageError: it cannot be used, or
-        is in use by another process.
+        StorageError: it cannot be used, or is in use by another process.
         """
         chosen = settings or LogSettings()
         server = await trio.to_thread.run_sync(cls._recover, name, data_dir, chosen, is_copy, system)
@@ -269,10 +268,8 @@ class LogServer:
             await trio.sleep(CARE_INTERVAL)
             self._node.disk.look()
             if self._node.disk.needs_care:
-                was_stopped = bool(self._node.log_unit.failure)
                 await trio.to_thread.run_sync(self._node.disk.care)
-                if was_stopped and not self._node.log_unit.failure:
-                    self._node.after_care()
+                if self._node.after_care():
                     log.warning("%s: the disk works again, and the log unit too", self.name)
 
 

@@ -238,7 +238,11 @@ class LogUnit:
 
     def after_repair(self) -> None:
         """The storage was repaired: everything that was appended is durable.  Raises StorageError."""
-        if self._storage.is_damaged:
+        try:
+            is_damaged = self._storage.is_damaged
+        except StorageError:
+            is_damaged = True  # it cannot be ruled out
+        if is_damaged:
             self._note_damage()
 
     def _note_files(self, key: str, files: tuple[int, int], at_once: bool) -> None:

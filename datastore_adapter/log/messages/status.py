@@ -46,6 +46,8 @@ class StatusReply(Message, frozen=True, tag=30):
     """Why the disk counts as failed, in words; empty: it does not."""
     sync_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """What it takes to make records durable, of late; 0: not known."""
+    stopped: bool = False
+    """The disk has failed, and has not worked since; `failure` stays for a while after it works again."""
 
 
 Requests: TypeAlias = GetStatus

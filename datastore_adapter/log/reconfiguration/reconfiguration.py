@@ -191,13 +191,20 @@ class Reconfiguration:
         return decided
 
     async def complete(
-        self, view: View, authority: Authority, *, without: frozenset[str] = frozenset()
+        self,
+        view: View,
+        authority: Authority,
+        *,
+        without: frozenset[str] = frozenset(),
+        unreliable: frozenset[str] = frozenset(),
     ) -> EpochDocument:
         """Make the log serve again after somebody left a change half done; the document then in force.
 
         Where only a host has come back somewhere else, that is named, while writers go on.
         What is wanted is found out here, not by who asked: the chains and roles of the document in
-        force by now, without dead hosts, those whose disks take nothing, and those of `without`.
+        force by now, without dead hosts, those whose disks take nothing now, and those of `without`; and of
+        `unreliable`, where the log does not serve.  Whose disk failed lately and works again stays, unless it is one
+        of these: there may be any number of them.
         """
         latest = await self._chain.fetch()
         current = latest.document
@@ -213,7 +220,8 @@ class Reconfiguration:
         lost = view.gone(current.layout).union(without)
         if not is_whole:
             # A disk that takes nothing may not even be settled: the others go on without it.
-            lost = lost.union(host for host, status in statuses.items() if status.full or status.failure)
+            lost = lost.union(host for host, status in statuses.items() if status.full or status.stopped)
+            lost |= unreliable
         target = LayoutTarget.as_is(current.layout).without(lost)
         decided = await self.open(target, view, authority, force=not is_whole, at=current.epoch, without=lost)
         if back and has_come_back(decided.layout, statuses, view.addresses):

@@ -3,6 +3,7 @@
 What the host's roles meet is noted here, and told in its status, so that others can relieve it before it is in
 anybody's way.  A state machine with explicit time; looking after the disk (`care`) is all that touches it.
 
+Whatever stopped the log unit counts as a failure until the storage was repaired, for then not even reads are served.
 A disk that failed counts as failed for a while after it works again, longer each time: one that fails now and then
 is none to rely on.  So does one that was full for a reason that the file system does not tell (a quota, no inodes
 left): it has room again when it has taken as much as that.
@@ -54,9 +55,12 @@ class DiskReport:
     room: int
     """Bytes that it still takes, about, once it was full; -1: it never was."""
     failure: str
-    """Why it counts as failed, in words; empty: it does not."""
+    """Why it counts as failed, in words; empty: it does not.  It does whenever it stopped the log unit, be it that a
+    sync met a quota."""
     sync_seconds: float
     """What a sync takes of late, or has taken so far; 0: not known."""
+    stopped: bool
+    """It has failed, and has not worked since."""
 
     @property
     def state(self) -> str:
@@ -75,11 +79,11 @@ class DiskHealth:
         self._clock = clock
         self._is_full = False
         self._was_full = False
-        self._refuses = False
-        """It refuses to take more although there seems to be room."""
+        self._refusals = self._refusals_settled = 0
+        """How often it refused to take more although there seemed to be room; how many of them a trial has followed."""
         self._failure = ""
-        self._works = True
-        """Since the last failure it was tried, and worked."""
+        self._failures = self._failures_settled = 0
+        """How often it failed; how many of them were followed by a trial in which it worked."""
         self._failed_at = -math.inf
         self._probation = 0.0
         self._room = 0
@@ -93,7 +97,7 @@ class DiskHealth:
             return
         if reply.code == _FULL:
             self._is_full = self._was_full = True
-            self._refuses |= self._seems_to_have_room()
+            self._refusals += self._seems_to_have_room()
         elif reply.code == _FAILED:
             self._note_failure(reply.message)
 
@@ -103,7 +107,8 @@ class DiskHealth:
             first, since = self._settings.disk_probation, now - self._failed_at
             is_repeated = since < _LONGEST_PROBATION
             self._probation = min(2 * self._probation, _LONGEST_PROBATION) if is_repeated else first
-        self._failure, self._works, self._failed_at = why, False, now
+        self._failure, self._failed_at = why, now
+        self._failures += 1
 
     @contextmanager
     def syncing(self) -> Iterator[None]:
@@ -133,9 +138,14 @@ class DiskHealth:
     def report(self) -> DiskReport:
         """How it was at the last look.  May be asked by any thread while another waits for the disk."""
         now = self._clock()
+        stop = self._storage.failure
         failure = self._failure if self._counts_as_failed(now) else ""
+        if stop is not None:
+            failure = str(stop)
         room = self._room if self._was_full else -1
-        return DiskReport(self._is_full, room, failure, max(self._sync_seconds, now - self._syncing_since))
+        sync_seconds = max(self._sync_seconds, now - self._syncing_since)
+        stopped = stop is not None or not self._works
+        return DiskReport(self._is_full, room, failure, sync_seconds, stopped)
 
     @property
     def needs_care(self) -> bool:
@@ -149,7 +159,11 @@ class DiskHealth:
         )
 
     def care(self) -> None:
-        """Repair the storage after a failure, and try the disk.  It waits for the disk, and may run in any thread."""
+        """Repair the storage after a failure, and try the disk.  It waits for the disk, and may run in any thread.
+
+        What fails meanwhile is not made good by it.  A storage that was repaired is to be resumed.
+        """
+        failures, refusals = self._failures, self._refusals
         try:
             self._storage.repair()
             if self._refuses:
@@ -159,7 +173,17 @@ class DiskHealth:
         except StorageError as error:
             self.note(refused_by(error))
         else:
-            self._works, self._refuses = True, False
+            self._failures_settled, self._refusals_settled = failures, refusals
+
+    @property
+    def _works(self) -> bool:
+        """Since the last failure it was tried, and worked."""
+        return self._failures == self._failures_settled
+
+    @property
+    def _refuses(self) -> bool:
+        """It refuses to take more although there seems to be room."""
+        return self._refusals != self._refusals_settled
 
     @property
     def _enough(self) -> int:

@@ -41,7 +41,7 @@ class Storage(Protocol):
     counters: Counter[str]
     """What it cost: syncs of files, bytes made durable by them."""
     failure: StorageError | None
-    """A sync failed: nothing is appended, and what was is not to be trusted, until `repair`."""
+    """A sync failed: nothing is appended, and what was is not to be trusted, until `repair` and `resume`."""
 
     def names(self, prefix: str) -> list[str]:
         """All names that start with `prefix`, sorted."""
@@ -70,7 +70,14 @@ class Storage(Protocol):
         ...
 
     def repair(self) -> None:
-        """After a `failure`: make durable whatever may not be, by writing it once more.  Raises StorageError."""
+        """After a `failure`: make durable whatever may not be, by writing it once more.  Raises StorageError.
+
+        In any thread: nothing else is done with what is appended until `resume`.
+        """
+        ...
+
+    def resume(self) -> bool:
+        """End the `failure` if it was repaired; whether it was.  Whoever resumes sees to `is_damaged` at once."""
         ...
 
     def probe(self, size: int) -> None:
@@ -144,6 +151,7 @@ class FileStorage:
         self._shrunk = False
         """A file was cut or removed since the last sync, which the commit log knows nothing of."""
         self.failure: StorageError | None = None
+        self._is_repaired = False
         self._commits = Commits(self._path, commit_log_bytes, system=system, background=background, draw=draw)
         self.counters = self._commits.counters
         with _translated(f"cannot use directory {directory}"):
@@ -248,14 +256,20 @@ class FileStorage:
         succeeds proves nothing of what was written before one that failed.  But whatever may have been lost is here,
         or in a block of the commit log that was synced; written again its pages are dirty again, and a sync of these
         is proof."""
-        if self.failure is None:
+        if self.failure is None or self._is_repaired:
             return
         with _translated(f"cannot make {self.directory} durable"):
             self._commits.reopen()
             self._sync_folders()
             self._recover()
         self.counters["repairs"] += 1
-        self.failure = None
+        self._is_repaired = True
+
+    def resume(self) -> bool:
+        if not self._is_repaired:
+            return False
+        self.failure, self._is_repaired = None, False
+        return True
 
     def probe(self, size: int) -> None:
         path = self._path_of(PROBE_FILE)

@@ -80,6 +80,20 @@ async def test_a_disk_that_is_far_slower_than_its_peers_is_relieved_within_secon
         assert "disk-ok" in cluster.kinds()
 
 
+async def test_a_new_controller_gives_nothing_to_a_slow_disk_that_the_last_one_relieved(
+    autojump_clock: object,
+) -> None:
+    async with harness(make_solver=pack_solver) as cluster:
+        cluster.engine.sync_seconds = {**dict.fromkeys(cluster.nodes, 0.002), "n5": 2.0}
+        await cluster.until(lambda: cluster.load("n5") == 0)
+        await cluster.settled()
+        cluster.lose("n1")
+        with trio.move_on_after(30) as watched:
+            await cluster.until(lambda: cluster.load("n5") > 0)
+        assert watched.cancelled_caught
+        await cluster.settled()
+
+
 def test_without_another_place_the_others_go_on_with_fewer_copies() -> None:
     """One bad disk never stops the store: as with a lost host, what is left of a chain takes the records."""
     view = view_of("n1", "n2", "n3")

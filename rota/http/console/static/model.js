@@ -195,7 +195,7 @@ export function headline({ status, control, layout, members, racks: groups, plan
     return {
       level: "warn",
       title: disks.map(({ host, state: how }) => `${host} has a ${how} disk`).join(", "),
-      detail: `${lostWhen}${disks.map(({ host, reason, relieved }) => `${host}: ${reason}; ${relieved ? "its copies go elsewhere" : "too many are in trouble to relieve it"}`).join(". ")}.`,
+      detail: `${lostWhen}${disks.map(({ host, reason, relieved }) => `${host}: ${reason}; ${relieved ? "it is relieved" : "too few others would be left to relieve it"}`).join(". ")}.`,
     };
   }
   const segments = layout.segments.length;
