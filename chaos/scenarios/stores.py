@@ -235,7 +235,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="disk-slow",
-        summary="each sync of a disk takes 2 s: the host stays a member and is relieved, writes are as fast as before",
+        summary="each sync of a disk takes 2 s: the host stays a member and is relieved, writers are fast again after",
         promises=_GREY,
         duration=60.0,
         minimum_duration=60.0,

@@ -96,6 +96,8 @@ class MemberProcess:
         self._founded = remembered is not None and remembered.founded
         self._was_in = remembered is not None and remembered.view is not None
         """Whether this process, or an earlier one here, was in a view."""
+        self._last_view = None if remembered is None else remembered.view
+        """The last one that was shown, whether it is to be remembered or not: its members know where the others are."""
         self._expect = expect
         self.is_superseded = remembered is not None and remembered.is_copy
         """Whether there have been later views than this process's last one, without it: it was removed, or may have
@@ -160,7 +162,7 @@ class MemberProcess:
         return tuple(addresses)
 
     def _view_seeds(self) -> tuple[Address, ...]:
-        view, own = self._stable.view, self._factory.identity.address
+        view, own = self._last_view, self._factory.identity.address
         others = [] if view is None else [address for address in view.addresses if address != own]
         return tuple(self._rng.sample(others, min(_VIEW_SEEDS, len(others))))
 
@@ -299,7 +301,7 @@ class MemberProcess:
             return
         if not self._was_in:
             self._founded, self._was_in = self.founding, True
-        self.is_superseded = False
+        self._last_view, self.is_superseded = view, False
         if self.joining:
             self._joined_at = now
             self.state.publish(status=ClusterStatus.MEMBER, quorum=True, view=view)

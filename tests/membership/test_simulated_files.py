@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from membership.files import SystemCalls, read_at, read_file, replace_file, sync_directory, write_at
+from membership.files import SystemCalls, read_at, read_file, replace_file_on, sync_directory, write_at
 from membership.files.simulated import PAGE, SECTOR, PowerCut, SimulatedFiles, cut_after, fail
 
 NAMES = ("a", "b", "d", "d/a", "d/e", "d/e/a", "missing/a", "a/b")
@@ -109,7 +109,7 @@ def both(test: Callable[[SystemCalls, str], None]) -> Callable[..., None]:
 def test_a_file_that_was_opened_outlives_its_name(system: SystemCalls, root: str) -> None:
     descriptor = system.open(f"{root}/a", os.O_RDWR | os.O_CREAT)
     write_at(system, descriptor, b"former", 0)
-    replace_file(Path(f"{root}/a"), b"new", system=system)
+    replace_file_on(system, Path(f"{root}/a"), b"new")
     assert read_at(system, descriptor, 100, 0) == b"former"
     assert read_file(system, f"{root}/a", 100) == b"new"
     system.close(descriptor)
@@ -218,15 +218,15 @@ def test_a_replaced_file_is_old_or_new_wherever_the_power_goes(
 ) -> None:
     files = SimulatedFiles(random.Random(seed))
     path = Path("/a")
-    replace_file(path, former, system=files)
+    replace_file_on(files, path, former)
     made = files.changes
-    replace_file(path, fresh, system=files)
+    replace_file_on(files, path, fresh)
     assert read_file(crashed(files), "/a", 1 << 20) == fresh
     for changes in range(made):
-        replace_file(path, former, system=files)
+        replace_file_on(files, path, former)
         files.fault = cut_after(changes)
         with pytest.raises(PowerCut):
-            replace_file(path, fresh, system=files)
+            replace_file_on(files, path, fresh)
         with pytest.raises(PowerCut):
             files.stat("/a")
         assert read_file(crashed(files), "/a", 1 << 20) in (former, fresh)
