@@ -236,13 +236,18 @@ def _replay_of(script: Script, cluster: Cluster, broken: str | None, *, stuck: b
     )
 
 
+def _may_come_together(cluster: Cluster) -> bool:
+    return cluster.disks is not None or cluster.quorum_alive()
+
+
 def _settles(cluster: Cluster, quiet: float) -> bool:
     """Whether the cluster is one again within `quiet` seconds, and still is a little later."""
     # Nobody may go on when a majority of one view is dead; waiting longer would change nothing, once the votes
     # that are on their way have arrived.
     cluster.run(cluster.now + _SOON, stop=cluster.converged)
     until = cluster.now + quiet
-    while (cluster.remembers or cluster.quorum_alive()) and cluster.run(until, stop=cluster.converged):
+    # Those that remember may found their cluster anew, whoever has died.
+    while _may_come_together(cluster) and cluster.run(until, stop=cluster.converged):
         cluster.run(cluster.now + _STILL)
         if cluster.converged():
             return True
