@@ -248,7 +248,7 @@ class LoseFile:
 
 @dataclass(frozen=True, slots=True)
 class FailCall:
-    """The next such call of the store on its files fails with this error on each of the hosts, once."""
+    """The next such call on a file fails with this error on each of the hosts, once."""
 
     error: str
     """One of `ERRORS`, such as EIO."""
@@ -282,7 +282,7 @@ class ShortWrites:
 
 @dataclass(frozen=True, slots=True)
 class CutPowerAfter:
-    """The power goes after so many more calls that change a file: in the middle of what the store does."""
+    """The power goes after so many more calls that change a file: in the middle of what the host does."""
 
     changes: int
     hosts: Hosts

@@ -217,7 +217,7 @@ def _run_members(script: Script, quiet: float) -> Replay:
         settled = _settles(cluster, quiet)
         if not settled and not cluster.strays() and cluster.end_lost_branches():
             settled = _settles(cluster, quiet)
-        if not settled and (script.remember or cluster.quorum_alive()):
+        if not settled and (cluster.remembers or cluster.quorum_alive()):
             broken, stuck = _not_converged(cluster, quiet), True
     except InvariantViolation as violation:
         broken = str(violation)
