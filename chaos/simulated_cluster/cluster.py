@@ -392,6 +392,8 @@ class Cluster:
     def _write(self, host: Host, memory: Remembered, process: MemberProcess, now: float) -> Effects:
         """What was to be saved when the writing began; more may have come since."""
         file = self._files[host.name]
+        for view in memory.stable.accepted:
+            self.invariants.accepted(view)  # a write that is cut short may be on the disk all the same
         try:
             file.save(memory)
             file.complete()
@@ -402,8 +404,6 @@ class Cluster:
             self.simulator.call_after(0.0, lambda cut=cut: self._end_by(host, process, cut))  # type: ignore[misc]
             return process.idle()
         else:
-            for view in memory.stable.accepted:
-                self.invariants.accepted(view)
             effects = process.on_saved(memory, now)
         self._begin_saving(host)
         return effects
