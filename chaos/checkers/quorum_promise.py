@@ -1,9 +1,9 @@
 """Who is out of reach of a majority says so in time: the promise of `Settings.quorum_timeout`, whatever the links do.
 
 A side is a set of members that all reach each other, if only through others: a strongly connected component of the
-graph of links. Who stands in a view of which its side is no majority must have said so once everything has been as it
-is for as long as the promise allows. Judged is only what is beyond doubt: each link is open or cut, and no link,
-process, view or clock has changed meanwhile.
+graph of links. Who stands in a view of which its side is no majority must have said so once that has been so for as
+long as the promise allows. Judged is only what is beyond doubt: each link was open or cut, and neither who is on its
+side, nor its view, nor its clock has changed meanwhile.
 """
 
 from __future__ import annotations
@@ -39,27 +39,26 @@ class QuorumPromise:
     def __init__(self, settings: Settings, fail: Callable[[str], object]) -> None:
         self._patience = quorum_lost_bound(settings) + _LAG * settings.probe_interval
         self._fail = fail
-        self._last: tuple[Mapping[str, Standing], Links | None] | None = None
-        self._since = 0.0
+        self._since: dict[tuple[Standing, frozenset[bytes]], float] = {}
+        """Since when each has stood there, with these incarnations on its side."""
 
     def look(self, now: float, standing: Mapping[str, Standing], links: Links | None) -> None:
         """`standing`: all that run, by name. `links`: None while one of them is neither open nor cut."""
-        present = (standing, links)
-        if links is None or present != self._last:
-            self._last, self._since = present, now
-        elif now - self._since > self._patience:
-            for name, one in standing.items():
-                if one.has_quorum and one.view is not None:
-                    self._check(name, one.view, standing, links)
+        before, self._since = self._since, {}
+        if links is None:
+            return
+        reached = {name: reached_by(name, links) for name in standing}
+        for name, one in standing.items():
+            side = frozenset(standing[other].incarnation for other in reached[name] if name in reached[other])
+            since = self._since[one, side] = before.get((one, side), now)
+            if one.has_quorum and one.view is not None and now - since > self._patience:
+                self._check(name, one.view, side, since)
 
-    def _check(self, name: str, view: Configuration, standing: Mapping[str, Standing], links: Links) -> None:
-        side = [other for other in reached_by(name, links) if name in reached_by(other, links)]
-        members = [
-            other for other in side if view.index_of_incarnation(standing[other].incarnation) is not None
-        ]
+    def _check(self, name: str, view: Configuration, side: Collection[bytes], since: float) -> None:
+        members = [member.name for member in view.members if member.incarnation in side]
         if len(members) < classic_quorum(len(view)):
             self._fail(
-                f"{name} has not said that it lost its majority: since {self._since:.3f} s it has reached only "
+                f"{name} has not said that it lost its majority: since {since:.3f} s it has reached only "
                 f"{' '.join(sorted(members))} of the {len(view)} members of epoch {view.epoch}"
             )
 
@@ -72,7 +71,7 @@ def quorum_lost_bound(settings: Settings) -> float:
 def reached_by(name: str, links: Links) -> set[str]:
     """To whom word of this one comes, if only through others; itself included."""
     found, left = {name}, [name]
-    while left:
+    while left and len(found) < len(links):
         new = set(links[left.pop()]) - found
         found |= new
         left += new

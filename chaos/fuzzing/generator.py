@@ -192,7 +192,7 @@ class _Writer:
     def _writers(self) -> tuple[Callable[[float], None], ...]:
         return (
             self._crash, self._crash, self._crash_many, self._restart, self._leave, self._evict, self._tag,
-            self._newcomer, self._partition, self._one_way, self._one_way_cut,
+            self._newcomer, self._partition, self._one_way, self._one_way_cut, self._one_way_cut,
             self._drop, self._drop, self._pause, self._delay, self._weather,
             self._lose_messages, self._die_between_phases, self._jump_clock,
         )  # fmt: skip
@@ -327,9 +327,13 @@ class _Writer:
         self._add(now + self._time(1.0, 15.0), faults.Delay(0.0, hosts))
 
     def _weather(self, now: float) -> None:
+        """It clears up again in the end."""
         self._add(now, faults.Loss(self.rng.choice((0.0, 0.02, 0.1, 0.3))))
         self._add(now, faults.Duplication(self.rng.choice((0.0, 0.05, 0.3, 1.0))))
         self._add(now, faults.Reordering(self.rng.choice((0.0, 0.05, 0.3, 1.0)), self._time(0.05, 1.0)))
+        end = now + self._time(2.0, 30.0)
+        for fault in (faults.Loss(0.0), faults.Duplication(0.0), faults.Reordering(0.0, 0.05)):
+            self._add(end, fault)
 
 
 class _DiskWriter(_Writer):
