@@ -261,6 +261,14 @@ def test_a_view_that_died_with_the_only_one_who_knew_it_obliges_nobody() -> None
     assert report.quorum_lost_for_good
 
 
+def test_a_founder_that_waits_for_others_decides_nothing_alone() -> None:
+    """Found by the fuzzer, seed 246: its metadata changed meanwhile, so that it remembered a view of its own as one
+    that was in force, and went on alone from there when it was started again: there were two clusters."""
+    report = chaos.replay((FOUND / "246.txt").read_text())
+    assert report.ok, report.broken
+    assert report.views[-1].size == 4
+
+
 # With a store
 
 
