@@ -65,6 +65,7 @@ def test_small_and_larger_clusters_are_clean(nodes: int, first: int) -> None:
 def test_a_planted_error_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who votes decides alone: sooner or later two views of one epoch, or one without a majority."""
     monkeypatch.setattr("consensus.fast_round.fast_quorum", lambda n: 1)
+    monkeypatch.setattr("chaos.fuzzing.fuzz._SHRINKING_RUNS", 30)  # smaller will do
     report = chaos.fuzz(20, first=4, nodes=7)
     assert not report.ok
     assert report.failing_seed is not None
