@@ -17,7 +17,7 @@ ALL = {member.name: Standing(member.incarnation, 0.0, FIVE, has_quorum=True) for
 
 def links(*open_links: str) -> dict[str, list[str]]:
     """`01`: n0 reaches n1."""
-    return {name: [f"n{there}" for here, there in open_links if f"n{here}" == name] for name in ALL}
+    return {name: [f"n{link[1]}" for link in open_links if f"n{link[0]}" == name] for name in ALL}
 
 
 @pytest.fixture
