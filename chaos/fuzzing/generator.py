@@ -91,8 +91,8 @@ def _script_with_store(seed: int, nodes: int | None) -> Script:
         keep_quorum=False,
         store=True,
         keep_disks=rng.random() < _KEEP_DISKS,
-        # With two it takes no more than two dead hosts to have no copy of something.
-        copies=rng.choice((2, 3)),
+        # With few it takes few dead hosts to have no copy of something.
+        copies=rng.choice((1, 2, 3)),
     )
 
 
@@ -192,8 +192,8 @@ class _Writer:
     def _writers(self) -> tuple[Callable[[float], None], ...]:
         return (
             self._crash, self._crash, self._crash_many, self._restart, self._leave, self._evict, self._tag,
-            self._newcomer,
-            self._partition, self._one_way, self._drop, self._drop, self._pause, self._delay, self._weather,
+            self._newcomer, self._partition, self._one_way, self._one_way_cut, self._one_way_cut,
+            self._drop, self._drop, self._pause, self._delay, self._weather,
             self._lose_messages, self._die_between_phases, self._jump_clock,
         )  # fmt: skip
 
@@ -290,6 +290,17 @@ class _Writer:
         self._add(now, faults.Partition(tuple(groups)))
         self._add(now + self._time(0.5, 20.0), faults.Heal())
 
+    def _one_way_cut(self, now: float) -> None:
+        """Some hear the others, who do not hear them."""
+        half = len(self.names) // 2  # of an even number: nobody has a majority then
+        count = self.rng.choice((half, self.rng.randint(1, len(self.names) - 1)))
+        deaf = sorted(self.rng.sample(self.names, count))
+        end = now + self._time(1.0, 30.0)
+        for source in sorted({*self.names} - {*deaf}):
+            for destination in deaf:
+                self._add(now, faults.Block(source, destination))
+                self._add(end, faults.Unblock(source, destination))
+
     def _one_way(self, now: float) -> None:
         for _ in range(self.rng.randint(1, 4)):
             source, destination = self.rng.sample(self.names, 2)
@@ -316,9 +327,13 @@ class _Writer:
         self._add(now + self._time(1.0, 15.0), faults.Delay(0.0, hosts))
 
     def _weather(self, now: float) -> None:
+        """It clears up again in the end."""
         self._add(now, faults.Loss(self.rng.choice((0.0, 0.02, 0.1, 0.3))))
         self._add(now, faults.Duplication(self.rng.choice((0.0, 0.05, 0.3, 1.0))))
         self._add(now, faults.Reordering(self.rng.choice((0.0, 0.05, 0.3, 1.0)), self._time(0.05, 1.0)))
+        end = now + self._time(2.0, 30.0)
+        for fault in (faults.Loss(0.0), faults.Duplication(0.0), faults.Reordering(0.0, 0.05)):
+            self._add(end, fault)
 
 
 class _DiskWriter(_Writer):
@@ -389,22 +404,25 @@ class _DiskWriter(_Writer):
             self.down_until[name] = back + 10.0
 
     def _swap_addresses(self, now: float) -> None:
-        """Two hosts go, perhaps with others, and one of the two is back first, at the address of the other one."""
-        if len(self._up(now)) < 3:
+        """Some hosts go, perhaps with others; then as many more, which are back first, at the addresses of those."""
+        hosts = self.rng.sample(self._up(now), len(self._up(now)))
+        if len(hosts) < 3:
             return
-        first, second, *others = self.rng.sample(self._up(now), len(self._up(now)))
-        if self._allowed_down(now) > 1:  # what those have who go together may be nobody else's
-            hosts = tuple(others[: self._allowed_down(now) - 1])
-            self._down(now, hosts, faults.Crash(hosts))
+        pairs = self.rng.choice((1, self.rng.randint(1, len(hosts) // 2)))
+        gone, movers, others = hosts[:pairs], hosts[pairs : 2 * pairs], hosts[2 * pairs :]
+        if self._allowed_down(now) > pairs:  # what those have who go together may be nobody else's
+            together = tuple(others[: self._allowed_down(now) - pairs])
+            self._down(now, together, faults.Crash(together))
         swapped = now + self._time(0.5, 12.0)
-        self._add(now, faults.Crash((first,)))
-        gone = self._time(0.1, self.rng.choice((0.5, 12.0)))  # briefly, a majority stays
-        self._add(max(now, swapped - gone), faults.Crash((second,)))
-        self._add(swapped, faults.SwapAddresses(first, second))
-        self._add(swapped, faults.Start((second,)))
+        self._add(now, faults.Crash(tuple(gone)))
+        down_for = self._time(0.1, self.rng.choice((0.5, 12.0)))  # briefly, a majority stays
+        self._add(max(now, swapped - down_for), faults.Crash(tuple(movers)))
+        for first, second in zip(gone, movers, strict=True):
+            self._add(swapped, faults.SwapAddresses(first, second))
+        self._add(swapped, faults.Start(tuple(movers)))
         back = swapped + self._time(*self.rng.choice(((0.0, 2.0), (5.0, 40.0))))
-        self._add(back, faults.Start((first,)))
-        self.down_until.update({first: back + 10.0, second: swapped + 10.0})
+        self._add(back, faults.Start(tuple(gone)))
+        self.down_until.update(dict.fromkeys(gone, back + 10.0) | dict.fromkeys(movers, swapped + 10.0))
 
 
 class _StoreWriter(_DiskWriter):
@@ -424,7 +442,9 @@ class _MemoryWriter(_DiskWriter):
 
     def _writers(self) -> tuple[Callable[[float], None], ...]:
         # What one-way links and power cuts do together was found too late; so they come often.
-        writers = (*super()._writers(), self._cut_power, self._one_way, self._partition, self._evict)
+        writers = (
+            *super()._writers(), self._cut_power, self._one_way, self._one_way_cut, self._partition, self._evict,
+        )  # fmt: skip
         return writers if self._victim is None else (*writers, self._lose_disk, self._lose_disk)
 
     def _lose_disk(self, now: float) -> None:

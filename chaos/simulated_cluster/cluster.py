@@ -10,12 +10,13 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, cast
 
 from chaos.checkers import branches
 from chaos.checkers.invariants import ViewInvariants
+from chaos.checkers.quorum_promise import Links, QuorumPromise, Standing
 from chaos.errors import BadArgumentError, InvariantViolation
 from chaos.faults import At, DiskFault, DiskLoss, Fault
 from chaos.recording.cluster_under_test import SizeSamples
@@ -45,7 +46,7 @@ from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import Member
 from membership.protocol.view.view_difference import ViewChanged
-from membership.runtime.change_feed import FINAL_STATUSES
+from membership.runtime.change_feed import FINAL_STATUSES, ClusterStatus
 from membership.runtime.core_factory import CoreFactory, Mode
 from membership.runtime.core_factory import Identity as MemberIdentity
 from membership.runtime.data_directory import Contents, DataDirectory, Identity, recall
@@ -136,6 +137,7 @@ class Cluster:
         self._installed: dict[str, Configuration | None] = {}
         self._standing: dict[Configuration, int] = {}
         self._running = 0
+        self._quorum_promise: QuorumPromise | None = None
         for number in range(nodes):
             self._add(number)
 
@@ -187,6 +189,28 @@ class Cluster:
         for part in range(_SAMPLING_PARTS):
             first = interval * part / _SAMPLING_PARTS
             self.simulator.observe(partial(self._sample, part), first=first, every=interval)
+
+    def watch_quorums(self) -> None:
+        """See that whoever is out of reach of a majority says so in time."""
+        self._quorum_promise = QuorumPromise(self.settings, self._fail)
+        self.simulator.observe(self._look_at_quorums, first=0.0, every=self.settings.probe_interval)
+
+    def _look_at_quorums(self) -> None:
+        if self._quorum_promise is None:
+            return
+        up = {name: host for name, host in self.hosts.items() if host.process is not None and not host.paused}
+        standing = {name: _standing_on(host) for name, host in up.items()}
+        self._quorum_promise.look(self.now, standing, self._links(up))
+
+    def _links(self, hosts: Mapping[str, Host]) -> Links | None:
+        """Whom each reaches directly; None while that is a matter of chance."""
+        cuts = self.simulator.network.cuts()
+        if cuts is None or self.message_faults.lose_any:
+            return None
+        return {
+            name: [other for other, there in hosts.items() if (host.index, there.index) not in cuts]
+            for name, host in hosts.items()
+        }
 
     def _sample(self, part: int) -> None:
         now = self.now
@@ -282,6 +306,7 @@ class Cluster:
         """Do this to the cluster now."""
         self.note(format_fault(fault))
         self._faults.apply(fault)
+        self._look_at_quorums()
 
     def note(self, what: str) -> None:
         """Add a line to the trace."""
@@ -534,6 +559,7 @@ class Cluster:
         if self._gathers(host):
             # A founder alone is nobody's idea of the cluster yet: it is held back until the others are in.
             self._gathering.setdefault(host.name, []).append(event)
+            self.invariants.accepted(event.configuration)
             return
         for each in (*self._gathering.pop(host.name, ()), event):
             self._on_installed(host, each)
@@ -603,3 +629,10 @@ class Cluster:
 
     def _fail(self, what: str) -> NoReturn:
         raise InvariantViolation(what, seed=self.simulator.seed, now=self.now, trace=tuple(self.trace))
+
+
+def _standing_on(host: Host) -> Standing:
+    state = process_on(host).state
+    is_member = state.status is ClusterStatus.MEMBER
+    incarnation = core_on(host).me.incarnation
+    return Standing(incarnation, host.clock_offset, state.view, state.quorum and is_member)
