@@ -400,8 +400,8 @@ class Cluster:
         return 0.0 if self.disks is None else self.disks.of(host.name).sync_seconds
 
     def _save(self, host: Host, process: MemberProcess, memory: Remembered) -> None:
-        self._saving.discard(host.name)
         if host.process is process:
+            self._saving.discard(host.name)
             self.simulator.command(host, partial(self._write, host, memory))
 
     def _write(self, host: Host, memory: Remembered, process: MemberProcess, now: float) -> Effects:
@@ -523,6 +523,7 @@ class Cluster:
             self._running -= 1
             self._stands(host, None)
             self._gathering.pop(host.name, None)
+            self._saving.discard(host.name)
             self.simulator.crash(host)
             self._cut_power(host)
 

@@ -1,7 +1,7 @@
 """What random faults find when the mend of a known defect is reverted, kept as scripts that show it.
 
 Each defect is planted again, and the script of its name in `found_by_fuzz` breaks with what is said of it; without it,
-nothing breaks. The scripts were found by `rota chaos fuzz` and shrunk, so that they outlast the generator.
+nothing breaks. `rota chaos fuzz` finds scripts like these by itself; they are small, and outlast the generator.
 """
 
 from __future__ import annotations
@@ -74,6 +74,10 @@ def _what_a_founder_decided_alone_counts_at_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ViewInstaller, "_install", as_heard)
 
 
+def _a_founder_that_needs_nobody_shows_its_view_unsaved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ViewInstaller, "may_found", lambda self: True)
+
+
 def _a_log_unit_is_not_repaired_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FileStorage, "repair", lambda self: None)
 
@@ -86,6 +90,10 @@ DEFECTS: dict[str, tuple[Plant, str]] = {
     "full_disk": (_a_full_disk_is_acted_on, r"n\d started the cluster again in epoch \d+"),
     "forgotten_promise": (_promises_and_votes_are_in_memory_only, r"installed a second view of epoch"),
     "founder_alone": (_what_a_founder_decided_alone_counts_at_once, r"not one again"),
+    "epoch_twice": (
+        _a_founder_that_needs_nobody_shows_its_view_unsaved,
+        r"installed a second view of epoch 1000",
+    ),
     "failed_sync": (_a_log_unit_is_not_repaired_while_it_runs, r"every segment has its copies"),
 }
 """By the name of the script: what plants the defect, and what is said when it shows."""

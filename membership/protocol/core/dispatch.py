@@ -136,7 +136,7 @@ class Dispatcher:
         if election.is_deserted:
             deserted = election.accepted[-1]
             self.views.give_up((deserted.by_seniority()[0].name,), deserted.epoch)
-        elif election.founds(now):
+        elif election.founds(now) and self.views.may_found():
             self.founded = True
             self._admission.hold(election.expect, election.suffices, self._refounding.propose)
             self._refounding.begin(now)
