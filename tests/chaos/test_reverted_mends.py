@@ -14,6 +14,7 @@ import pytest
 
 import chaos
 from datastore_adapter.log.storage.file_storage import FileStorage
+from membership.protocol.agreement.view_change import ViewChange
 from membership.protocol.context.effects import Effects
 from membership.protocol.context.stable_storage import StableState
 from membership.protocol.core.view_installation import ViewInstaller
@@ -74,6 +75,18 @@ def _what_a_founder_decided_alone_counts_at_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ViewInstaller, "_install", as_heard)
 
 
+def _a_founder_that_votes_alone_remembers_its_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_durable = ViewChange._is_durable
+
+    def remember(self: ViewChange, value: bytes) -> bool:
+        storage = self._context.storage
+        if storage.state.view is not self._context.view:
+            storage.install(self._context.view)
+        return is_durable(self, value)
+
+    monkeypatch.setattr(ViewChange, "_is_durable", remember)
+
+
 def _a_founder_that_needs_nobody_shows_its_view_unsaved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ViewInstaller, "may_found", lambda self: True)
 
@@ -87,9 +100,16 @@ DEFECTS: dict[str, tuple[Plant, str]] = {
         _a_superseded_view_counts_after_a_founding_in_vain,
         r"n\d takes its last view for one that counts, though it knew of later ones",
     ),
-    "full_disk": (_a_full_disk_is_acted_on, r"n\d started the cluster again in epoch \d+"),
+    "full_disk": (
+        _a_full_disk_is_acted_on,
+        r"n0 started the cluster again in epoch 1000, and so there are two",
+    ),
     "forgotten_promise": (_promises_and_votes_are_in_memory_only, r"installed a second view of epoch"),
     "founder_alone": (_what_a_founder_decided_alone_counts_at_once, r"not one again"),
+    "founder_votes": (
+        _a_founder_that_votes_alone_remembers_its_view,
+        r"n1 started the cluster again in epoch 1000",
+    ),
     "epoch_twice": (
         _a_founder_that_needs_nobody_shows_its_view_unsaved,
         r"installed a second view of epoch 1000",
