@@ -434,18 +434,98 @@ class _StoreWriter(_DiskWriter):
 
 
 class _MemoryWriter(_DiskWriter):
-    """For members alone, of which one may lose its disk, or get an old copy of it."""
+    """For members alone, of which one may lose its disk, or get an old copy of it.
+
+    Two clusters take a host that says something, forgets it, and says something else to others. So disks that are late
+    or full, power cuts and partitions come together, while a view is changed or founded.
+    """
 
     def __init__(self, rng: random.Random, nodes: int, duration: float, *, is_cold: bool) -> None:
         super().__init__(rng, nodes, duration)
-        self._victim = None if is_cold or rng.random() < 0.4 else rng.choice(self.names)
+        self._victim = None if is_cold or rng.random() < 0.4 else rng.choice((self.names[0], *self.names))
+        if self._victim is not None:  # an old copy has a small view, from which few go on
+            self._add(self._time(0.0, 1.5), faults.CopyDisk((self._victim,)))
+        if rng.random() < 0.25:  # while the founder still decides alone
+            self._mute(self._time(0.0, 0.5))
 
     def _writers(self) -> tuple[Callable[[float], None], ...]:
         # What one-way links and power cuts do together was found too late; so they come often.
         writers = (
             *super()._writers(), self._cut_power, self._one_way, self._one_way_cut, self._partition, self._evict,
+            *(self._change_sides,) * 8, *(self._found_in_vain,) * 6, *(self._mute,) * 3,
         )  # fmt: skip
         return writers if self._victim is None else (*writers, self._lose_disk, self._lose_disk)
+
+    def _hinder_disks(self, begin: float, end: float, hosts: Hosts) -> None:
+        """What these hosts write meanwhile comes late to their disks, or not at all."""
+        match self.rng.choice(("full", "slow", "slow", "quota")):
+            case "full":
+                self._add(begin, faults.FillDisk(hosts))
+                self._add(end, faults.ClearDisk(hosts))
+            case "slow":
+                self._add(begin, faults.SlowDisk(self.rng.choice((0.1, 0.5, 2.0)), hosts))
+                self._add(end, faults.SlowDisk(0.0, hosts))
+            case "quota":
+                self._add(begin, faults.ExceedQuota(hosts))
+                self._add(end, faults.MendDisk(hosts))
+
+    def _change_sides(self, now: float) -> None:
+        """A majority is cut off from the others, and one of it is started again with those instead; they have lost
+        their power, too, and often all of them, just before."""
+        if len(self.names) < 3:
+            return
+        names = self.rng.sample(self.names, len(self.names))
+        majority = len(names) // 2 + 1
+        mover, stay, others = (names[0],), tuple(names[1:majority]), tuple(names[majority:])
+        start = now
+        if self.rng.random() < 0.4:
+            start += self._time(0.1, 1.0)
+            self._add(now, faults.Crash(tuple(names)))
+            for name in names:
+                self._add(start + self._time(0.0, 1.0), faults.Start((name,)))
+        move = start + self._time(*self.rng.choice(((0.2, 4.0), (4.0, 15.0))))
+        self._add(now, faults.Partition(((*mover, *stay), others)))
+        if self.rng.random() < 0.8:
+            self._hinder_disks(now, move, mover if self.rng.random() < 0.5 else self._some(3))
+        self._add(move, faults.Crash((*mover, *others)))
+        self._add(move, faults.Partition((stay, (*mover, *others))))
+        self._add(move + self._time(0.1, 2.0), faults.Start((*mover, *others)))
+        self._add(move + self._time(5.0, 30.0), faults.Heal())
+        for name in (*mover, *others):
+            self.down_until[name] = move + 10.0
+
+    def _found_in_vain(self, now: float) -> None:
+        """All lose their power, most come back, and whoever founds the cluster anew may die meanwhile."""
+        names = self.rng.sample(self.names, len(self.names))
+        late = names[: self.rng.randint(0, (len(names) - 1) // 2)]
+        self._add(now, faults.Crash(tuple(sorted(names))))
+        if self._victim is not None and self.rng.random() < 0.6:
+            self._add(now, faults.RestoreDisk((self._victim,)))
+        start = now + self._time(0.1, 1.0)
+        again = start + self._time(10.0, 30.0)
+        if self.rng.random() < 0.7:
+            self._hinder_disks(now, again, self._some(3))
+        for name in names:
+            self._add(again if name in late else start + self._time(0.0, 0.5), faults.Start((name,)))
+        for name in self.rng.sample(names, self.rng.randint(1, 2)):
+            self._add(start + self._time(0.0, 5.0), faults.Crash((name,)))
+            self._add(again, faults.Start((name,)))
+        for name in names:
+            self.down_until[name] = again + 10.0
+
+    def _mute(self, now: float) -> None:
+        """One whom nobody hears, or not what it says of a view, is started again."""
+        host = self.rng.choice((self.names[0], *self.names))
+        others = tuple(name for name in self.names if name != host)
+        end = now + self._time(0.1, 5.0)
+        if self.rng.random() < 0.3:
+            self._add(now, faults.DropEgress(1.0, (host,)))
+            self._add(end + 1.0, faults.DropEgress(0.0, (host,)))
+        else:
+            self._add(now, faults.DropMessages("FullConfiguration", 1.0, others))
+            self._add(end + 1.0, faults.DropMessages("FullConfiguration", 0.0, others))
+        self._add(end, faults.Restart((host,)))
+        self.down_until[host] = end + 10.0
 
     def _lose_disk(self, now: float) -> None:
         assert self._victim is not None

@@ -114,7 +114,7 @@ class Cluster:
         self.simulator.after_input = self._after_input
         self.simulator.on_events = self._on_events
         self._faults = SimulatedFaults(self.simulator, self, random.Random(seed))
-        self.invariants = ViewInvariants(self._fail)
+        self.invariants = ViewInvariants(self._fail, standing=self._who_has)
         self.views: list[View] = []
         """The chain of views, in order of epoch."""
         self.sizes = SizeSamples()
@@ -259,7 +259,16 @@ class Cluster:
     @property
     def remembers(self) -> bool:
         """Whether the cluster goes on once everybody is started again, whoever has died: nobody has lost its memory."""
-        return self.disks is not None and not self.has_lost_disks
+        return self.disks is not None and not (self.has_lost_disks or self._has_lost_view())
+
+    def _has_lost_view(self) -> bool:
+        """Whether most of the latest view were told of a later one without them, which those in it never heard of.
+
+        They do not count as knowing, and so an operator is needed.
+        """
+        latest = self.latest
+        told = {host.name for host in self.running() if process_on(host).is_superseded}
+        return latest is not None and 2 * sum(member.name in told for member in latest.members) > len(latest)
 
     def agreed(self) -> bool:
         """Whether every running member of the latest view stands in it."""
@@ -294,6 +303,9 @@ class Cluster:
             self.stop_host(self.hosts[member.name])
             self.start_host(self.hosts[member.name])
         return bool(ended)
+
+    def _who_has(self, view: Configuration) -> int:
+        return self._standing.get(view, 0)
 
     def _who_stands_where(self, without: Host | None = None) -> dict[Member, Configuration | None]:
         return {
@@ -406,12 +418,15 @@ class Cluster:
         if memory is None or host.name in self._saving:
             return
         self._saving.add(host.name)
-        delay = self._disk_rng.uniform(*_DISK_DELAY) + process.save_pause
+        delay = self._disk_rng.uniform(*_DISK_DELAY) + process.save_pause + self._sync_seconds(host)
         self.simulator.call_after(delay, lambda: self._save(host, process, memory))
 
+    def _sync_seconds(self, host: Host) -> float:
+        return 0.0 if self.disks is None else self.disks.of(host.name).sync_seconds
+
     def _save(self, host: Host, process: MemberProcess, memory: Remembered) -> None:
-        self._saving.discard(host.name)
         if host.process is process:
+            self._saving.discard(host.name)
             self.simulator.command(host, partial(self._write, host, memory))
 
     def _write(self, host: Host, memory: Remembered, process: MemberProcess, now: float) -> Effects:
@@ -419,6 +434,9 @@ class Cluster:
         file = self._files[host.name]
         for view in memory.stable.accepted:
             self.invariants.accepted(view)  # a write that is cut short may be on the disk all the same
+        known = file.saved
+        if known is not None and known.is_copy and known.view == memory.view and not memory.is_copy:
+            self._fail(f"{host.name} takes its last view for one that counts, though it knew of later ones")
         try:
             file.save(memory)
             file.complete()
@@ -530,6 +548,7 @@ class Cluster:
             self._running -= 1
             self._stands(host, None)
             self._gathering.pop(host.name, None)
+            self._saving.discard(host.name)
             self.simulator.crash(host)
             self._cut_power(host)
 

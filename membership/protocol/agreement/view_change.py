@@ -160,7 +160,8 @@ class ViewChange:
         except ConfigurationError:
             return False  # nobody could install it
         storage = self._context.storage
-        if storage.state.view is not self._context.view:
+        # But the view of a founder that still waits for others is not in force, and never to be gone on from alone.
+        if storage.state.view is not self._context.view and len(self._context.view) > 1:
             storage.install(self._context.view)
         accepted = storage.state.accepted
         if all(known.id != view.id for known in accepted) and len(accepted) < messages.ACCEPTED_LIMIT:
