@@ -15,9 +15,9 @@ import pytest
 import chaos
 from datastore_adapter.log.messages import HostIdentity
 from datastore_adapter.log.storage.file_storage import FileStorage
-from membership.protocol.agreement.view_change import ViewChange
 from membership.protocol.context.effects import Effects
 from membership.protocol.context.stable_storage import StableState
+from membership.protocol.core import Core
 from membership.protocol.core.view_installation import ViewInstaller
 from membership.protocol.recovery.quorum_watch import QuorumWatch
 from membership.protocol.view.configuration import Configuration
@@ -92,16 +92,12 @@ def _what_a_founder_decided_alone_counts_at_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ViewInstaller, "_install", as_heard)
 
 
-def _a_founder_that_votes_alone_remembers_its_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    is_durable = ViewChange._is_durable
+def _a_founder_that_waits_has_its_metadata_agreed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tick(self: Core, now: float) -> None:
+        if self._instance is not None:
+            self._requests.tick(now, self._instance.reporter)
 
-    def remember(self: ViewChange, value: bytes) -> bool:
-        storage = self._context.storage
-        if storage.state.view is not self._context.view:
-            storage.install(self._context.view)
-        return is_durable(self, value)
-
-    monkeypatch.setattr(ViewChange, "_is_durable", remember)
+    monkeypatch.setattr(Core, "_tick_requests", tick)
 
 
 def _a_founder_that_needs_nobody_shows_its_view_unsaved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +122,7 @@ DEFECTS: dict[str, tuple[Plant, str]] = {
     "forgotten_promise": (_promises_and_votes_are_in_memory_only, r"installed a second view of epoch"),
     "founder_alone": (_what_a_founder_decided_alone_counts_at_once, r"not one again"),
     "founder_votes": (
-        _a_founder_that_votes_alone_remembers_its_view,
+        _a_founder_that_waits_has_its_metadata_agreed,
         r"n1 started the cluster again in epoch 1000",
     ),
     "epoch_twice": (

@@ -160,8 +160,7 @@ class ViewChange:
         except ConfigurationError:
             return False  # nobody could install it
         storage = self._context.storage
-        # But the view of a founder that still waits for others is not in force, and never to be gone on from alone.
-        if storage.state.view is not self._context.view and len(self._context.view) > 1:
+        if storage.state.view is not self._context.view:
             storage.install(self._context.view)
         accepted = storage.state.accepted
         if all(known.id != view.id for known in accepted) and len(accepted) < messages.ACCEPTED_LIMIT:
