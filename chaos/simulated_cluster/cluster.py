@@ -259,16 +259,7 @@ class Cluster:
     @property
     def remembers(self) -> bool:
         """Whether the cluster goes on once everybody is started again, whoever has died: nobody has lost its memory."""
-        return self.disks is not None and not (self.has_lost_disks or self._has_lost_view())
-
-    def _has_lost_view(self) -> bool:
-        """Whether most of the latest view were told of a later one without them, which those in it never heard of.
-
-        They do not count as knowing, and so an operator is needed.
-        """
-        latest = self.latest
-        told = {host.name for host in self.running() if process_on(host).is_superseded}
-        return latest is not None and 2 * sum(member.name in told for member in latest.members) > len(latest)
+        return self.disks is not None and not self.has_lost_disks
 
     def agreed(self) -> bool:
         """Whether every running member of the latest view stands in it."""
