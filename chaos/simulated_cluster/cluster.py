@@ -264,22 +264,28 @@ class Cluster:
         return self._is_known_to_half() and not self._has_lost_view()
 
     def _is_known_to_half(self) -> bool:
-        """Whether at least half of the latest view have it on their disks.
+        """Whether at least half of the latest view have it on their disks, and so of every later one that may be it.
 
-        It is not if it had more newcomers than others, and those lost their power before they had saved it: it needs an
-        operator then, for nobody knows of a disk without a view that it was not lost.
+        They have not if most were newcomers, and lost their power before they had saved it: it needs an operator then,
+        for nobody knows of a disk without a view that it was not lost.
         """
         latest = self.latest
-        return latest is None or 2 * sum(
-            self._knows(member.name, latest) for member in latest.members
-        ) >= len(latest)
-
-    def _knows(self, name: str, view: Configuration) -> bool:
-        file = self._files.get(name)
-        saved = None if file is None else file.saved
-        return saved is not None and any(
-            known is not None and known.id == view.id for known in (saved.view, *saved.stable.accepted)
+        if latest is None:
+            return True
+        known = {name: self._known_on(name) for name in self.hosts}
+        later = {view.id: view for views in known.values() for view in views if view.epoch > latest.epoch}
+        return all(
+            2 * sum(view in known.get(member.name, ()) for member in view.members) >= len(view)
+            for view in (latest, *later.values())
         )
+
+    def _known_on(self, name: str) -> tuple[Configuration, ...]:
+        """The views on the disk of this host: the last one it was in, and those that it voted for since."""
+        file = self._files.get(name)
+        if file is None or file.saved is None:
+            return ()
+        view, accepted = file.saved.view, file.saved.stable.accepted
+        return accepted if view is None else (view, *accepted)
 
     def _has_lost_view(self) -> bool:
         """Whether most of the latest view were told of a later one without them, which those in it never heard of.
