@@ -273,19 +273,24 @@ class Cluster:
         if latest is None:
             return True
         known = {name: self._known_on(name) for name in self.hosts}
-        later = {view.id: view for views in known.values() for view in views if view.epoch > latest.epoch}
+        later = {
+            view_id: view
+            for views in known.values()
+            for view_id, view in views.items()
+            if view.epoch > latest.epoch
+        }
         return all(
-            2 * sum(view in known.get(member.name, ()) for member in view.members) >= len(view)
-            for view in (latest, *later.values())
+            2 * sum(view_id in known.get(member.name, ()) for member in view.members) >= len(view)
+            for view_id, view in (later | {latest.id: latest}).items()
         )
 
-    def _known_on(self, name: str) -> tuple[Configuration, ...]:
-        """The views on the disk of this host: the last one it was in, and those that it voted for since."""
+    def _known_on(self, name: str) -> dict[bytes, Configuration]:
+        """The views on the disk of this host by id: the last one it was in, and those that it voted for since."""
         file = self._files.get(name)
         if file is None or file.saved is None:
-            return ()
-        view, accepted = file.saved.view, file.saved.stable.accepted
-        return accepted if view is None else (view, *accepted)
+            return {}
+        views = (file.saved.view, *file.saved.stable.accepted)
+        return {view.id: view for view in views if view is not None}
 
     def _has_lost_view(self) -> bool:
         """Whether most of the latest view were told of a later one without them, which those in it never heard of.
