@@ -136,6 +136,7 @@ class Cluster:
         self._cache = ConfigurationCache(capacity=64)
         self._installed: dict[str, Configuration | None] = {}
         self._standing: dict[Configuration, int] = {}
+        self._ever_in: dict[Configuration, set[str]] = {}
         self._running = 0
         self._quorum_promise: QuorumPromise | None = None
         for number in range(nodes):
@@ -267,10 +268,10 @@ class Cluster:
         """Whether at least half of the latest view have it on their disks, and so of every later one that may be it.
 
         They have not if most were newcomers, and lost their power before they had saved it: it needs an operator then,
-        for nobody knows of a disk without a view that it was not lost.
+        for nobody knows of a disk without a view that it was not lost. What only one was ever in is no such view.
         """
         latest = self.latest
-        if latest is None:
+        if latest is None or len(self._ever_in[latest]) == 1:
             return True
         known = {name: self._known_on(name) for name in self.hosts}
         later = {
@@ -596,6 +597,7 @@ class Cluster:
         self._installed[host.name] = configuration
         if configuration is not None:
             self._standing[configuration] = self._standing.get(configuration, 0) + 1
+            self._ever_in.setdefault(configuration, set()).add(host.name)
 
     def _after_input(self, host: Host) -> None:
         if host.process is None or process_on(host).restart_at is not None:
