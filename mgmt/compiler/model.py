@@ -50,6 +50,7 @@ from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.language.pushdown.engine_errors import refusals_at
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.backends.cp_sat import CpSatBackend
+from mgmt.optimization.cp_sat_solver import contradictions
 from mgmt.optimization.infeasibility.elastic import Placement
 from mgmt.solution import Solution, Unassigned
 from mgmt.source_text import SourceText
@@ -199,7 +200,9 @@ class Model:
         DataError and its like for unusable rows, VerificationError if the database disagrees with the solver.
         """
         try:
-            return self._solve(budget, seed, workers, clashes, now)
+            with contradictions() as errors:
+                found = self._solve(budget, seed, workers, clashes, now)
+                return replace(found, statistics={**found.statistics, "solver_errors": tuple(errors)})
         except (SolveTimeout, UnsupportedConstructError) as error:
             if self._cell_by_cell:
                 error.advise(f"it goes cell by cell, which is slow: {self._cell_by_cell[0]}")
