@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from math import inf
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
+from ortools.sat.python import cp_model
 
 from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError
 from mgmt.errors import OverflowError as BeyondSixtyFourBits
 from mgmt.optimization import cp_sat_solver
+from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend, CpSatSession
-from mgmt.optimization.cp_sat_solver import Effort
+from mgmt.optimization.cp_sat_solver import Effort, Reply, ask, contradictions
 from mgmt.optimization.engines.integer_programming import cp_sat as counts_in_cp_sat
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
 from mgmt.optimization.general.lexicographic import optimize
@@ -62,6 +66,100 @@ SETTINGS = [(OneEffort(effort), 1) for effort in Effort] + [(CpSatBackend(), 1),
 def asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No second answer makes good what a first one gets wrong."""
     monkeypatch.setattr(cp_sat_solver, "_MOST_ASKED_TWICE", -1)
+
+
+def left_or_right(amount: int) -> cp_model.CpModel:
+    """Something of this amount is left or right; what that side has is it, and the other side has nothing."""
+    model = cp_model.CpModel()
+    placed, left = model.new_bool_var(""), model.new_bool_var("")
+    for literal in (left, ~left):
+        load = model.new_int_var(0, amount, "")
+        model.add(amount * placed - load == 0).only_enforce_if(literal)
+        model.add(load == 0).only_enforce_if(~literal)
+    return model
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("effort", Effort)
+@pytest.mark.parametrize("amount", [3_816_040_230, 76_409_005_936_408])
+def test_a_side_may_have_all(amount: int, effort: Effort, workers: int, asked_once: None) -> None:
+    """The loader's bound of conditional sums, which no model that was probed has, called this a clash."""
+    found = ask(left_or_right(amount), effort, seconds=UNHURRIED, seed=0, workers=workers)
+    assert found.status is AnswerStatus.OPTIMAL
+
+
+def room_unless_open() -> cp_model.CpModel:
+    """Four amounts, the first two not together; unless the first state holds, which costs 2, few of them fit."""
+    model = cp_model.CpModel()
+    states, placed = ([model.new_bool_var("") for _ in range(number)] for number in (3, 4))
+    model.add_exactly_one(states)
+    model.add_at_most_one(placed[:2])
+    amounts = (1_151_246_897, 1_174_344_976, 1_244_895_291, 1_080_956_678, 1_231_377_251)
+    load = sum(amount * one for amount, one in zip(amounts, (*placed, states[1]), strict=True))
+    model.add(load <= 2_325_721_921).only_enforce_if(~states[0])
+    gain = sum(worth * one for worth, one in zip((8, 9, 8, 3), placed, strict=True))
+    model.maximize(gain - 2 * states[0])
+    return model
+
+
+@pytest.mark.parametrize("effort", Effort)
+def test_a_condition_is_not_dropped(effort: Effort, asked_once: None) -> None:
+    """google/or-tools 5293: without the condition the best is 8."""
+    found = ask(room_unless_open(), effort, seconds=UNHURRIED, seed=0)
+    assert (found.status, found.bound) == (AnswerStatus.OPTIMAL, -18)
+
+
+CLASH = Reply(AnswerStatus.INFEASIBLE)
+NOTHING_PLACED = Reply(AnswerStatus.OPTIMAL, np.array([0, 1, 0, 0, 0, 0, 0]), 0)
+
+
+@pytest.mark.parametrize(
+    ("liar", "lie", "told"),
+    [
+        (Effort.NORMAL, CLASH, "infeasible, and without presolve optimal at -18"),
+        (Effort.NORMAL, NOTHING_PLACED, "optimal at 0, and without presolve optimal at -18"),
+        (Effort.SECOND, CLASH, "optimal at -18, and without presolve infeasible"),
+    ],
+)
+def test_answers_that_contradict_each_other_prove_nothing(
+    liar: Effort, lie: Reply, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = cp_sat_solver._ask_once
+
+    def answer(model: cp_model.CpModel, effort: Effort, *rest: Any) -> Reply:
+        return lie if effort is liar else honest(model, effort, *rest)
+
+    monkeypatch.setattr(cp_sat_solver, "_ask_once", answer)
+    with contradictions() as errors:
+        found = ask(room_unless_open(), Effort.NORMAL, seconds=UNHURRIED, seed=0)
+    assert errors == [f"CP-SAT: {told}"]
+    assert (found.status, found.bound) == (AnswerStatus.FEASIBLE, None)
+    assert found.values is not None
+    assert found.values[[0, 4, 5, 6]].all(), "the better of both"
+
+
+def test_sums_beyond_64_bits_are_refused() -> None:
+    model = cp_model.CpModel()
+    numbers = [model.new_int_var(0, 2**61, "") for _ in range(8)]
+    model.add(sum(numbers) >= 1)
+    with pytest.raises(BeyondSixtyFourBits, match="64-bit"):
+        ask(model, Effort.NORMAL, seconds=UNHURRIED, seed=0)
+
+
+def test_a_bound_is_exact_where_a_float_is_not() -> None:
+    model = cp_model.CpModel()
+    amount = 2**60 + 1
+    model.minimize(amount * model.new_int_var(1, 2, ""))
+    assert ask(model, Effort.NORMAL, seconds=UNHURRIED, seed=0).bound == amount
+
+
+def test_solvers_are_made_in_one_place() -> None:
+    root = Path(cp_sat_solver.__file__).parents[2]
+    files = [
+        file for package in ("mgmt", "bench", "rota", "chaos") for file in (root / package).rglob("*.py")
+    ]
+    makers = [file for file in files if "CpSolver()" in file.read_text("utf-8")]
+    assert makers == [Path(cp_sat_solver.__file__)]
 
 
 def check_model(seed: int) -> str:
