@@ -16,9 +16,7 @@ Where the answers contradict each other nothing is proven, and the better soluti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
@@ -29,6 +27,7 @@ import numpy as np
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.columns import Integers
+from mgmt.optimization.contradictions import contradicted
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -84,20 +83,6 @@ class Reply:
     """Assumptions that clash."""
 
 
-_contradictions: ContextVar[list[str] | None] = ContextVar("contradictions", default=None)
-
-
-@contextmanager
-def contradictions() -> Iterator[list[str]]:
-    """What the solver contradicts itself in, inside; each is an error of the solver."""
-    found: list[str] = []
-    token = _contradictions.set(found)
-    try:
-        yield found
-    finally:
-        _contradictions.reset(token)
-
-
 def ask(model: cp_model.CpModel, effort: Effort, *, seconds: float, seed: int, workers: int = 1) -> Reply:
     """What CP-SAT says of a model within so many seconds.
 
@@ -127,9 +112,7 @@ def _contradicted(proto: Any, first: Reply, second: Reply) -> Reply:
     """The better solution of two answers that contradict each other, with nothing proven."""
     found = [reply for reply in (first, second) if reply.values is not None]
     best = min(found, key=lambda reply: _worth(proto, reply.values))
-    told = _contradictions.get()
-    if told is not None:
-        told.append(f"CP-SAT: {_told(proto, first)}, and without presolve {_told(proto, second)}")
+    contradicted(f"CP-SAT: {_told(proto, first)}, and without presolve {_told(proto, second)}")
     return replace(best, status=AnswerStatus.FEASIBLE, bound=None)
 
 

@@ -305,6 +305,13 @@ class AmountsData:
             "item": [{"id": number, "bytes": size} for number, size in enumerate(self.bytes)],
         }
 
+    def best(self, names: tuple[str, ...]) -> list[int] | None:
+        """What the objectives cost at best, in order; None when nothing keeps the rules."""
+        says = self.of_every_choice(names)
+        kept = np.logical_and.reduce([holds for holds in says.values() if holds.dtype == np.bool_])
+        costs = [costs for costs in says.values() if costs.dtype != np.bool_]
+        return min(np.stack(costs, 1)[kept].tolist(), default=None)
+
     def of_every_choice(self, names: tuple[str, ...]) -> dict[str, np.ndarray]:
         """By rule: whether each choice keeps it, or what it costs."""
         hosts, items = len(self.price), len(self.bytes)

@@ -11,6 +11,7 @@ from typing import Any
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.optimization.assignment import Indices, Placement
 from mgmt.optimization.backends import AnswerStatus
+from mgmt.optimization.contradictions import contradicted
 from mgmt.optimization.cp_sat_solver import Effort, ask
 from mgmt.optimization.engines.integer_programming.count_model import CountModel, Row, Sum
 from mgmt.optimization.engines.integer_programming.lexicographic import LEAST_SECONDS, minimize_tiers
@@ -84,7 +85,9 @@ class _Solver:
         except OverflowError as error:  # sums of the largest weights, most likely
             raise UnsuitableError(str(error)) from error
         if reply.status is AnswerStatus.INFEASIBLE:
-            return None, False, None
+            if counts is not None:
+                contradicted(f"{self.name}: infeasible, though a solution is known")
+            return None, counts is not None, None
         choice = None if reply.values is None else cells.choice(reply.values[: len(cells)])
         return choice, True, None if reply.bound is None else reply.bound + objective.constant
 
