@@ -7,6 +7,7 @@ be taken when `make test-sweep` passes here, and not before.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import combinations
 from math import inf
 from pathlib import Path
 from random import Random
@@ -108,6 +109,29 @@ def test_a_condition_is_not_dropped(effort: Effort, asked_once: None) -> None:
     """google/or-tools 5293: without the condition the best is 8."""
     found = ask(room_unless_open(), effort, seconds=UNHURRIED, seed=0)
     assert (found.status, found.bound) == (AnswerStatus.OPTIMAL, -18)
+
+
+MORE = (40, 26, 27, 6, 4, 23, 29, 23, 2, 38)
+WEIGHTS = (3, 6, 6, 5, 6, 5, 8, 7, 4, 2)
+
+
+def test_the_optimum_is_not_within_some_units(asked_once: None) -> None:
+    """As floating-point numbers the best sum of four of these and one that is less by 28 are the same."""
+    amounts = [2**55 + more for more in MORE]
+    model = cp_model.CpModel()
+    placed = [model.new_bool_var("") for _ in amounts]
+    model.add(sum(placed) == 4)
+    model.add(sum(weight * one for weight, one in zip(WEIGHTS, placed, strict=True)) <= 18)
+    model.maximize(sum(amount * one for amount, one in zip(amounts, placed, strict=True)))
+    found = ask(model, Effort.NORMAL, seconds=UNHURRIED, seed=0)
+    best = max(
+        sum(amounts[row] for row in chosen)
+        for chosen in combinations(range(len(amounts)), 4)
+        if sum(WEIGHTS[row] for row in chosen) <= 18
+    )
+    assert (found.status, found.bound) == (AnswerStatus.OPTIMAL, -best)
+    assert found.values is not None
+    assert sum(amount for amount, one in zip(amounts, found.values.tolist(), strict=True) if one) == best
 
 
 CLASH = Reply(AnswerStatus.INFEASIBLE)
