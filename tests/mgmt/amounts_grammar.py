@@ -9,11 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count, product
 from random import Random
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Cost, CostFunction, Limit, Load, RowCost
-from mgmt.optimization.columns import Integers, Linear, Linears, Lists, integers
+from mgmt.optimization.columns import Integers, Linear, Linears, Lists, Mask, integers
 from mgmt.optimization.problem import Objective, Problem, Source, add, scale
 from tests.mgmt.engines.random_assignments import ByOffset, Maker
 
@@ -48,7 +50,7 @@ class Condition:
     """A literal, and whether it holds under each choice."""
 
     literal: int
-    holds: np.ndarray
+    holds: Mask
 
     def __invert__(self) -> Condition:
         return Condition(self.literal ^ 1, ~self.holds)
@@ -85,9 +87,9 @@ class AmountsProblem:
             random.choice(self.demands())(Source(random.choice("xyz"), integers([number])))
         self.worth: list[Integers] = []
         for tier in range(1, random.randint(1, 2) + 1):
-            number, maximize = random.choice(self.objectives())(), random.random() < 0.4
-            problem.objectives.append(Objective(f"o{tier}", number.linear, maximize, tier, 1))
-            self.worth.append(-number.worth if maximize else number.worth)
+            aim, maximize = random.choice(self.objectives())(), random.random() < 0.4
+            problem.objectives.append(Objective(f"o{tier}", aim.linear, maximize, tier, 1))
+            self.worth.append(-aim.worth if maximize else aim.worth)
 
     def best(self) -> tuple[int, ...] | None:
         """Per tier what the best choice costs; None when nothing is allowed."""
@@ -232,11 +234,11 @@ class AmountsMaker(Maker):
 
 
 def _plus(loads: tuple[Amounts, ...], offset: Amounts) -> Amounts:
-    return sum(loads) + offset  # type: ignore[return-value]
+    return np.asarray(np.add.reduce(loads) + offset, np.int64)
 
 
 def _above(loads: tuple[Amounts, ...], offset: Amounts) -> Amounts:
-    return np.maximum(sum(loads) - offset, 0)
+    return np.asarray(np.maximum(np.add.reduce(loads) - offset, 0), np.int64)
 
 
 SCHEMA = """
@@ -310,9 +312,10 @@ class AmountsData:
         says = self.of_every_choice(names)
         kept = np.logical_and.reduce([holds for holds in says.values() if holds.dtype == np.bool_])
         costs = [costs for costs in says.values() if costs.dtype != np.bool_]
-        return min(np.stack(costs, 1)[kept].tolist(), default=None)
+        found: list[int] | None = min(np.stack(costs, 1)[kept].tolist(), default=None)
+        return found
 
-    def of_every_choice(self, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    def of_every_choice(self, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
         """By rule: whether each choice keeps it, or what it costs."""
         hosts, items = len(self.price), len(self.bytes)
         sized = any("variable__size" in RULES[name] for name in names)
