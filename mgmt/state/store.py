@@ -148,7 +148,7 @@ class Store:
     def filling(self) -> Iterator[Fill]:
         """One transaction in which tables are filled, in whole columns."""
         touched: set[str] = set()
-        with self._lock, self._transaction(touched) as note:
+        with self._lock, errors(self._what), self._transaction(touched) as note:
 
             def fill(table: Table, load: Callable[[duckdb.DuckDBPyConnection], None], replace: bool) -> None:
                 touched.add(table.name.lower())

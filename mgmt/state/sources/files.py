@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import tempfile
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
+from mgmt.errors import DataError
 from mgmt.state.schema import literal, quote
 from mgmt.state.sources.source import Change, ChangedError, Rows, Source, single_file, update
 
@@ -21,9 +24,12 @@ from mgmt.state.sources.source import Change, ChangedError, Rows, Source, single
 class File(Source):
     """One table in one file; its fingerprint is a digest, taken when the file's time or size are others."""
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(self, name: str, path: Path, piped: IO[bytes] | None = None) -> None:
+        """``piped``: what came through a pipe of this path, which can be read but once."""
         super().__init__(str(path), (name,))
-        self.path = path.resolve()
+        self.path = path.resolve() if piped is None else Path(piped.name)
+        self._piped = piped
+        self._plain: IO[bytes] | None = None
         self._beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         self._known: tuple[tuple[int, ...], bytes] = (), b""
 
@@ -51,7 +57,26 @@ class File(Source):
             self._known = stamp, _digest(self.path)  # a change between the two is found by the next stamp
         return dict.fromkeys(names, self._known[1])
 
+    def plain(self, content: bytes) -> str:
+        """A path from which DuckDB reads this, which the file holds: its own, unless it is packed, say."""
+        if content == self.path.read_bytes():
+            return str(self.path)
+        if self._plain is not None:
+            self._plain.close()
+        self._plain = tempfile.NamedTemporaryFile()
+        self._plain.write(content)
+        self._plain.flush()
+        return self._plain.name
+
+    def close(self) -> None:
+        super().close()
+        for each in (self._piped, self._plain):
+            if each is not None:
+                each.close()
+
     def write(self, changes: Sequence[Change]) -> None:
+        if self._piped is not None:
+            raise DataError(f"{self.place} is a pipe, to which no plan can be written", hint="give a file")
         self.write_to(self._beside, changes)
         shutil.copymode(self.path, self._beside)
         _sync(self._beside)

@@ -236,9 +236,10 @@ def _open_state(bench: Workbench, url: str | None, data: Sequence[Path], memory:
         raise UsageProblem("the state database has none of the schema's tables: is it the right one?")
     with bench.stored.snapshot() as snapshot:
         contents = snapshot.dump()
-    # Tables that the state database does not have are empty ones of the copy.
+    # Tables that the state database does not have are empty ones of the copy; undeclared ones are declared there.
     bench.state = Database(memory=memory)
-    _load_schema(bench, bench.state)
+    for text in bench.stored.schema_texts:
+        bench.state.load_schema(text.text, text.name)
     bench.state.restore(contents)
 
 
