@@ -58,7 +58,9 @@ class CsvFile(File):
 
     def write_to(self, path: Path, changes: Sequence[Change]) -> None:
         header = _header(decoded(read_bytes(self.path)), self.place)
-        form = f"FORMAT csv, HEADER, DELIMITER {literal(header.separator)}, QUOTE '\"', ESCAPE '\"', NULLSTR ''"
+        form = (
+            f"FORMAT csv, HEADER, DELIMITER {literal(header.separator)}, QUOTE '\"', ESCAPE '\"', NULLSTR ''"
+        )
         self.rewrite(self.rows("").sql, changes, path, form)
 
 
@@ -119,13 +121,13 @@ def _fault(text: str, header: _Header) -> str | None:
             continue
         for name, found in zip(header.names, cells, strict=False):
             if found["open"]:
-                return f"{where}, column {name!r}: the double quote that begins the value does not end it"
+                return f"{where}, column {name!r}: the double quote that begins the value has no end"
             if (found["after"] or "").strip(" "):
-                return f"{where}, column {name!r}: {found['after']!r} stands behind the double quote that ends the value"
+                return f"{where}, column {name!r}: {found['after']!r} stands behind the quote that ends the value"
         while len(cells) > width and not cells[-1][0]:
             cells.pop()
         if len(cells) != width:
-            return f"{where}: there are {len(cells)} values, and {width} columns in the header"
+            return f"{where}: the number of values is {len(cells)}, and that of columns in the header {width}"
     return None
 
 
@@ -134,6 +136,6 @@ def csv_texts(path: str, names: Sequence[str], separator: str = ",", skipped: in
     columns = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(names)))
     named = ", ".join(f"c{place} AS {quote(name)}" for place, name in enumerate(names) if name)
     return (
-        f"SELECT {named} FROM read_csv({single_file(path)}, auto_detect=false, header=false, skip={skipped}, {_STRICT},"
+        f"SELECT {named} FROM read_csv({single_file(path)}, auto_detect=false, compression='none', header=false, skip={skipped}, {_STRICT},"
         f" delim={literal(separator)}, columns={{{columns}}})"
     )

@@ -63,7 +63,7 @@ class File(Source):
             return str(self.path)
         if self._plain is not None:
             self._plain.close()
-        self._plain = tempfile.NamedTemporaryFile()
+        self._plain = tempfile.NamedTemporaryFile()  # noqa: SIM115 - closed with the source
         self._plain.write(content)
         self._plain.flush()
         return self._plain.name

@@ -32,9 +32,10 @@ def json_values(text: str, place: str) -> list[Any]:
             values.append(value)
     except json.JSONDecodeError as error:
         reason = f"line {error.lineno}, column {error.colno}: {error.msg}"
+        if (line := _line(text, start)) != error.lineno:
+            reason += f", in what begins in line {line}"
     except (ValueError, RecursionError):
-        line = f"line {text.count(chr(10), 0, start) + 1}"
-        reason = f"what begins in {line} is nested too deeply, or has a number of thousands of digits"
+        reason = f"what begins in line {_line(text, start)} is nested too deeply, or has a number of thousands of digits"
     else:
         return values
     raise DataError(f"{place} is no JSON: {reason}", hint="mend it there")
@@ -57,6 +58,10 @@ def rows_in(values: list[Any]) -> tuple[list[Any], object]:
 
 def _are_rows(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(row, dict) for row in value)
+
+
+def _line(text: str, place: int) -> int:
+    return text.count("\n", 0, place) + 1
 
 
 def _end_of_blank(text: str, place: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mgmt.errors import DataError, UnknownColumnError
+from mgmt.errors import DataError, PolicyError, UnknownColumnError
 from mgmt.source_text import Position
 from mgmt.state.duckdb_access.engine import type_of
 from mgmt.state.schema import (
@@ -24,7 +24,7 @@ from mgmt.state.schema import (
     storage,
 )
 from mgmt.state.sources.misspelling import misspelt
-from mgmt.state.sources.source import Rows, reading_errors, require_distinct
+from mgmt.state.sources.source import Rows, require_distinct
 
 if TYPE_CHECKING:
     import duckdb
@@ -71,7 +71,7 @@ class _Brought:
 
 def load(target: duckdb.DuckDBPyConnection, table: Table, rows: Rows) -> None:
     """Insert all rows; the table is one of ``target``."""
-    with reading_errors(rows.place):
+    with rows.errors():
         brought = _matched(table, rows)
         if not brought:
             return
@@ -84,9 +84,7 @@ def load(target: duckdb.DuckDBPyConnection, table: Table, rows: Rows) -> None:
                 f"INSERT INTO {quote(table.name)} ({names}) SELECT {names} FROM {quote(_INCOMING)}"
             )
             target.unregister(_INCOMING)
-        except Exception as error:
-            if (fault := rows.fault()) is not None:
-                raise DataError(f"{rows.place}, {fault}", hint="mend it there") from error
+        except Exception:
             _blame(table, rows, brought)
             raise
 
@@ -96,10 +94,10 @@ def at_place(place: str) -> Iterator[None]:
     """Inside, what is said against rows says where they are."""
     try:
         yield
-    except DataError as error:
-        if place in error.message:
-            raise
-        raise DataError(f"{place}: {error.message}", rows=error.rows, hint=error.hint) from error
+    except PolicyError as error:
+        if place not in error.message:
+            error.say_of(place)
+        raise
 
 
 def found_table(name: str, rows: Rows) -> Table:
@@ -109,7 +107,7 @@ def found_table(name: str, rows: Rows) -> Table:
     be named, or would be decided, is left out.
     """
     position = Position(rows.place, 1, 1)
-    with reading_errors(rows.place):
+    with rows.errors():
         brought = {
             column: found
             for column, found in rows.columns().items()
@@ -130,9 +128,10 @@ def _kinds(rows: Rows, brought: Mapping[str, str]) -> dict[str, SqlType]:
     ]
     if asked:
         all_of_them = ", ".join(f"bool_and({condition})" for _, _, condition in asked)
-        kept = rows.connection.execute(f"SELECT {all_of_them} FROM ({rows.sql}) AS given").fetchall()[0]
+        (kept,) = rows.connection.execute(f"SELECT {all_of_them} FROM ({rows.sql}) AS given").fetchall()
         kinds.update({name: SqlType.TEXT for name, _, _ in asked})
-        kinds.update({name: kind for (name, kind, _), holds in reversed([*zip(asked, kept)]) if holds})
+        holding = [(name, kind) for (name, kind, _), holds in zip(asked, kept, strict=True) if holds]
+        kinds.update(reversed(holding))
     return {name: SqlType.TEXT if kind is SqlType.UNKNOWN else kind for name, kind in kinds.items()}
 
 

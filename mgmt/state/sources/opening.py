@@ -95,7 +95,7 @@ def parts_of(path: Path) -> tuple[str, str]:
 
 def _piped(name: str, path: Path) -> Source:
     """What comes through a pipe, or from standard input: kept, and known by how it begins."""
-    kept = tempfile.NamedTemporaryFile()
+    kept = tempfile.NamedTemporaryFile()  # noqa: SIM115 - closed with the source
     with reading_errors(str(path)):
         with path.open("rb") as pipe:
             shutil.copyfileobj(pipe, kept)

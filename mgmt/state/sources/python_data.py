@@ -58,8 +58,8 @@ def rows_of(data: object, place: str, loader: duckdb.DuckDBPyConnection) -> Rows
         if not data:
             return Rows(loader, "", place)
     with reading_errors(place):
-        loader.register("given", data if _is_pandas(data) or isinstance(data, dict) else _Columns(data))
         try:
+            loader.register("given", data if _is_pandas(data) or isinstance(data, dict) else _Columns(data))
             loader.execute("CREATE OR REPLACE TABLE own AS FROM given")
         except Exception:
             if isinstance(data, dict):
@@ -147,8 +147,12 @@ def _refuse_half_characters(columns: Mapping[str, NDArray[Any]], place: str) -> 
     """DataError for a text that is none outside of Python, as JSON may have it: ``"\\ud800"``."""
     for name, values in columns.items():
         for number, value in enumerate((name, *values)):
-            if isinstance(value, str) and value.encode(errors="ignore") != value.encode(errors="surrogatepass"):
+            if isinstance(value, str) and value.encode(errors="ignore") != value.encode(
+                errors="surrogatepass"
+            ):
+                where = (
+                    f"row {number}: column {name!r}: {value!r}" if number else f"column {name!r}: its name"
+                )
                 raise DataError(
-                    f"{place}, row {number}: column {name!r}: {value!r} is no text",
-                    hint="it has half of a character; rows are counted from 1",
+                    f"{place}, {where} is no text", hint="it has half of a character: mend it there"
                 )

@@ -41,6 +41,19 @@ class Rows:
         found = dict(zip(relation.columns, map(str, relation.types), strict=True))
         return {name: kind for name, kind in found.items() if name.strip()}
 
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Inside, what DuckDB says against the rows is raised as an error of ours."""
+        import duckdb
+
+        with reading_errors(self.place):
+            try:
+                yield
+            except duckdb.Error as error:
+                if (fault := self.fault()) is not None:
+                    raise DataError(f"{self.place}, {fault}", hint="mend it there") from error
+                raise
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
