@@ -103,7 +103,12 @@ class ParquetFile(File):
     """A Parquet file."""
 
     def rows(self, name: str) -> Rows:
-        return Rows(self.loader, f"SELECT * FROM read_parquet({single_file(str(self.path))})", self.place)
+        return Rows(
+            self.loader,
+            f"SELECT * FROM read_parquet({single_file(str(self.path))})",
+            self.place,
+            fault=lambda: "it is damaged, or no Parquet file",
+        )
 
     def write_to(self, path: Path, changes: Sequence[Change]) -> None:
         self.rewrite(self.rows("").sql, changes, path, "FORMAT parquet")
