@@ -36,7 +36,7 @@ class CsvFile(TextFile):
 
     def edited(self, text: str, column: str, cells: Sequence[Cell]) -> str:
         names, separator = self._header()
-        return _Records(text, separator, len(names)).edited(names, column, cells)
+        return Records(text, separator, len(names)).edited(names, column, cells)
 
     def _header(self) -> tuple[Sequence[str], str]:
         """The names of the columns, and what separates them."""
@@ -69,7 +69,7 @@ def csv_texts(path: str, names: Sequence[str], separator: str = ",", *, header: 
     )
 
 
-class _Records:
+class Records:
     """The records of a CSV text, the header first.  A blank line is none, unless there is one column only."""
 
     def __init__(self, text: str, separator: str, width: int) -> None:

@@ -27,7 +27,7 @@ class JsonFile(TextFile):
         return rows_of(self._objects()[0], self.place, self.loader)
 
     def edited(self, text: str, column: str, cells: Sequence[Cell]) -> str:
-        return _Objects(text).edited(column, cells)
+        return Objects(text).edited(column, cells)
 
     def _objects(self) -> tuple[list[dict[str, Any]], bool]:
         """The objects, and whether they are a list."""
@@ -45,7 +45,7 @@ class JsonFile(TextFile):
         return found, as_list
 
 
-class _Objects:
+class Objects:
     """The objects of a JSON text, in a list or one after another."""
 
     def __init__(self, text: str) -> None:
