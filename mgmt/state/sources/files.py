@@ -35,6 +35,8 @@ class File(Source):
         self._beside: Path | None = None
         self.path = self._home
         """What is read: once something has been put, the new file beside it."""
+        self._rows: Rows | None = None
+        """What was read of it last, while it is being written."""
         self._known: tuple[tuple[int, ...], bytes] = (), b""
 
     @contextmanager
@@ -49,7 +51,7 @@ class File(Source):
                 os.replace(self.path, self._home)
                 _sync(self._home.parent)
         finally:
-            self.path = self._home
+            self.path, self._rows = self._home, None
             if self._beside is not None:
                 self._beside.unlink(missing_ok=True)
                 self._beside = None
@@ -62,10 +64,12 @@ class File(Source):
         return dict.fromkeys(names, self._known[1])
 
     def columns(self, name: str) -> Sequence[str]:
-        return list(self.rows(name).columns())
+        if self._rows is None:
+            self._rows = self.rows(name)
+        return list(self._rows.columns())
 
     def placed(self, name: str, columns: Sequence[str]) -> Rows:
-        rows = self.rows(name)
+        rows = self._rows or self.rows(name)
         if not rows.sql:
             return rows
         chosen = ", ".join((f"row_number() OVER () - 1 AS {quote(PLACE)}", *map(quote, columns)))
@@ -81,7 +85,7 @@ class File(Source):
         self.edit(table, column, cells, self._beside)
         _keep_attributes(self._home, self._beside)
         _sync(self._beside)
-        self.path = self._beside
+        self.path, self._rows = self._beside, None
 
     @abstractmethod
     def edit(self, table: Table, column: str, cells: Sequence[Cell], to: Path) -> None:
