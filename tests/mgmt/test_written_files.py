@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import mgmt
 from mgmt.errors import StateDatabaseError
-from mgmt.solution import Delta, Solution, SolveStatus, Value
+from mgmt.solution import Delta, PrimaryKey, Solution, SolveStatus, Value
 from mgmt.state.sources.csv_file import Records
 from mgmt.state.sources.json_file import Objects
 from mgmt.state.sources.source import Cell
@@ -34,7 +34,7 @@ def apply(path: Path, hosts: Sequence[Value], kind: str = "TEXT") -> None:
     state = mgmt.Database(data={"t": path})
     state.load_schema(SCHEMA.format(kind))
     state.refresh()
-    values = {(number,): host for number, host in enumerate(hosts, 1)}
+    values: dict[PrimaryKey, Value] = {(number,): host for number, host in enumerate(hosts, 1)}
     changed = (Delta("t", (1,), "host", None, hosts[0], "variable__host"),)
     state.apply(Solution(SolveStatus.FEASIBLE, state.version, changed, (), {("t", "variable__host"): values}))
     state.close()
@@ -279,7 +279,7 @@ def test_a_changed_member_is_the_only_one_that_changes(
     data: st.DataObject,
 ) -> None:
     def written(rows: list[dict[str, Any]]) -> str:
-        form = {"indent": indent, "separators": separators, "ensure_ascii": is_ascii}
+        form: dict[str, Any] = {"indent": indent, "separators": separators, "ensure_ascii": is_ascii}
         return json.dumps(rows, **form) if as_list else "\n".join(json.dumps(row, **form) for row in rows)
 
     place = data.draw(st.integers(0, len(rows) - 1))

@@ -145,7 +145,7 @@ def in_parquet(columns: Sequence[Column], path: Path) -> Place:
     in_duckdb(columns, beside)
     with duckdb.connect(str(beside)) as connection:
         connection.execute(f"COPY t TO '{path}'")
-    return Place(path, lambda: duckdb.sql(f"FROM '{path}'").fetchall())
+    return Place(path, lambda: duckdb.execute(f"FROM '{path}'").fetchall())
 
 
 def in_csv(columns: Sequence[Column], path: Path) -> Place:
@@ -207,15 +207,21 @@ def plan_of(state: mgmt.Database, hosts: Sequence[Value], width: int = 0) -> Sol
     )
 
 
+def place_of(kind: str, columns: Sequence[Column], directory: Path, request: pytest.FixtureRequest) -> Place:
+    if kind == "postgres":
+        return on_server(request.getfixturevalue("postgres_server"), columns)
+    return MAKERS[kind](columns, directory / f"t.{kind}")
+
+
+each_kind = pytest.mark.parametrize("kind", [*MAKERS, pytest.param("postgres", marks=pytest.mark.postgres)])
+
+
 @pytest.mark.parametrize("columns", KEYS.values(), ids=KEYS)
-@pytest.mark.parametrize("kind", [*MAKERS, pytest.param("postgres", marks=pytest.mark.postgres)])
+@each_kind
 def test_rows_are_found_by_keys_of_every_type(
     kind: str, columns: Sequence[Column], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    if kind == "postgres":
-        place = on_server(request.getfixturevalue("postgres_server"), columns)
-    else:
-        place = MAKERS[kind](columns, tmp_path / f"t.{kind}")
+    place = place_of(kind, columns, tmp_path, request)
     before = place.rows()
     state = opened(place.data, columns)
     state.apply(plan_of(state, AFTER))
@@ -224,6 +230,37 @@ def test_rows_are_found_by_keys_of_every_type(
     state.close()
     again = opened(place.data, columns)
     assert sorted(host for *_, host in again.execute("SELECT * FROM t")) == sorted(AFTER[: len(before)])
+    again.close()
+
+
+@each_kind
+def test_all_columns_of_a_plan_are_written(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    columns = [
+        *one("INTEGER", "BIGINT", "bigint", "1", "2", "3"),
+        *one("TEXT", "VARCHAR", "varchar(2)", "r1", "r2", "r2"),
+        *one("BOOLEAN", "INTEGER", "smallint", "0", "0", "0"),
+    ]
+    place = place_of(kind, columns, tmp_path, request)
+    state = mgmt.Database(data=place.data)
+    state.load_schema(
+        "CREATE TABLE t (k0 INTEGER PRIMARY KEY, k1 TEXT, k2 BOOLEAN, host TEXT, variable__a BOOLEAN CURRENT k2,"
+        " variable__b TEXT CURRENT k1 DOMAIN (SELECT k1 FROM t), variable__host TEXT DOMAIN (SELECT host FROM t))"
+    )
+    plan = plan_of(state, AFTER, 1)
+    assignments = {
+        ("t", "variable__a"): {(1,): True, (2,): False, (3,): True},
+        ("t", "variable__b"): {(1,): "r2", (2,): "r1", (3,): "r2"},
+        **plan.assignments,
+    }
+    state.apply(replace(plan, assignments=assignments))
+    state.close()
+    again = mgmt.Database(data=place.data)
+    again.load_schema("CREATE TABLE t (k0 INTEGER PRIMARY KEY, k1 TEXT, k2 BOOLEAN, host TEXT)")
+    assert sorted(again.execute("SELECT * FROM t")) == [
+        (1, "r2", True, "n2"),
+        (2, "r1", False, "n1"),
+        (3, "r2", True, "n2"),
+    ]
     again.close()
 
 

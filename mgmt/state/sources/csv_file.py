@@ -103,8 +103,8 @@ class Records:
         first = next(filter(None, others), "")
         for cell in cells:
             start, end = self._values(cell.place + 1)[at]
-            before = self._text[start:end] or first
-            spelt = self._spelt(cell.text, quoted=before.lstrip().startswith('"'))
+            before = (self._text[start:end] or first).strip()
+            spelt = self._spelt(cell.spelt(before.strip('"')), quoted=before.startswith('"'))
             yield start, end, spelt if cell.like is None else self._shown(cell.like + 1, at)
 
     def _values(self, record: int) -> list[tuple[int, int]]:

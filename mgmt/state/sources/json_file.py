@@ -75,16 +75,21 @@ class Objects:
             return begin + 1, begin + 1, f"{own}: {value}"
         *before, (_, at, start, end) = members
         colon = self._text[self._end(at) : start]
-        comma = self._text[before[-1][3] : at] if before else "," + (self._text[begin + 1 : at] or colon[1:])
+        comma = (
+            self._text[before[-1][3] : at]
+            if before
+            else "," + (self._text[begin + 1 : at] or colon.partition(":")[2])
+        )
         return end, end, comma + own + colon + value
 
     def _spelt(self, cell: Cell, first: str) -> str:
         """A value of the type that the column has, where it can be of that."""
-        if cell.text is None:
+        text = cell.spelt(first)
+        if text is None:
             return "null"
         bare = not first.startswith('"') if first else not isinstance(cell.value, str)
-        is_text = not bare or _BARE.fullmatch(cell.text) is None
-        return json.dumps(cell.text, ensure_ascii=self._text.isascii()) if is_text else cell.text
+        is_text = not bare or _BARE.fullmatch(text) is None
+        return json.dumps(text, ensure_ascii=self._text.isascii()) if is_text else text
 
     def _shown(self, number: int, name: str) -> str:
         """What stands as the value of a member; of several of one name the last one counts."""

@@ -122,7 +122,7 @@ class PostgresServer(Source):
         self._connection.execute(
             f"UPDATE {own.name} AS own SET {quote(column)} = CAST(new.text AS {dict(own.columns)[column]})"
             f" FROM unnest($1::text[], $2::text[]) AS new(place, text) WHERE {own.identity} = new.place".encode(),
-            [[cell.place for cell in cells], [cell.text for cell in cells]],
+            [[cell.place for cell in cells], [cell.spelt() for cell in cells]],
         )
 
     def settle(self) -> None:

@@ -65,6 +65,11 @@ class Cell:
     text: str | None
     """The value as a text: as that cell has it, 007 for 7, say."""
 
+    def spelt(self, other: str = "0") -> str | None:
+        """The value as a text; a truth as a number, which every database takes for one, where another one is that."""
+        is_new = isinstance(self.value, bool) and self.like is None
+        return str(int(self.value or 0)) if is_new and other in {"0", "1"} else self.text
+
 
 class ChangedError(Exception):
     """A source is not what was read."""
@@ -182,7 +187,7 @@ def put_by_row(
     import numpy as np
 
     places = np.array([cell.place for cell in cells], dtype=np.int64)
-    texts = np.array([cell.text for cell in cells], dtype=object)
+    texts = np.array([cell.spelt() for cell in cells], dtype=object)
     with incoming(connection, {"place": places, "text": texts}) as new:
         connection.execute(
             f"UPDATE {target} AS own SET {quote(column)} = CAST(new.text AS VARCHAR) FROM {new} AS new"
