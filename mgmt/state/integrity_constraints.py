@@ -1,4 +1,4 @@
-"""Integrity constraints: the keys and references of a schema, asked of all rows in one statement.
+"""Integrity constraints: the keys, references and checks of a schema, asked of all rows in one statement.
 
 An index for each key would make loading ten times as slow; asking afterwards which rows break a key takes milliseconds.
 """
@@ -25,7 +25,7 @@ class _Rule:
 
 
 def require_rules(catalog: Catalog, schema: Schema, touched: Collection[str], *, added: bool = False) -> None:
-    """DataError when a change of these tables (in lower case) has left a key or a reference broken.
+    """DataError when a change of these tables (in lower case) has left a key, a reference or a check broken.
 
     ``added``: they have only got more rows, so that what refers to them still does.
     """
@@ -56,6 +56,10 @@ def _rules_of(table: Table, schema: Schema) -> Iterator[_Rule]:
     for unique in dict.fromkeys(table.uniques):
         if not variable & {name.lower() for name in unique}:
             yield _unique(table, unique)
+    columns = tuple(column.name for column in table.columns)
+    for check in table.checks:
+        sql = f"SELECT {', '.join(map(quote, columns))} FROM {quote(table.name)} WHERE NOT ({check})"
+        yield _Rule(table, f"CHECK ({check}) is broken", columns, sql)
     for key in table.foreign_keys:
         target = schema.find(key.table)
         if target is not None and not variable & {name.lower() for name in key.columns}:

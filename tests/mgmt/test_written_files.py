@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -67,6 +68,18 @@ GOLDEN = {
         '{"id":3.0,"host":"\\u00fc","x":[100000000000000000000000.5, {"\\u00fc":"\\/"}]}]',
         ("n2", "n1", "ü"),
     ),
+    "a mark before JSON, and a list as kubectl writes it": (
+        "t.json",
+        '\ufeff{"kind": "List", "items": [{"id": 1}, {"id": 2, "host": "n1"}], "more": {"items": []}}\n',
+        '\ufeff{"kind": "List", "items": [{"id": 1, "host": "n1"}, {"id": 2, "host": "n2"}], "more": {"items": []}}\n',
+        ("n1", "n2"),
+    ),
+    "the edges that a spreadsheet leaves": (
+        "t.csv",
+        '\ufeffsep=;\r\n\nid; host ;;x;\r1;n1;;"\r\n";\n\n2;;;7;\r\n',
+        '\ufeffsep=;\r\n\nid; host ;;x;\r1;n2;;"\r\n";\n\n2;n1;;7;\r\n',
+        ("n2", "n1"),
+    ),
     "indented JSON": (
         "t.json",
         json.dumps(
@@ -81,8 +94,8 @@ GOLDEN = {
     ),
     "lines of JSON": (
         "t.jsonl",
-        '{"id":1,"host":"n1"}\n\n{"id": 2, "a": "ü"}\r\n{"host":"n2","id":3}',
-        '{"id":1,"host":null}\n\n{"id": 2, "a": "ü", "host": "n1"}\r\n{"host":"n2","id":3}',
+        '{"id":1,"host":"n1"}\n\n{"id": 2, "a": "\u2028"}\r\n{"host":"n2","id":3}',
+        '{"id":1,"host":null}\n\n{"id": 2, "a": "\u2028", "host": "n1"}\r\n{"host":"n2","id":3}',
         (None, "n1", "n2"),
     ),
 }
@@ -96,6 +109,22 @@ def test_a_text_keeps_every_byte_but_those_of_the_plan(
     path.write_bytes(before.encode())
     apply(path, hosts)
     assert path.read_bytes().decode() == after
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
+def test_a_text_keeps_its_encoding(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("\ufeffid,host\n1,ü\n".encode(encoding))
+    apply(path, ("ö",))
+    assert path.read_bytes() == "\ufeffid,host\n1,ö\n".encode(encoding)
+
+
+def test_what_is_packed_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(packed := gzip.compress(b"id,host\n1,n1\n"))
+    with pytest.raises(mgmt.DataError, match=r"t\.csv\.gz is packed, .* \(unpack it\)"):
+        apply(path, ("n2",))
+    assert path.read_bytes() == packed
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from mgmt.errors import DataError
+from mgmt.source_text import encoding_of, read_bytes
 from mgmt.state.schema import Table, literal, quote, storage
 from mgmt.state.sources.source import PLACE, Cell, ChangedError, Rows, Source, put_by_row, single_file
 
@@ -29,14 +30,17 @@ class File(Source):
     adds_columns = True
     advice = "please report this, with the file"
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(self, name: str, path: Path, piped: IO[bytes] | None = None) -> None:
+        """``piped``: what came through a pipe of this path, which can be read but once."""
         super().__init__(str(path), (name,))
-        self._home = path.resolve()
+        self._home = path.resolve() if piped is None else Path(piped.name)
         self._beside: Path | None = None
         self.path = self._home
         """What is read: once something has been put, the new file beside it."""
         self._rows: Rows | None = None
         """What was read of it last, while it is being written."""
+        self._piped = piped
+        self._plain: IO[bytes] | None = None
         self._known: tuple[tuple[int, ...], bytes] = (), b""
 
     @contextmanager
@@ -63,6 +67,23 @@ class File(Source):
             self._known = stamp, _digest(self.path)  # a change between the two is found by the next stamp
         return dict.fromkeys(names, self._known[1])
 
+    def plain(self, content: bytes) -> str:
+        """A path from which DuckDB reads this, which the file holds: its own, unless it is packed, say."""
+        if content == self.path.read_bytes():
+            return str(self.path)
+        if self._plain is not None:
+            self._plain.close()
+        self._plain = tempfile.NamedTemporaryFile()  # noqa: SIM115 - closed with the source
+        self._plain.write(content)
+        self._plain.flush()
+        return self._plain.name
+
+    def close(self) -> None:
+        super().close()
+        for each in (self._piped, self._plain):
+            if each is not None:
+                each.close()
+
     def columns(self, name: str) -> Sequence[str]:
         if self._rows is None:
             self._rows = self.rows(name)
@@ -76,6 +97,8 @@ class File(Source):
         return replace(rows, sql=f"SELECT {chosen} FROM ({rows.sql}) AS own")
 
     def put(self, table: Table, column: str, cells: Sequence[Cell]) -> None:
+        if self._piped is not None:
+            raise DataError(f"{self.place} is a pipe, to which no plan can be written", hint="give a file")
         if not os.access(self._home, os.W_OK):  # another file in its place would need no leave of its own
             raise PermissionError(errno.EACCES, "it may not be written to")
         if self._beside is None:
@@ -92,8 +115,6 @@ class File(Source):
         """Write what is in the file, with these values, to another one, which may be the one that is read."""
 
 
-MARK = "\ufeff"
-"""The byte order mark."""
 Splice = tuple[int, int, str]
 """Where a part of a text begins and ends, and what takes its place."""
 
@@ -102,8 +123,11 @@ class TextFile(File):
     """A file whose text is changed in some places and stays in all others, mark and line ends included."""
 
     def edit(self, table: Table, column: str, cells: Sequence[Cell], to: Path) -> None:
-        text = self.path.read_bytes().decode("utf-8", "surrogateescape")
-        to.write_bytes(self.edited(text, column, cells).encode("utf-8", "surrogateescape"))
+        content = self.path.read_bytes()
+        if content != read_bytes(self.path):
+            raise DataError(f"{self.place} is packed, so no plan can be written to it", hint="unpack it")
+        encoding = encoding_of(content)
+        to.write_bytes(self.edited(content.decode(encoding), column, cells).encode(encoding))
 
     @abstractmethod
     def edited(self, text: str, column: str, cells: Sequence[Cell]) -> str:

@@ -107,7 +107,7 @@ class PostgresServer(Source):
             self._copied.writelines(copied)
         self._copied.flush()
         place = f"{table.name} in {self.place}"
-        return Rows(self.loader, csv_texts(self._copied.name, names, header=False), place)
+        return Rows(self.loader, csv_texts(self._copied.name, names), place)
 
     def columns(self, name: str) -> Sequence[str]:
         return [column for column, _ in self._tables[name.lower()].columns]

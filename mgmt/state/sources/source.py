@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mgmt.errors import DataError, StateDatabaseError
+from mgmt.errors import DataError, DuplicateNameError, StateDatabaseError
 from mgmt.solution import PrimaryKey, Value
+from mgmt.source_text import UnreadableTextError
+from mgmt.state.duckdb_access.engine import details
 from mgmt.state.schema import Table, literal, quote
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PLACE = "rota place"
-_CSV = re.compile(r"CSV Error on Line: (\d+)\nOriginal Line: .*?\n([A-Z][^\n]+)\n+Possible ", re.DOTALL)
+"""What the column with the places of rows is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +31,31 @@ class Rows:
     sql: str
     """Empty where there are no rows to tell the columns."""
     place: str
-    typed: str = ""
-    """The same with the types that DuckDB finds, where the query leaves all values as texts."""
+    are_texts: bool = False
+    """Whether the source knows no types, so that what is a number is seen by its text only."""
+    fault: Callable[[], str | None] = lambda: None
+    """Where the source is malformed, and how; None where it is not, or nobody knows better than DuckDB."""
 
-    def columns(self, *, found: bool = False) -> Mapping[str, str]:
-        """DuckDB's types by name; with ``found`` those that it finds."""
+    def columns(self) -> Mapping[str, str]:
+        """DuckDB's types by name; a column without a name is none."""
         if not self.sql:
             return {}
-        relation = self.connection.sql((found and self.typed) or self.sql)
-        return dict(zip(relation.columns, map(str, relation.types), strict=True))
+        relation = self.connection.sql(self.sql)
+        found = dict(zip(relation.columns, map(str, relation.types), strict=True))
+        return {name: kind for name, kind in found.items() if name.strip()}
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Inside, what DuckDB says against the rows is raised as an error of ours."""
+        import duckdb
+
+        with reading_errors(self.place):
+            try:
+                yield
+            except duckdb.Error as error:
+                if (fault := self.fault()) is not None:
+                    raise DataError(f"{self.place}, {fault}", hint="mend it there") from error
+                raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +223,23 @@ def single_file(path: str) -> str:
     return literal("".join(f"[{letter}]" if letter in "*?[" else letter for letter in path))
 
 
+def require_distinct(names: Iterable[str], place: str) -> None:
+    """DuplicateNameError where two names are one to SQL; those that are empty are none."""
+    seen: set[str] = set()
+    for name in names:
+        if name and name.lower() in seen:
+            raise DuplicateNameError(
+                f"{place} has two columns {name!r}", hint="case does not tell columns apart: rename one"
+            )
+        seen.add(name.lower())
+
+
 @contextmanager
 def reading_errors(place: str) -> Iterator[None]:
-    """What DuckDB and the system say against a file or a value, as our errors."""
+    """What libraries and the system say against a source or a value, as our errors.
+
+    Whatever is read comes through here, so that nobody is shown an exception of a library's own.
+    """
     import duckdb
 
     try:
@@ -217,12 +249,16 @@ def reading_errors(place: str) -> Iterator[None]:
             f"cannot use {place}: {first_line(error)}",
             hint="is it there and yours, and does no other program hold it?",
         ) from error
-    except duckdb.Error as error:
-        found = _CSV.search(str(error))
-        where, what = (f", line {found[1]}", found[2]) if found else ("", first_line(error))
-        raise DataError(f"{place}{where}: {what}", hint="mend it there") from error
+    except UnreadableTextError as error:
+        raise DataError(f"{place}: {error.message}", hint=error.hint) from error
+    except (duckdb.Error, UnicodeError, RecursionError, MemoryError) as error:
+        raise DataError(f"{place}: it cannot be read: {first_line(error)}", hint="mend it there") from error
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says first."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """What an error of a library or of the system says first, without its class."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    reason = str(details(error)["exception_message"]).strip()
+    first = next(iter(reason.splitlines()), "") or type(error).__name__
+    return re.sub(r"^(?:[A-Z]\w+ )+Error: ", "", first)
