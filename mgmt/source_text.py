@@ -17,11 +17,12 @@ from typing import Any
 # A text longer than this is refused anyway, so no table of its lines is made.
 _LONG = 1_000_000
 # By their byte order marks; that of UTF-32 begins with that of UTF-16.
+MARK = "\ufeff"
 _ENCODINGS = {
-    BOM_UTF32_LE: "utf-32",
-    BOM_UTF32_BE: "utf-32",
-    BOM_UTF16_LE: "utf-16",
-    BOM_UTF16_BE: "utf-16",
+    BOM_UTF32_LE: "utf-32-le",
+    BOM_UTF32_BE: "utf-32-be",
+    BOM_UTF16_LE: "utf-16-le",
+    BOM_UTF16_BE: "utf-16-be",
 }
 # Modules that unpack a file, by what it begins with.
 _PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\0": "lzma"}
@@ -103,14 +104,18 @@ def read_bytes(path: Path, most: int = -1) -> bytes:
         return content
 
 
+def encoding_of(content: bytes) -> str:
+    """UTF-8, or what the byte order mark says; the mark is a character of the text then."""
+    return next((name for mark, name in _ENCODINGS.items() if content.startswith(mark)), "utf-8")
+
+
 def decoded(content: bytes) -> str:
     """The text that bytes are: in UTF-8, or in what their byte order mark says.  Raises UnreadableTextError."""
-    encoding = next((name for mark, name in _ENCODINGS.items() if content.startswith(mark)), "utf-8-sig")
     wrong = ""
     try:
-        text = content.decode(encoding)
+        text = content.decode(encoding_of(content)).removeprefix(MARK)
     except UnicodeDecodeError as error:
-        text = error.object[: error.start].decode(error.encoding).removeprefix("\ufeff")
+        text = error.object[: error.start].decode(error.encoding).removeprefix(MARK)
         wrong = f"byte {error.object[error.start : error.end].hex(' ')} is no {error.encoding.upper()}"
     if "\0" in text:
         text, wrong = text.partition("\0")[0], "a NUL is in no text"

@@ -68,9 +68,11 @@ def _rules_of(table: Table, schema: Schema) -> Iterator[_Rule]:
 
 def _unique(table: Table, unique: tuple[str, ...]) -> _Rule:
     names = ", ".join(map(quote, unique))
-    known = " AND ".join(f"{quote(name)} IS NOT NULL" for name in unique)
+    # In the key by which plans name rows NULL is a value like others.
+    is_key = unique == table.primary_key
+    known = "true" if is_key else " AND ".join(f"{quote(name)} IS NOT NULL" for name in unique)
     sql = f"SELECT {names} FROM {quote(table.name)} WHERE {known} GROUP BY {names} HAVING count(*) > 1"
-    kind = "PRIMARY KEY" if unique == table.primary_key else "UNIQUE"
+    kind = "PRIMARY KEY" if is_key else "UNIQUE"
     return _Rule(table, f"{kind} ({', '.join(unique)}) is broken", unique, sql)
 
 

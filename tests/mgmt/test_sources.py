@@ -28,6 +28,7 @@ from mgmt.state.snapshot import WHOLE
 from mgmt.state.sources.misspelling import misspelt
 from mgmt.state.sources.opening import open_sources
 from mgmt.state.sources.source import Change, ChangedError
+from mgmt.state.sources.writing import write
 from tests.postgres_server import PostgresServer
 
 SCHEMA = """
@@ -312,7 +313,7 @@ def test_who_writes_while_a_plan_is_written_is_not_overwritten(outside: Outside)
                 4
             )  # to the server it is as if this had come afterwards, but for the row that both change
             outside.change()
-        source.write([Change(table, ("variable__host", "host"), {(1,): "n2", (2,): "n1", (3,): "n1"})])
+        write(source, [Change(table, ("variable__host", "host"), {(1,): "n2", (2,): "n1", (3,): "n1"})])
         if source.names is not None:
             outside.add(4)
     assert dict(outside.rows()) == {2: "n1", 1: "n1", 3: None, 4: None}

@@ -13,19 +13,19 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from mgmt.errors import DataError
-from mgmt.source_text import decoded, read_bytes
+from mgmt.source_text import MARK, decoded, read_bytes
 from mgmt.state.schema import literal, quote
-from mgmt.state.sources.files import File
-from mgmt.state.sources.source import Change, Rows, require_distinct, single_file
+from mgmt.state.sources.files import Splice, TextFile, spliced
+from mgmt.state.sources.source import Cell, Rows, require_distinct, single_file
 
 _SEPARATORS = ",;\t|"
 _QUOTED = re.compile(r'"[^"]*"')
 _LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n|\Z)")
 _END = re.compile(r"\r\n?|\n")
 _SAID = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
+_BEFORE = re.compile(rf"{MARK}?(?:{_SAID.pattern})?[\r\n]*", re.IGNORECASE)
 _STRICT = "quote='\"', escape='\"', comment='', nullstr='', allow_quoted_nulls=false"
 
 
@@ -40,7 +40,7 @@ class _Header:
     """So many rows, the names among them, stand before the first row of values."""
 
 
-class CsvFile(File):
+class CsvFile(TextFile):
     """A CSV file with a header."""
 
     def rows(self, name: str) -> Rows:
@@ -56,12 +56,9 @@ class CsvFile(File):
             fault=lambda: _fault(decoded(read_bytes(self.path)), header),
         )
 
-    def write_to(self, path: Path, changes: Sequence[Change]) -> None:
-        header = _header(decoded(read_bytes(self.path)), self.place)
-        form = (
-            f"FORMAT csv, HEADER, DELIMITER {literal(header.separator)}, QUOTE '\"', ESCAPE '\"', NULLSTR ''"
-        )
-        self.rewrite(self.rows("").sql, changes, path, form)
+    def edited(self, text: str, column: str, cells: Sequence[Cell]) -> str:
+        header = _header(text.removeprefix(MARK), self.place)
+        return Records(text, header.separator, len(header.names)).edited(header.names, column, cells)
 
 
 def _header(text: str, place: str) -> _Header:
@@ -139,3 +136,64 @@ def csv_texts(path: str, names: Sequence[str], separator: str = ",", skipped: in
         f"SELECT {named} FROM read_csv({single_file(path)}, auto_detect=false, compression='none', header=false,"
         f" skip={skipped}, {_STRICT}, delim={literal(separator)}, columns={{{columns}}})"
     )
+
+
+class Records:
+    """The records of a CSV text, the header first.  A blank line is none, unless there is one column only."""
+
+    def __init__(self, text: str, separator: str, width: int) -> None:
+        self._text, self._separator = text, separator
+        between = re.escape(separator)
+        value = rf'(?: *+"(?:[^"]++|"")*+"[^{between}\r\n]*+|[^{between}\r\n]*+)'
+        self._value = re.compile(value)
+        record = re.compile(rf"({value}(?:{between}{value})*+)(?:\r\n|\r|\n|\Z)")
+        before = _BEFORE.match(text)
+        assert before is not None, "it matches nothing, too"
+        spans = (found.span(1) for found in record.finditer(text, before.end()))
+        self._spans = [
+            (start, end)
+            for start, end in spans
+            if start < len(text) and (width == 1 or text[start:end].strip(" "))
+        ]
+
+    def edited(self, names: Sequence[str], column: str, cells: Sequence[Cell]) -> str:
+        """The text with these values; places are numbers of records, without the header."""
+        if column in names:
+            changes = list(self._replaced(names.index(column), cells))
+        else:
+            added = {0: column, **{cell.place + 1: cell.text for cell in cells}}
+            changes = [
+                (end, end, self._separator + self._spelt(added.get(number)))
+                for number, (_, end) in enumerate(self._spans)
+            ]
+        return spliced(self._text, changes)
+
+    def _replaced(self, at: int, cells: Sequence[Cell]) -> Iterator[Splice]:
+        """Values as other records have them; else in quotes where the one before is, or the first of the column."""
+        others = (self._shown(record, at) for record in range(1, len(self._spans)))
+        first = next(filter(None, others), "")
+        for cell in cells:
+            start, end = self._values(cell.place + 1)[at]
+            before = (self._text[start:end] or first).strip()
+            spelt = self._spelt(cell.spelt(before.strip('"')), quoted=before.startswith('"'))
+            yield start, end, spelt if cell.like is None else self._shown(cell.like + 1, at)
+
+    def _values(self, record: int) -> list[tuple[int, int]]:
+        """Where the values of a record are."""
+        (start, end), found = self._spans[record], list[tuple[int, int]]()
+        while start <= end and (value := self._value.match(self._text, start, end)) is not None:
+            found.append(value.span())
+            start = value.end() + 1
+        return found
+
+    def _shown(self, record: int, at: int) -> str:
+        start, end = self._values(record)[at]
+        return self._text[start:end]
+
+    def _spelt(self, text: str | None, *, quoted: bool = False) -> str:
+        if text is None:
+            return ""
+        special = {self._separator, '"', "\r", "\n"} & set(text)
+        if quoted or special or not text or text != text.strip():
+            return '"' + text.replace('"', '""') + '"'
+        return text

@@ -1,22 +1,22 @@
 """JSON files: a list of objects, a list as Kubernetes writes it, or objects one after another, one per line, say.
 
-Python reads and writes them, so that what a plan does not change stays as it is, nested values too.
+Python reads them, nested values too.  A plan is spliced into the text, so that all else stays as it is written.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mgmt.errors import DataError
-from mgmt.source_text import read_text
-from mgmt.state.duckdb_access.values import stored
-from mgmt.state.sources.files import File
+from mgmt.source_text import MARK, read_text
+from mgmt.state.sources.files import Splice, TextFile, spliced
 from mgmt.state.sources.python_data import rows_of
-from mgmt.state.sources.source import Change, Rows
+from mgmt.state.sources.source import Cell, Rows
+
+_BARE = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false")
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
@@ -71,22 +71,15 @@ def _end_of_blank(text: str, place: int) -> int:
     return found.end()
 
 
-class JsonFile(File):
+class JsonFile(TextFile):
     """A JSON file of one table."""
 
     def rows(self, name: str) -> Rows:
         return rows_of(self._objects()[0], self.place, self.loader)
 
-    def write_to(self, path: Path, changes: Sequence[Change]) -> None:
-        rows, whole = self._objects()
-        for change in changes:
-            _change(rows, change, self.place)
-        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
-        if isinstance(whole, dict):
-            text = json.dumps(whole, ensure_ascii=False, indent=4) + "\n"
-        else:
-            text = "[" + ",\n ".join(lines) + "]\n" if whole is not None else "\n".join(lines) + "\n"
-        path.write_text(text, encoding="utf-8")
+    def edited(self, text: str, column: str, cells: Sequence[Cell]) -> str:
+        _, whole = self._objects()
+        return Objects(text, "items" if isinstance(whole, dict) else "").edited(column, cells)
 
     def _objects(self) -> tuple[list[dict[str, Any]], object]:
         """The objects, and what they are in if they are in anything."""
@@ -104,12 +97,80 @@ class JsonFile(File):
         return rows, whole
 
 
-def _change(rows: list[dict[str, Any]], change: Change, place: str) -> None:
-    spelt = {name.lower(): name for name in dict.fromkeys(name for row in rows for name in row)}
-    if not any(name.lower() in spelt for name in change.columns):
-        spelt[change.columns[-1].lower()] = change.columns[-1]
-    targets = change.targets(spelt.values(), place)
-    keys = [(spelt[name.lower()], change.table.column(name).type) for name in change.table.primary_key]
-    for row in rows:
-        value = change.values[tuple(stored(row[name], kind) for name, kind in keys)]
-        row.update(dict.fromkeys(targets, value))
+class Objects:
+    """The objects of a JSON text, in a list or one after another."""
+
+    def __init__(self, text: str, member: str = "") -> None:
+        """``member``: of the one object that the text is, the one that holds the list."""
+        self._text = text
+        self._starts = list[int]()
+        at = self._after(int(text.startswith(MARK)), "")
+        if member:
+            at = max(start for name, _, start, _ in self._members(at) if name == member)
+        at = self._after(at + 1, "") if text.startswith("[", at) else at
+        while text.startswith("{", at):
+            self._starts.append(at)
+            at = self._after(self._end(at), ",")
+
+    def edited(self, name: str, cells: Sequence[Cell]) -> str:
+        """The text with these values of a member; places are numbers of objects."""
+        others = (self._shown(number, name) for number in range(len(self._starts)))
+        first = next((value for value in others if value not in {"", "null"}), "")
+        return spliced(self._text, [self._change(cell, name, first) for cell in cells])
+
+    def _change(self, cell: Cell, name: str, first: str) -> Splice:
+        """A new value, as another object has it, if one does; a new member comes last, set apart as the one before."""
+        value = self._spelt(cell, first) if cell.like is None else self._shown(cell.like, name)
+        begin = self._starts[cell.place]
+        members = list(self._members(begin))
+        known = [(start, end) for each, _, start, end in members if each == name]
+        if known:
+            return *known[-1], value
+        own = json.dumps(name, ensure_ascii=self._text.isascii())
+        if not members:
+            return begin + 1, begin + 1, f"{own}: {value}"
+        *before, (_, at, start, end) = members
+        colon = self._text[self._end(at) : start]
+        comma = (
+            self._text[before[-1][3] : at]
+            if before
+            else "," + (self._text[begin + 1 : at] or colon.partition(":")[2])
+        )
+        return end, end, comma + own + colon + value
+
+    def _spelt(self, cell: Cell, first: str) -> str:
+        """A value of the type that the column has, where it can be of that."""
+        text = cell.spelt(first)
+        if text is None:
+            return "null"
+        bare = not first.startswith('"') if first else not isinstance(cell.value, str)
+        is_text = not bare or _BARE.fullmatch(text) is None
+        return json.dumps(text, ensure_ascii=self._text.isascii()) if is_text else text
+
+    def _shown(self, number: int, name: str) -> str:
+        """What stands as the value of a member; of several of one name the last one counts."""
+        found = [
+            self._text[start:end]
+            for each, _, start, end in self._members(self._starts[number])
+            if each == name
+        ]
+        return found[-1] if found else ""
+
+    def _members(self, begin: int) -> Iterator[tuple[str, int, int, int]]:
+        """The members of the object there: a name and where it begins, and where its value begins and ends."""
+        at = self._after(begin + 1, "")
+        while self._text.startswith('"', at):
+            name, end = _DECODER.raw_decode(self._text, at)
+            start = self._after(end, ":")
+            end = self._end(start)
+            yield name, at, start, end
+            at = self._after(end, ",")
+
+    def _end(self, at: int) -> int:
+        """Where the value ends that begins here."""
+        return _DECODER.raw_decode(self._text, at)[1]
+
+    def _after(self, at: int, sign: str) -> int:
+        """Where the next thing begins, after blanks and a sign."""
+        at = _end_of_blank(self._text, at)
+        return self._after(at + 1, "") if sign and self._text.startswith(sign, at) else at

@@ -61,7 +61,7 @@ class _Brought:
     def __init__(self, column: Column, name: str, found: str) -> None:
         own = quote(name)
         self.column, self.source = column, own
-        value, fits = _conversion(own, found, column.type)
+        value, fits = conversion(own, found, column.type)
         empty = "NULL" if column.nullable or column.is_variable else "error('empty')"
         self.sql = f"CASE WHEN {own} IS NULL THEN {empty} WHEN {fits} THEN {value} ELSE error('no value') END"
         self.wrong = f"({own} IS NOT NULL AND ({fits}) IS NOT TRUE)"
@@ -141,7 +141,7 @@ def _candidates(own: str, found: str, *, are_texts: bool) -> Iterator[tuple[SqlT
     """Types that a column may have, each with the condition for a value of it, where that depends on the values."""
     if are_texts:
         for kind, pattern in _WRITTEN.items():
-            fits = _conversion(own, found, kind)[1]
+            fits = conversion(own, found, kind)[1]
             exact = f" AND {_exact(own)}" if kind is SqlType.REAL else ""
             yield kind, f"regexp_full_match({own}, '{pattern}') AND {fits}{exact}"
     elif found.startswith("DECIMAL") and not found.endswith(",0)"):
@@ -191,7 +191,7 @@ def _misspelt(column: Column, table: Table, found: Mapping[str, tuple[str, str]]
     return found[near][0] if near is not None else None
 
 
-def _conversion(own: str, found: str, kind: SqlType) -> tuple[str, str]:
+def conversion(own: str, found: str, kind: SqlType) -> tuple[str, str]:
     """How a value of a type of DuckDB's becomes one of the column's, and the condition that it is one."""
     if kind is SqlType.TEXT:
         nested = found.endswith("]") or found.startswith(_NESTED)

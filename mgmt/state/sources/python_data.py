@@ -13,7 +13,8 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError
-from mgmt.state.sources.source import Change, Rows, Source, reading_errors, require_distinct
+from mgmt.state.schema import Table
+from mgmt.state.sources.source import Cell, Rows, Source, reading_errors, require_distinct
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,8 +43,14 @@ class PythonData(Source):
     def rows(self, name: str) -> Rows:
         return self._rows
 
-    def write(self, changes: Sequence[Change]) -> None:
-        """The state database has changed; nobody else needs to know."""
+    def columns(self, name: str) -> Sequence[str]:
+        return list(self._rows.columns())
+
+    def placed(self, name: str, columns: Sequence[str]) -> Rows:
+        return self._rows
+
+    def put(self, table: Table, column: str, cells: Sequence[Cell]) -> None:
+        """Nothing: the state database has changed, and nobody else needs to know."""
 
 
 def is_tabular(data: object) -> bool:

@@ -7,17 +7,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError, DuplicateNameError, StateDatabaseError
 from mgmt.solution import PrimaryKey, Value
 from mgmt.source_text import UnreadableTextError
 from mgmt.state.duckdb_access.engine import details
-from mgmt.state.duckdb_access.values import array, stored
-from mgmt.state.schema import Table, literal, quote, storage
+from mgmt.state.schema import Table, literal, quote
 
 if TYPE_CHECKING:
     import duckdb
+    from numpy.typing import NDArray
+
+PLACE = "rota place"
+"""What the column with the places of rows is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +69,26 @@ class Change:
     """The variable, and the column with its value of today; a source may have one of them only."""
     values: Mapping[PrimaryKey, Value]
 
-    def targets(self, there: Collection[str], place: str) -> list[str]:
-        """Which of the columns a source has, in its spelling.  DataError if none."""
-        spelt = {name.lower(): name for name in there}
-        found = [spelt[name.lower()] for name in self.columns if name.lower() in spelt]
-        if not found:
-            wanted = " or ".join(map(repr, self.columns))
-            raise DataError(
-                f"{place} has no column {wanted} to write a plan to", hint="add one of them there"
-            )
-        return found
 
-    def cells(self) -> dict[str, list[Value]]:
-        """The keys, as k0, k1 and so on, and the values, as v."""
-        keys = enumerate(zip(*self.values, strict=True))
-        return {**{f"k{place}": list(cells) for place, cells in keys}, "v": list(self.values.values())}
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value that is to be written, and where."""
+
+    place: Any
+    """Of the row, in the terms of its source; None if there is no such row."""
+    key: PrimaryKey
+    value: Value
+    there: str | None
+    """What stands there, as a text."""
+    like: Any
+    """The place of a row whose cell in this column has the value already; None if there is none."""
+    text: str | None
+    """The value as a text: as that cell has it, 007 for 7, say."""
+
+    def spelt(self, other: str = "0") -> str | None:
+        """The value as a text; a truth as a number, which every database takes for one, where another one is that."""
+        is_new = isinstance(self.value, bool) and self.like is None
+        return str(int(self.value or 0)) if is_new and other in {"0", "1"} else self.text
 
 
 class ChangedError(Exception):
@@ -92,6 +100,10 @@ class Source(ABC):
 
     holds_rows = True
     """Whether rows are changed there, and not in the state database."""
+    adds_columns = False
+    """Whether a column that a plan is to be written to is added where it is missing."""
+    advice = "look what there keeps these rows as they are"
+    """What to do where it does not take what is written."""
 
     def __init__(self, place: str, names: Sequence[str] | None = None) -> None:
         self.place = place
@@ -115,8 +127,19 @@ class Source(ABC):
         """In a transaction: the rows of a table that is there; to be used before the next one's."""
 
     @abstractmethod
-    def write(self, changes: Sequence[Change]) -> None:
-        """In a transaction: make these changes."""
+    def columns(self, name: str) -> Sequence[str]:
+        """In a transaction: the columns of a table that is there, in its own spelling."""
+
+    @abstractmethod
+    def placed(self, name: str, columns: Sequence[str]) -> Rows:
+        """In a transaction: the place of each row, as ``PLACE``, and these columns; what was put is seen."""
+
+    @abstractmethod
+    def put(self, table: Table, column: str, cells: Sequence[Cell]) -> None:
+        """In a transaction: write values, each in the row at its place."""
+
+    def settle(self) -> None:  # noqa: B027 - for most there is nothing to do
+        """In a transaction: do now what would be done when it ends, and could change rows once more."""
 
     def errors(self) -> AbstractContextManager[None]:
         """Inside, what is raised for what is there is raised as an error of ours."""
@@ -167,28 +190,34 @@ def new_loader() -> duckdb.DuckDBPyConnection:
     return loader
 
 
-def update(
-    connection: duckdb.DuckDBPyConnection, target: str, change: Change, columns: Sequence[str]
+@contextmanager
+def incoming(connection: duckdb.DuckDBPyConnection, columns: Mapping[str, NDArray[Any]]) -> Iterator[str]:
+    """Inside, these columns can be read from a relation of this name."""
+    connection.register("incoming", dict(columns))
+    try:
+        yield "incoming"
+    finally:
+        connection.unregister("incoming")
+
+
+def put_by_row(
+    connection: duckdb.DuckDBPyConnection, target: str, column: str, cells: Sequence[Cell]
 ) -> None:
-    """Write a change into a table of DuckDB: one statement per column."""
-    table = change.table
-    kinds = [table.column(name).type for name in (*table.primary_key, change.columns[0])]
-    cells = zip(change.cells().items(), kinds, strict=True)
-    connection.register(
-        "changes", {name: array([stored(v, kind) for v in each], kind) for (name, each), kind in cells}
-    )
-    same = " AND ".join(
-        f"TRY_CAST(own.{quote(name)} AS {storage(kind)}) = new.k{place}"
-        for place, (name, kind) in enumerate(zip(table.primary_key, kinds, strict=False))
-    )
-    value = f"CAST(new.v AS {storage(kinds[-1])})"
-    for column in columns:
-        own = f"TRY_CAST(own.{quote(column)} AS {storage(kinds[-1])})"
+    """Write values into a table of DuckDB whose places are its row ids."""
+    import numpy as np
+
+    places = np.array([cell.place for cell in cells], dtype=np.int64)
+    texts = np.array([cell.spelt() for cell in cells], dtype=object)
+    with incoming(connection, {"place": places, "text": texts}) as new:
         connection.execute(
-            f"UPDATE {target} AS own SET {quote(column)} = {value} FROM changes AS new"
-            f" WHERE {same} AND {own} IS DISTINCT FROM {value}"
+            f"UPDATE {target} AS own SET {quote(column)} = CAST(new.text AS VARCHAR) FROM {new} AS new"
+            " WHERE own.rowid = new.place"
         )
-    connection.unregister("changes")
+
+
+def text_of(value: Value) -> str | None:
+    """A value of a plan as a text that every source reads as this value."""
+    return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def single_file(path: str) -> str:
