@@ -243,7 +243,7 @@ def test_every_text_may_begin_with_a_byte_order_mark(capsys: Output, files: Path
     [
         ('{"host": [{"name": "h9", "memory": "x"}]}', ", row 1: table 'host' refuses a row: column 'memory': 'x'"),
         ('{"hosts": []}', ": no table 'hosts'"),
-        ('{"host": [{"name": "h9"}, {"name": "h8", "rak": 1}]}', ": table 'host' refuses a row: "),
+        ('{"host": [{"name": "h9"}, {"name": "h8", "rak": 1}]}', ": no column 'rak' in table 'host'"),
         ('{"host": 1}', ": 'host' is no list of rows"),
         ('{"host": [1]}', ": 'host' is no list of rows"),
         ('{"host": [}', " is no JSON: line 1, column 11: Expecting value"),
