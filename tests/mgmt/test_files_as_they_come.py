@@ -57,6 +57,14 @@ def test_a_byte_order_mark_says_how_a_text_is_encoded(
     assert rows_of(saved(tmp_path / name, text, encoding), NODES) == ROWS
 
 
+def test_a_schema_and_policies_may_be_strings_with_a_mark() -> None:
+    state = mgmt.Database()
+    state.load_schema(f"\ufeff{NODES}")
+    with pytest.raises(PolicyError) as refused:
+        mgmt.Model.build(state, "\ufeffCREATE CONSTRAINT c AS SELECT nam FROM nodes CHECK memory > 0;")
+    assert (refused.value.line, refused.value.column) == (1, 31)
+
+
 @pytest.mark.parametrize(
     ("content", "place"),
     [
