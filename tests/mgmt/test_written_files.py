@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import duckdb
@@ -125,6 +126,17 @@ def test_what_is_packed_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(mgmt.DataError, match=r"t\.csv\.gz is packed, .* \(unpack it\)"):
         apply(path, ("n2",))
     assert path.read_bytes() == packed
+
+
+def test_what_came_through_a_pipe_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    os.mkfifo(path)
+    writer = Thread(target=path.write_text, args=["id,host\n1,n1\n"])
+    writer.start()
+    with pytest.raises(mgmt.DataError, match=r"t\.csv is a pipe, .* \(give a file\)"):
+        apply(path, ("n2",))
+    writer.join()
+    assert path.is_fifo()
 
 
 @pytest.mark.parametrize(
