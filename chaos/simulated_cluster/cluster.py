@@ -259,7 +259,27 @@ class Cluster:
     @property
     def remembers(self) -> bool:
         """Whether the cluster goes on once everybody is started again, whoever has died: nobody has lost its memory."""
-        return self.disks is not None and not (self.has_lost_disks or self._has_lost_view())
+        if self.disks is None or self.has_lost_disks:
+            return False
+        return self._is_known_to_half() and not self._has_lost_view()
+
+    def _is_known_to_half(self) -> bool:
+        """Whether at least half of the latest view have it on their disks.
+
+        It is not if it had more newcomers than others, and those lost their power before they had saved it: it needs an
+        operator then, for nobody knows of a disk without a view that it was not lost.
+        """
+        latest = self.latest
+        return latest is None or 2 * sum(
+            self._knows(member.name, latest) for member in latest.members
+        ) >= len(latest)
+
+    def _knows(self, name: str, view: Configuration) -> bool:
+        file = self._files.get(name)
+        saved = None if file is None else file.saved
+        return saved is not None and any(
+            known is not None and known.id == view.id for known in (saved.view, *saved.stable.accepted)
+        )
 
     def _has_lost_view(self) -> bool:
         """Whether most of the latest view were told of a later one without them, which those in it never heard of.
