@@ -195,7 +195,7 @@ def test_json_of_any_values_can_be_read_and_is_not_changed(tmp_path: Path) -> No
         ('{"name": "n1"}\n{"name": "n2"\n', " is no JSON: line 3, column 1: Expecting ',' delimiter, in what"),
         ('{"name": "n1"}\n' + "[" * 100_000, " is no JSON: what begins in line 2 is nested too deeply"),
         ('[{"memory": ' + "9" * 5000 + "}]", " is no JSON: what begins in line 1 is nested too"),
-        ('{"name": "n1"}\n3', " holds no rows"),
+        ('{"name": "n1"}\n3', " holds no rows: value 2 is no object"),
         ('{"name": "n1", "Name": "n2"}', " has two columns 'Name'"),
         ('[{"name": "n"}, {"name": "\\ud800", "memory": 2}]', ", row 2: column 'name': '\\ud800' is no text"),
         ('[{"name\\ud800": "n1"}]', ", column 'name\\ud800': its name is no text"),

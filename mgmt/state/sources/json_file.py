@@ -90,10 +90,12 @@ class JsonFile(TextFile):
                 hint="write those of one, or for `rota policy` call it FILE.json",
             )
         rows, whole = rows_in(found)
-        if not _are_rows(rows):
-            raise DataError(
-                f"{self.place} holds no rows", hint='write [{"column": value}], or an object per line'
-            )
+        for number, row in enumerate(rows, 1):
+            if not isinstance(row, dict):
+                raise DataError(
+                    f"{self.place} holds no rows: value {number} is no object",
+                    hint='write [{"column": value}], or an object per line',
+                )
         return rows, whole
 
 
