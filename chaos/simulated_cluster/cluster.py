@@ -264,22 +264,33 @@ class Cluster:
         return self._is_known_to_half() and not self._has_lost_view()
 
     def _is_known_to_half(self) -> bool:
-        """Whether at least half of the latest view have it on their disks.
+        """Whether at least half of the latest view have it on their disks, and so of every later one that may be it.
 
-        It is not if it had more newcomers than others, and those lost their power before they had saved it: it needs an
-        operator then, for nobody knows of a disk without a view that it was not lost.
+        They have not if most were newcomers, and lost their power before they had saved it: it needs an operator then,
+        for nobody knows of a disk without a view that it was not lost.
         """
         latest = self.latest
-        return latest is None or 2 * sum(
-            self._knows(member.name, latest) for member in latest.members
-        ) >= len(latest)
-
-    def _knows(self, name: str, view: Configuration) -> bool:
-        file = self._files.get(name)
-        saved = None if file is None else file.saved
-        return saved is not None and any(
-            known is not None and known.id == view.id for known in (saved.view, *saved.stable.accepted)
+        if latest is None:
+            return True
+        known = {name: self._known_on(name) for name in self.hosts}
+        later = {
+            view_id: view
+            for views in known.values()
+            for view_id, view in views.items()
+            if view.epoch > latest.epoch
+        }
+        return all(
+            2 * sum(view_id in known.get(member.name, ()) for member in view.members) >= len(view)
+            for view_id, view in (later | {latest.id: latest}).items()
         )
+
+    def _known_on(self, name: str) -> dict[bytes, Configuration]:
+        """The views on the disk of this host by id: the last one it was in, and those that it voted for since."""
+        file = self._files.get(name)
+        if file is None or file.saved is None:
+            return {}
+        views = (file.saved.view, *file.saved.stable.accepted)
+        return {view.id: view for view in views if view is not None}
 
     def _has_lost_view(self) -> bool:
         """Whether most of the latest view were told of a later one without them, which those in it never heard of.
