@@ -259,7 +259,38 @@ class Cluster:
     @property
     def remembers(self) -> bool:
         """Whether the cluster goes on once everybody is started again, whoever has died: nobody has lost its memory."""
-        return self.disks is not None and not (self.has_lost_disks or self._has_lost_view())
+        if self.disks is None or self.has_lost_disks:
+            return False
+        return self._is_known_to_half() and not self._has_lost_view()
+
+    def _is_known_to_half(self) -> bool:
+        """Whether at least half of the latest view have it on their disks, and so of every later one that may be it.
+
+        They have not if most were newcomers, and lost their power before they had saved it: it needs an operator then,
+        for nobody knows of a disk without a view that it was not lost.
+        """
+        latest = self.latest
+        if latest is None:
+            return True
+        known = {name: self._known_on(name) for name in self.hosts}
+        later = {
+            view_id: view
+            for views in known.values()
+            for view_id, view in views.items()
+            if view.epoch > latest.epoch
+        }
+        return all(
+            2 * sum(view_id in known.get(member.name, ()) for member in view.members) >= len(view)
+            for view_id, view in (later | {latest.id: latest}).items()
+        )
+
+    def _known_on(self, name: str) -> dict[bytes, Configuration]:
+        """The views on the disk of this host by id: the last one it was in, and those that it voted for since."""
+        file = self._files.get(name)
+        if file is None or file.saved is None:
+            return {}
+        views = (file.saved.view, *file.saved.stable.accepted)
+        return {view.id: view for view in views if view is not None}
 
     def _has_lost_view(self) -> bool:
         """Whether most of the latest view were told of a later one without them, which those in it never heard of.
