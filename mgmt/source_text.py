@@ -50,6 +50,7 @@ class SourceText:
     _line_starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "text", self.text.removeprefix(MARK))  # of who has read it as UTF-8
         starts = [0]
         if len(self.text) <= _LONG:
             starts.extend(match.end() for match in re.finditer("\n", self.text))

@@ -516,7 +516,7 @@ def read_file(path: Path) -> dict[str, Any]:
         raise SettingsError(
             f"{path}: cannot be read: {error.strerror}; give the agent's settings with --config FILE"
         ) from error
-    except (tomllib.TOMLDecodeError, UnreadableTextError) as error:
+    except (tomllib.TOMLDecodeError, UnreadableTextError, RecursionError) as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from error
     return build(raw, origin=str(path), text=text)
 

@@ -58,7 +58,7 @@ def load(path: Path) -> Contexts:
         return Contexts()
     except OSError as error:
         raise UsageProblem(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageProblem(f"{path}: not valid TOML: {error}") from error
     try:
         targets = {checked_name(name): _target(entry) for name, entry in raw.get("contexts", {}).items()}

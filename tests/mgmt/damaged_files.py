@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from pathlib import Path
 from random import Random
 
@@ -25,8 +26,10 @@ _PIECES = (
 def whole_file(form: str) -> bytes:
     """A good file of this format."""
     if form == "parquet":
-        flat = [{**row, "tags": None if row["tags"] is None else list(map(str, row["tags"]))} for row in ROWS]
-        return _parquet(pl.DataFrame(flat))
+        buffer = BytesIO()
+        frame = pl.DataFrame([{**row, "tags": [str(row["tags"])]} for row in ROWS])
+        frame.write_parquet(buffer, compression="uncompressed")
+        return buffer.getvalue()
     if form == "json":
         return json.dumps(ROWS, ensure_ascii=False, indent=1).encode()
     if form == "jsonl":
@@ -34,14 +37,6 @@ def whole_file(form: str) -> bytes:
     lines = ["id,name,n,x,yes,day,tags"]
     lines += ['1,Köln,8,0.5,true,2026-11-25,"[""a""]"', '2,"a ""b""",9,,false,,', '3,"",0,2.0,,2026-11-26,x']
     return ("\n".join(lines) + "\n").encode()
-
-
-def _parquet(frame: pl.DataFrame) -> bytes:
-    from io import BytesIO
-
-    buffer = BytesIO()
-    frame.write_parquet(buffer, compression="uncompressed")
-    return buffer.getvalue()
 
 
 def damaged(content: bytes, random: Random) -> bytes:

@@ -124,7 +124,7 @@ def _fault(text: str, header: _Header) -> str | None:
         while len(cells) > width and not cells[-1][0]:
             cells.pop()
         if len(cells) != width:
-            return f"{where}: the number of values is {len(cells)}, and that of columns in the header {width}"
+            return f"{where}: {len(cells)} value(s) for {width} column(s)"
     return None
 
 
@@ -133,8 +133,8 @@ def csv_texts(path: str, names: Sequence[str], separator: str = ",", skipped: in
     columns = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(names)))
     named = ", ".join(f"c{place} AS {quote(name)}" for place, name in enumerate(names) if name)
     return (
-        f"SELECT {named} FROM read_csv({single_file(path)}, auto_detect=false, compression='none', header=false, skip={skipped}, {_STRICT},"
-        f" delim={literal(separator)}, columns={{{columns}}})"
+        f"SELECT {named} FROM read_csv({single_file(path)}, auto_detect=false, compression='none', header=false,"
+        f" skip={skipped}, {_STRICT}, delim={literal(separator)}, columns={{{columns}}})"
     )
 
 

@@ -147,7 +147,12 @@ class ParquetFile(File):
     """A Parquet file.  DuckDB writes it anew: with the types, compression, row groups and metadata that it had."""
 
     def rows(self, name: str) -> Rows:
-        return Rows(self.loader, f"SELECT * FROM read_parquet({single_file(str(self.path))})", self.place)
+        return Rows(
+            self.loader,
+            f"SELECT * FROM read_parquet({single_file(str(self.path))})",
+            self.place,
+            fault=lambda: "it is damaged, or no Parquet file",
+        )
 
     def edit(self, table: Table, column: str, cells: Sequence[Cell], to: Path) -> None:
         names, schema, form = self.columns(""), self._schema(self.path), self._form()

@@ -35,7 +35,8 @@ def json_values(text: str, place: str) -> list[Any]:
         if (line := _line(text, start)) != error.lineno:
             reason += f", in what begins in line {line}"
     except (ValueError, RecursionError):
-        reason = f"what begins in line {_line(text, start)} is nested too deeply, or has a number of thousands of digits"
+        line = _line(text, start)
+        reason = f"what begins in line {line} is nested too deeply, or has a number of thousands of digits"
     else:
         return values
     raise DataError(f"{place} is no JSON: {reason}", hint="mend it there")

@@ -127,7 +127,9 @@ def _kinds(rows: Rows, brought: Mapping[str, str]) -> dict[str, SqlType]:
         for kind, condition in _candidates(quote(name), found, are_texts=rows.are_texts)
     ]
     if asked:
-        all_of_them = ", ".join(f"bool_and({condition})" for _, _, condition in asked)
+        all_of_them = ", ".join(
+            f"bool_and({condition}) FILTER ({quote(name)} IS NOT NULL)" for name, _, condition in asked
+        )
         (kept,) = rows.connection.execute(f"SELECT {all_of_them} FROM ({rows.sql}) AS given").fetchall()
         kinds.update({name: SqlType.TEXT for name, _, _ in asked})
         holding = [(name, kind) for (name, kind, _), holds in zip(asked, kept, strict=True) if holds]
@@ -141,11 +143,11 @@ def _candidates(own: str, found: str, *, are_texts: bool) -> Iterator[tuple[SqlT
         for kind, pattern in _WRITTEN.items():
             fits = conversion(own, found, kind)[1]
             exact = f" AND {_exact(own)}" if kind is SqlType.REAL else ""
-            yield kind, f"{own} IS NULL OR (regexp_full_match({own}, '{pattern}') AND {fits}{exact})"
+            yield kind, f"regexp_full_match({own}, '{pattern}') AND {fits}{exact}"
     elif found.startswith("DECIMAL") and not found.endswith(",0)"):
         yield SqlType.REAL, f"CAST(CAST({own} AS DOUBLE) AS {found}) = {own}"
     elif found in _LONG or found.startswith("DECIMAL"):
-        yield SqlType.INTEGER, f"{own} IS NULL OR TRY_CAST({own} AS BIGINT) IS NOT NULL"
+        yield SqlType.INTEGER, f"TRY_CAST({own} AS BIGINT) IS NOT NULL"
 
 
 def _exact(own: str) -> str:

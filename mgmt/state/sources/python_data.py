@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _LARGEST, _EXACT = 2**63 - 1, 2**53 - 1
 """Of whole numbers: in a column of them, and beside fractions, which are doubles."""
-_NESTED = dict | list | tuple
+_NESTED = (dict, list, tuple)
 
 
 class PythonData(Source):
@@ -145,7 +145,7 @@ def _is_one_type(kinds: set[type], values: Sequence[Any]) -> bool:
 
 def _text_of(value: object) -> str | None:
     """Any value as a text: what is nested as JSON, in which it stays what it is."""
-    if isinstance(value, bool | _NESTED):
+    if isinstance(value, (bool, *_NESTED)):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     return None if value is None or value != value else str(value)
 

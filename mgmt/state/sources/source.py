@@ -52,9 +52,11 @@ class Rows:
         with reading_errors(self.place):
             try:
                 yield
+            except duckdb.OutOfMemoryException:
+                raise
             except duckdb.Error as error:
                 if (fault := self.fault()) is not None:
-                    raise DataError(f"{self.place}, {fault}", hint="mend it there") from error
+                    raise DataError(f"{self.place}: {fault}", hint="mend it there") from error
                 raise
 
 

@@ -132,5 +132,5 @@ def _read(path: Path, kind: type[Document], wanted: str) -> Document:
         raise SettingsError(f"{path}: {error.strerror}; name a file that can be read") from error
     except UnreadableTextError as error:
         raise SettingsError(f"{path}: {error}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: {str(error).rstrip('.')}; {wanted}") from error

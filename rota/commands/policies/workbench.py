@@ -265,8 +265,8 @@ def _fixtures(bench: Workbench, data: Sequence[Path]) -> Iterator[Path]:
         if suffix == ".sql":
             yield path
         elif suffix == ".json" and path.is_file():
-            text = _read(path, None)
-            values = json_values(text, str(path)) if text.lstrip().startswith("{") else [[]]
+            content = _read(path, None)
+            values = json_values(content, str(path)) if content.lstrip().startswith("{") else [[]]
             is_row = schema is not None and schema.find(stem) is not None
             if are_tables(values) or (len(values) == 1 and rows_in(values)[1] is None and not is_row):
                 yield path
