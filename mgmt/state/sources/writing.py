@@ -61,14 +61,14 @@ def _targets(source: Source, change: Change) -> list[str]:
 
 def _differing(source: Source, change: Change, column: str) -> list[Cell]:
     """The cells of a column that are not as the plan wants them, and those whose row is not there."""
+    import numpy as np
+
     table = change.table
     spelt = {name.lower(): name for name in source.columns(table.name)}
     names = [spelt.get(name.lower(), name) for name in (*table.primary_key, column)]
     kinds = [table.column(name).type for name in names]
     others = [name for name in names[:-1] if name != column]
     rows = source.placed(table.name, [*others, *([column] if column in spelt.values() else [])])
-    import numpy as np
-
     keys, values = list(change.values), list(change.values.values())
     cells = {
         f"c{number}": array([stored(value, kind) for value in each], kind)
@@ -80,10 +80,10 @@ def _differing(source: Source, change: Change, column: str) -> list[Cell]:
         Cell(
             place,
             keys[number],
-            values[number],
+            value := values[number],
             there,
             like,
-            text_of(values[number]) if like is None else text,
+            text_of(value) if like is None else text,
         )
         for number, place, there, like, text in found
     ]
