@@ -198,8 +198,8 @@ def parse(text: str) -> Script:
     """Read a script. Raises ScriptError with the line and what was expected."""
     values: dict[str, str] = {}
     schedule: list[At] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line == END:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.rstrip() == END:
             break
         words = line.partition("#")[0].split()
         if not words:

@@ -39,6 +39,11 @@ class PolicyError(Exception):
         self.hint = f"{self.hint}; {hint}" if self.hint else hint
         self._say()
 
+    def say_of(self, place: str) -> None:
+        """Say which file it is that it speaks of."""
+        self.message = f"{place}: {self.message}"
+        self._say()
+
     def _say(self) -> None:
         text = f"{self.position}: {self.message}" if self.position is not None else self.message
         self.args = (f"{text} ({self.hint})" if self.hint else text,)

@@ -27,6 +27,11 @@ _KEEP_QUORUM = 0.9
 _RECOVERY = 1 / 6
 """Share of scripts in which a majority is lost, or seems to be, and operators recover the cluster."""
 _RECOVERY_MESSAGES = ("RecoveryRequest", "RecoveryAnswer", "FullConfiguration")
+_FEW_KINDS = 1 / 2
+"""Share of scripts with a few kinds of faults only: in those shows what the others cover up.
+
+Source: A. Groce et al., *Swarm Testing*, ISSTA 2012.
+"""
 _STORE = 8
 """Every so many-th script is one for a cluster with a store."""
 _STORE_SIZES = (3, 7)
@@ -181,6 +186,8 @@ class _Writer:
     def script(self, seed: int) -> Script:
         settings = self.rng.choices(("local", "lan"), (4, 1))[0]
         writers = self._writers()
+        if self.rng.random() < _FEW_KINDS:
+            writers = tuple(self.rng.sample(writers, self.rng.randint(1, 4)))
         now = self.first + self._time(0.0, _FIRST)
         gap = self.rng.choice((2.0, 6.0, 12.0, 25.0))
         while now < self.duration:

@@ -136,6 +136,7 @@ class Cluster:
         self._cache = ConfigurationCache(capacity=64)
         self._installed: dict[str, Configuration | None] = {}
         self._standing: dict[Configuration, int] = {}
+        self._ever_in: dict[Configuration, set[str]] = {}
         self._running = 0
         self._quorum_promise: QuorumPromise | None = None
         for number in range(nodes):
@@ -259,7 +260,26 @@ class Cluster:
     @property
     def remembers(self) -> bool:
         """Whether the cluster goes on once everybody is started again, whoever has died: nobody has lost its memory."""
-        return self.disks is not None and not self.has_lost_disks
+        if self.disks is None or self.has_lost_disks:
+            return False
+        return self._is_known_to_half()
+
+    def _is_known_to_half(self) -> bool:
+        """Whether at least half of the latest view would know of it, and so of every later one that may be it.
+
+        They have not if most were newcomers, and lost their power before they had saved it: it needs an operator then,
+        for nobody knows of a disk without a view that it was not lost. What only one was ever in is no such view.
+        """
+        latest = self.latest
+        if latest is None or len(self._ever_in[latest]) == 1:
+            return True
+        memories = {name: file.saved for name, file in self._files.items() if file.saved is not None}
+        views = {latest, *(view for memory in memories.values() for view in _views_of(memory))}
+        return all(
+            2 * sum(_would_know(memories.get(member.name), view) for member in view.members) >= len(view)
+            for view in views
+            if view.epoch >= latest.epoch
+        )
 
     def agreed(self) -> bool:
         """Whether every running member of the latest view stands in it."""
@@ -556,6 +576,7 @@ class Cluster:
         self._installed[host.name] = configuration
         if configuration is not None:
             self._standing[configuration] = self._standing.get(configuration, 0) + 1
+            self._ever_in.setdefault(configuration, set()).add(host.name)
 
     def _after_input(self, host: Host) -> None:
         if host.process is None or process_on(host).restart_at is not None:
@@ -639,6 +660,19 @@ class Cluster:
 
     def _fail(self, what: str) -> NoReturn:
         raise InvariantViolation(what, seed=self.simulator.seed, now=self.now, trace=tuple(self.trace))
+
+
+def _views_of(memory: Remembered) -> tuple[Configuration, ...]:
+    """The last view on this disk, and those that it voted for since."""
+    return memory.stable.accepted if memory.view is None else (memory.view, *memory.stable.accepted)
+
+
+def _would_know(memory: Remembered | None, view: Configuration) -> bool:
+    """Whether a member of this view with this on its disk has it there, or was in the view before and so could vote."""
+    if memory is None:
+        return False
+    was_before = memory.view is not None and memory.view.epoch == view.epoch - 1
+    return was_before or any(known.id == view.id for known in _views_of(memory))
 
 
 def _standing_on(host: Host) -> Standing:

@@ -225,7 +225,7 @@ def read_key_file(path: Path) -> list[Key]:
     if len(raw) > _LARGEST_FILE:
         raise KeyRingError(f"{path}: too long for a key file")
     keys: list[Key] = []
-    for number, line in enumerate(raw.decode("utf-8", "replace").splitlines(), start=1):
+    for number, line in enumerate(raw.decode("utf-8-sig", "replace").split("\n"), start=1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue

@@ -32,7 +32,7 @@ from mgmt.compiler.parts.constraint_model import GeneralPart
 from mgmt.compiler.parts.flagged_assignment import FlaggedPart
 from mgmt.compiler.parts.relaxation import RelaxedPart, StartedPart
 from mgmt.compiler.relational.pushdown import pushed_sql
-from mgmt.compiler.results.solution import joint_statistics, solution_of, today_instead
+from mgmt.compiler.results.solution import doubted, joint_statistics, solution_of, today_instead
 from mgmt.compiler.results.unassigned import emptiest, find_unassigned
 from mgmt.compiler.time_limits import phase
 from mgmt.compiler.verification.oracle import Verdict
@@ -50,6 +50,7 @@ from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.language.pushdown.engine_errors import refusals_at
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.backends.cp_sat import CpSatBackend
+from mgmt.optimization.contradictions import contradictions
 from mgmt.optimization.infeasibility.elastic import Placement
 from mgmt.solution import Solution, Unassigned
 from mgmt.source_text import SourceText
@@ -199,7 +200,8 @@ class Model:
         DataError and its like for unusable rows, VerificationError if the database disagrees with the solver.
         """
         try:
-            return self._solve(budget, seed, workers, clashes, now)
+            with contradictions() as errors:
+                return doubted(self._solve(budget, seed, workers, clashes, now), errors)
         except (SolveTimeout, UnsupportedConstructError) as error:
             if self._cell_by_cell:
                 error.advise(f"it goes cell by cell, which is slow: {self._cell_by_cell[0]}")

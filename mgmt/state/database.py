@@ -132,7 +132,7 @@ class Database:
         with self._reading, self._forgetting(), self._store.filling() as fill:
 
             def take(table: Table, rows: Rows) -> None:
-                with at_place(rows):
+                with at_place(rows.place):
                     fill(table, partial(load, table=table, rows=rows), True)
 
             self._sources.refresh(self._schema, take)
@@ -156,8 +156,10 @@ class Database:
 
     @property
     def schema_texts(self) -> tuple[SourceText, ...]:
-        """The texts the schema was loaded from, in order."""
-        return self._schema_texts
+        """The texts the schema was loaded from, in order; the last is of the tables that none of them declares."""
+        found = [create_table(table) for table in self._schema.tables if table.found]
+        text = SourceText("undeclared tables", ";\n".join(found))
+        return (*self._schema_texts, text) if found else self._schema_texts
 
     @property
     def version(self) -> int:
@@ -228,7 +230,7 @@ class Database:
         with self._store.filling() as fill, closing(new_loader()) as loader:
             for table, data in tables:
                 rows = rows_of(data, f"the data for {table.name!r}", loader)
-                with at_place(rows):
+                with at_place(rows.place):
                     fill(table, partial(load, table=table, rows=rows), replace)
 
     def snapshot(self, moment: datetime | None = None) -> Snapshot:

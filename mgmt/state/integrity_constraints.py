@@ -1,4 +1,4 @@
-"""Integrity constraints: the keys and references of a schema, asked of all rows in one statement.
+"""Integrity constraints: the keys, references and checks of a schema, asked of all rows in one statement.
 
 An index for each key would make loading ten times as slow; asking afterwards which rows break a key takes milliseconds.
 """
@@ -25,7 +25,7 @@ class _Rule:
 
 
 def require_rules(catalog: Catalog, schema: Schema, touched: Collection[str], *, added: bool = False) -> None:
-    """DataError when a change of these tables (in lower case) has left a key or a reference broken.
+    """DataError when a change of these tables (in lower case) has left a key, a reference or a check broken.
 
     ``added``: they have only got more rows, so that what refers to them still does.
     """
@@ -56,6 +56,10 @@ def _rules_of(table: Table, schema: Schema) -> Iterator[_Rule]:
     for unique in dict.fromkeys(table.uniques):
         if not variable & {name.lower() for name in unique}:
             yield _unique(table, unique)
+    columns = tuple(column.name for column in table.columns)
+    for check in table.checks:
+        sql = f"SELECT {', '.join(map(quote, columns))} FROM {quote(table.name)} WHERE NOT ({check})"
+        yield _Rule(table, f"CHECK ({check}) is broken", columns, sql)
     for key in table.foreign_keys:
         target = schema.find(key.table)
         if target is not None and not variable & {name.lower() for name in key.columns}:
@@ -64,9 +68,11 @@ def _rules_of(table: Table, schema: Schema) -> Iterator[_Rule]:
 
 def _unique(table: Table, unique: tuple[str, ...]) -> _Rule:
     names = ", ".join(map(quote, unique))
-    known = " AND ".join(f"{quote(name)} IS NOT NULL" for name in unique)
+    # In the key by which plans name rows NULL is a value like others.
+    is_key = unique == table.primary_key
+    known = "true" if is_key else " AND ".join(f"{quote(name)} IS NOT NULL" for name in unique)
     sql = f"SELECT {names} FROM {quote(table.name)} WHERE {known} GROUP BY {names} HAVING count(*) > 1"
-    kind = "PRIMARY KEY" if unique == table.primary_key else "UNIQUE"
+    kind = "PRIMARY KEY" if is_key else "UNIQUE"
     return _Rule(table, f"{kind} ({', '.join(unique)}) is broken", unique, sql)
 
 

@@ -158,12 +158,12 @@ _STORAGE = {
 def create_table(table: Table) -> str:
     """The table for the engine.
 
-    Its keys are not declared: an index for each makes loading ten times as slow, and one statement after a change says
-    as much.  Variable columns hold no value before the first plan, so what is demanded of them is the solver's matter.
+    Its keys and checks are not declared: an index for each key makes loading ten times as slow, and one statement after
+    a change says as much, and of which row.  Variable columns hold no value before the first plan, so what is demanded
+    of them is the solver's matter.
     """
-    parts = [_column_definition(column) for column in table.columns]
-    parts.extend(f"CHECK ({check})" for check in table.checks)
-    return f"CREATE TABLE {quote(table.name)} ({', '.join(parts)})"
+    parts = ", ".join(_column_definition(column) for column in table.columns)
+    return f"CREATE TABLE {quote(table.name)} ({parts})"
 
 
 def storage(kind: SqlType) -> str:

@@ -19,7 +19,7 @@ from mgmt.state.duckdb_access.engine import Catalog, RefusedStatementError, erro
 from mgmt.state.duckdb_access.values import stored
 from mgmt.state.integrity_constraints import require_rules
 from mgmt.state.memory_limits import MEMORY
-from mgmt.state.schema import Schema, Table, create_table, quote
+from mgmt.state.schema import Schema, SqlType, Table, create_table, quote
 from mgmt.state.snapshot import WHOLE, Cells, Reading, Snapshot, cells_of, restore
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Store:
     def filling(self) -> Iterator[Fill]:
         """One transaction in which tables are filled, in whole columns."""
         touched: set[str] = set()
-        with self._lock, self._transaction(touched) as note:
+        with self._lock, errors(self._what), self._transaction(touched) as note:
 
             def fill(table: Table, load: Callable[[duckdb.DuckDBPyConnection], None], replace: bool) -> None:
                 touched.add(table.name.lower())
@@ -391,9 +391,20 @@ def checked_rows(
         try:
             run.append(tuple(map(stored, row.values(), types)))
         except DataError as error:
-            raise refused_row(table, row, error.message, error.hint) from error
+            name = _refused_cell(row, types)
+            raise refused_row(table, row, f"column {name!r}: {error.message}", error.hint) from error
     if run:
         yield names, run
+
+
+def _refused_cell(row: Row, types: Sequence[SqlType]) -> str:
+    """The first column of a row whose value is none of its type."""
+    for (name, value), kind in zip(row.items(), types, strict=True):
+        try:
+            stored(value, kind)
+        except DataError:
+            return name
+    return ""
 
 
 def refused_row(table: Table, row: Row, reason: str, hint: str | None = None) -> DataError:

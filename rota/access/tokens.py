@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from membership.files import replace_file
+from mgmt.source_text import UnreadableTextError, decoded
 from rota.access.names import checked_name
 from rota.access.roles import ROLES
 from rota.errors import AgentError
@@ -88,13 +89,16 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
         )
     if len(raw) > LARGEST_FILE:
         raise TokenError(f"{path}: too long for a tokens file")
-    return parse_tokens(raw.decode("utf-8", "replace"), str(path))
+    try:
+        return parse_tokens(decoded(raw), str(path))
+    except UnreadableTextError as error:
+        raise TokenError(f"{path}: {error}") from None
 
 
 def parse_tokens(text: str, origin: str) -> tuple[Token, ...]:
     """Empty lines and lines that start with ``#`` are skipped.  Raises :class:`TokenError`."""
     tokens: dict[str, Token] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         fields = line.split()
         if not fields or fields[0].startswith("#"):
             continue

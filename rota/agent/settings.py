@@ -20,6 +20,7 @@ from typing import Any
 
 from membership import Address, AddressError
 from mgmt.control.settings import ControlSettings
+from mgmt.source_text import UnreadableTextError, read_text
 from mgmt.state.memory_limits import LEAST_MEMORY, MEMORY
 from rota.access.host_names import is_loopback
 from rota.agent.control_table import known_keys, read_table
@@ -494,7 +495,7 @@ def build(values: Mapping[str, Any], *, origin: str, text: str = "") -> dict[str
 def _place(origin: str, text: str, key: str, within: str = "") -> str:
     """The file with the line of the key, or of one in its table; without a line where it cannot be told."""
     table, found = "", 0
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
         if stripped.startswith("["):
             table = stripped.strip("[] ").strip("\"'")
@@ -509,13 +510,13 @@ def _place(origin: str, text: str, key: str, within: str = "") -> str:
 def read_file(path: Path) -> dict[str, Any]:
     """The fields a TOML file sets.  Raises :class:`SettingsError` naming file, line and key."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         raw = tomllib.loads(text)
     except OSError as error:
         raise SettingsError(
             f"{path}: cannot be read: {error.strerror}; give the agent's settings with --config FILE"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnreadableTextError, RecursionError) as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from error
     return build(raw, origin=str(path), text=text)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from membership.files import replace_file
+from mgmt.source_text import read_text
 from rota.access.names import checked_name
 from rota.client.target import Target
 from rota.errors import AgentError, UsageProblem
@@ -52,12 +53,12 @@ def contexts_file() -> Path:
 def load(path: Path) -> Contexts:
     """Raises :class:`UsageProblem` for a file that is no good; one that is not there holds none."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = tomllib.loads(read_text(path))
     except FileNotFoundError:
         return Contexts()
     except OSError as error:
         raise UsageProblem(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageProblem(f"{path}: not valid TOML: {error}") from error
     try:
         targets = {checked_name(name): _target(entry) for name, entry in raw.get("contexts", {}).items()}

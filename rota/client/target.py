@@ -52,7 +52,7 @@ class Target:
             raise UsageProblem(
                 f"{self.token_file}: cannot be read: {error.strerror}; `rota tokens add NAME --output FILE` writes one"
             ) from error
-        text = raw.decode("ascii", "replace").strip()
+        text = raw.decode("utf-8-sig", "replace").strip()
         if not text.isascii() or not text.isprintable() or not text or " " in text:
             raise UsageProblem(f"{self.token_file}: there is no token in it; `rota tokens add` makes one")
         return text

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from mgmt.source_text import UnreadableTextError, read_text
 from rota.commands.options import json_option
 from rota.errors import AgentError, ReportedFailure, UsageProblem
 from rota.terminal.output import as_json, emit, table
@@ -245,9 +246,9 @@ def replay(script: Path, json_wanted: bool) -> None:
     import chaos as library
 
     try:
-        report = library.replay(script.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise UsageProblem(f"{script}: not text; give a script that `rota chaos fuzz` printed") from error
+        report = library.replay(read_text(script))
+    except UnreadableTextError as error:
+        raise UsageProblem(f"{script}: {error}; give a script that `rota chaos fuzz` printed") from error
     except library.ChaosError as error:
         raise UsageProblem(f"{script}: {error}") from error
     click.echo(as_json(report.to_json()) if json_wanted else report.text())

@@ -13,6 +13,7 @@ from ortools.sat.python import cp_model
 from bench.__main__ import bench
 from bench.policies.experts.comparison import PROBLEMS, Answer, bound_ok, experts, objective_ok
 from bench.policies.experts.problem import BrokenRuleError, Problem
+from mgmt.optimization.cp_sat_solver import new_solver
 
 SLOW = {name: pytest.mark.slow("one to three seconds until it is proven") for name in ("fleets", "shares")}
 
@@ -53,7 +54,7 @@ def test_a_plan_with_everything_in_one_place_and_nothing_open_breaks_a_rule(prob
     instance = problem.instance(Random(0), 0.1)
     written = instance.expert()
     written.model.minimize(written.tiers[0])
-    solver = cp_model.CpSolver()
+    solver = new_solver(60, 0)
     assert solver.solve(written.model) in {cp_model.OPTIMAL, cp_model.FEASIBLE}
     plan: dict[tuple[str, str], Any] = dict(written.plan(solver))
     instance.check(plan)

@@ -28,6 +28,7 @@ from mgmt.state.snapshot import WHOLE
 from mgmt.state.sources.misspelling import misspelt
 from mgmt.state.sources.opening import open_sources
 from mgmt.state.sources.source import Change, ChangedError
+from mgmt.state.sources.writing import write
 from tests.postgres_server import PostgresServer
 
 SCHEMA = """
@@ -312,7 +313,7 @@ def test_who_writes_while_a_plan_is_written_is_not_overwritten(outside: Outside)
                 4
             )  # to the server it is as if this had come afterwards, but for the row that both change
             outside.change()
-        source.write([Change(table, ("variable__host", "host"), {(1,): "n2", (2,): "n1", (3,): "n1"})])
+        write(source, [Change(table, ("variable__host", "host"), {(1,): "n2", (2,): "n1", (3,): "n1"})])
         if source.names is not None:
             outside.add(4)
     assert dict(outside.rows()) == {2: "n1", 1: "n1", 3: None, 4: None}
@@ -426,14 +427,26 @@ def test_a_value_of_another_type_is_refused_with_its_row(column: str, values: li
             "id,memory,hosts\n1,4,a\n",
             "tasks.csv has no column 'host', which table 'tasks' declares, but 'hosts' (rename it there",
         ),
-        ("tasks.csv", "id,memory\n1,4\n2,5,6\n", "tasks.csv, line 3: Expected Number of Columns: 2 Found: 3"),
-        ("tasks.csv", 'id,memory\n1,"4\n', "tasks.csv, line 2: Value with unterminated quote found"),
+        (
+            "tasks.csv",
+            "id,memory\n1,4\n2,5,6\n",
+            "tasks.csv: line 3: 3 value(s) for 2 column(s)",
+        ),
+        (
+            "tasks.csv",
+            'id,memory\n1,"4\n',
+            "tasks.csv: line 2, column 'memory': the double quote that begins",
+        ),
         ("tasks.csv", "", "tasks.csv has no header"),
-        ("tasks.csv", "id,memory,ID\n1,2,3\n", "tasks.csv has two columns of one name"),
-        ("tasks.csv", "\xff\n", "tasks.csv is no CSV file"),
-        ("tasks.json", '[{"id": 1]', "tasks.json is no JSON"),
+        (
+            "tasks.csv",
+            "id,memory,ID\n1,2,3\n",
+            "tasks.csv has two columns 'ID' (case does not tell columns apart",
+        ),
+        ("tasks.csv", "\xff\n", "tasks.csv: line 1, column 1: byte ff is no UTF-8 (save it as UTF-8)"),
+        ("tasks.json", '[{"id": 1]', "tasks.json is no JSON: line 1, column 10: Expecting ',' delimiter"),
         ("tasks.json", "[1]", "tasks.json holds no rows"),
-        ("tasks.parquet", "id,memory", "tasks.parquet"),
+        ("tasks.parquet", "id,memory", "tasks.parquet: it is damaged, or no Parquet file"),
         ("tasks.xls", "id,memory", "tasks.xls is no kind of file that holds rows"),
         ("tasks.sqlite", "SQLite format 3\0 and then", "tasks.sqlite"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import sqlite3
@@ -206,6 +207,61 @@ def test_rows_as_json(capsys: Output, files: Path) -> None:
     ):
         (files / "rows.json").write_text(text)
         assert message in run(capsys, "policy", "solve", "schema.sql", "rules.sql", "--data", "rows.json")[2]
+
+
+def test_a_file_that_no_schema_declares_is_a_table_and_is_kept_in_a_bundle(
+    capsys: Output, files: Path
+) -> None:
+    (files / "lab.csv").write_text(',"node",code,variable__x\n0,h0,0100,1\n1,h1,1,2\n')
+    rule = "SELECT task.id FROM task JOIN lab ON variable__host = lab.node CHECK lab.code = '0100'"
+    (files / "lab.sql").write_text(f"CREATE CONSTRAINT only AS {rule};")
+    given = ("schema.sql", "lab.sql", "--data", "rows.sql", "--data", "lab.csv", "--bundle", "lab.zip")
+    status, answer = document(capsys, "solve", *given)
+    assert (status, {delta["new"] for delta in answer["deltas"]}) == (0, {"h0"})
+    assert document(capsys, "solve", "--replay", "lab.zip")[1]["deltas"] == answer["deltas"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_every_text_may_begin_with_a_byte_order_mark(capsys: Output, files: Path, encoding: str) -> None:
+    for name in (*FILES, "tests.sql"):
+        (files / name).write_text((files / name).read_text(), encoding=encoding)
+    assert document(capsys, "solve", *FILES)[1]["status"] == "optimal"
+    assert run(capsys, "policy", "test", "schema.sql", "rules.sql", "tests.sql")[0] == 0
+    rows = {"host": [{"name": "h9", "rack": "r", "memory": 9}], "task": [{"id": 1, "memory": 1}]}
+    (files / "rows.json").write_text(json.dumps(rows), encoding=encoding)
+    given = ("schema.sql", "rules.sql", "--data")
+    assert document(capsys, "solve", *given, "rows.json")[1]["deltas"][0]["new"] == "h9"
+    (files / "rows.json.gz").write_bytes(gzip.compress((files / "rows.json").read_bytes()))
+    assert document(capsys, "solve", *given, "rows.json.gz")[1]["deltas"][0]["new"] == "h9"
+    (files / "rules.sql").write_bytes("-- \nKöln".encode("latin-1"))
+    status, _, err = run(capsys, "policy", "solve", "schema.sql", "rules.sql")
+    assert (status, err) == (2, "rota: rules.sql: line 2, column 2: byte f6 is no UTF-8 (save it as UTF-8)\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"host": [{"name": "h9", "memory": "x"}]}', ", row 1: table 'host' refuses a row: column 'memory': 'x'"),
+        ('{"hosts": []}', ": no table 'hosts'"),
+        ('{"host": [{"name": "h9"}, {"name": "h8", "rak": 1}]}', ": no column 'rak' in table 'host'"),
+        ('{"host": 1}', ": 'host' is no list of rows"),
+        ('{"host": [1]}', ": 'host' is no list of rows"),
+        ('{"host": [}', " is no JSON: line 1, column 11: Expecting value"),
+        ("{" * 100_000, " is no JSON: line 1, column 2: Expecting property name"),
+    ],
+)  # fmt: skip
+def test_rows_of_several_tables_that_are_wrong(capsys: Output, files: Path, text: str, message: str) -> None:
+    (files / "rows.json").write_text(text)
+    status, _, err = run(capsys, "policy", "solve", "schema.sql", "rules.sql", "--data", "rows.json")
+    assert status == 1
+    assert err.startswith(f"rota: rows.json{message}")
+
+
+def test_one_object_is_a_row_of_the_table_that_its_file_is_called_as(capsys: Output, files: Path) -> None:
+    (files / "host.json").write_text('{"name": "h9",\n "rack": "r", "memory": 9}')
+    (files / "tasks.jsonl").write_text('{"id": 1, "memory": 1}\n')
+    given = ("schema.sql", "rules.sql", "--data", "host.json", "--data", "task=tasks.jsonl", "--apply")
+    assert document(capsys, "solve", *given)[1]["deltas"][0]["new"] == "h9"
 
 
 @dataclass

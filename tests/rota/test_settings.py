@@ -83,6 +83,15 @@ def test_a_wrong_setting_is_one_clear_line(tmp_path: Path, text: str, expected: 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "agent.toml").write_text('name = "Köln\u2028"\n', encoding=encoding)
+    assert load(tmp_path / "agent.toml", {}).name == "Köln\u2028"
+    (tmp_path / "agent.toml").write_text('name = "Köln"\n', encoding="latin-1")
+    with pytest.raises(SettingsError, match=r"agent.toml: .*line 1, column 10: byte f6 is no UTF-8"):
+        load(tmp_path / "agent.toml", {})
+
+
 def test_missing_file_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"nowhere\.toml: cannot be read"):
         load(tmp_path / "nowhere.toml", {})

@@ -21,6 +21,7 @@ from bench.policies.experts.problem import BrokenRuleError, Handwritten, Instanc
 from bench.result import Result, Table
 from mgmt.compiler.model import Model
 from mgmt.errors import PolicyError
+from mgmt.optimization.cp_sat_solver import new_solver
 from mgmt.solution import ObjectiveValue, Solution
 from mgmt.state.database import Database
 
@@ -205,12 +206,9 @@ def _by_expert(instance: Instance, budget: float, seed: int) -> tuple[Answer, Pl
     proven = True
     for number, tier in enumerate(written.tiers):
         left = started + budget - time.perf_counter()
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = WORKERS
-        solver.parameters.random_seed = seed
-        solver.parameters.max_time_in_seconds = max(
-            _LEAST_SECONDS, left if number == len(written.tiers) - 1 else left / 2
-        )
+        seconds = max(_LEAST_SECONDS, left if number == len(written.tiers) - 1 else left / 2)
+        solver = new_solver(seconds, seed, WORKERS)
+        solver.parameters.interleave_search = False  # as it is for whoever writes such a model
         model.minimize(tier)
         status = solver.solve(model)
         if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:

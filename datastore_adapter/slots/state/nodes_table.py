@@ -93,7 +93,7 @@ def parse_nodes(answer: object) -> NodesTable:
         raise MalformedReplyError("the answer to CLUSTER NODES is no text, or too long")
     nodes: dict[str, NodeRecord] = {}
     myself = ""
-    for line in answer.decode("utf-8", "replace").splitlines():
+    for line in answer.decode("utf-8", "replace").split("\n"):
         if not line.strip():
             continue
         record = _record(line)

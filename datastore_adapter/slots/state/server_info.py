@@ -98,7 +98,7 @@ def _fields(answer: object) -> Mapping[str, str]:
     if not isinstance(answer, bytes) or len(answer) > LARGEST_INFO:
         raise MalformedReplyError("the answer to INFO is no text, or too long")
     fields: dict[str, str] = {}
-    for line in answer.decode("utf-8", "replace").splitlines():
+    for line in answer.decode("utf-8", "replace").split("\n"):
         name, separator, value = line.partition(":")
         if separator:
             fields[name] = value.strip()

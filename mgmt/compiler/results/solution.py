@@ -49,6 +49,15 @@ def solution_of(
     )
 
 
+def doubted(solution: Solution, errors: Sequence[str]) -> Solution:
+    """The solution with the errors of the solvers that it took in its statistics; with any, nothing of it is proven."""
+    told = replace(solution, statistics={**solution.statistics, "solver_errors": tuple(errors)})
+    if not errors:
+        return told
+    objectives = tuple(replace(objective, bound=None, proven=False) for objective in solution.objectives)
+    return replace(told, status=SolveStatus.FEASIBLE, objectives=objectives, gap=1.0)
+
+
 def proposed_solution(
     version: int,
     program: Sequence[Step],

@@ -6,15 +6,14 @@ policies; positions in errors stay those of the files.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from mgmt.errors import DataError, PolicyError
 from mgmt.source_text import Position, SourceText
 from mgmt.sql.tokens import split_statements
 from mgmt.state.database import Database
+from mgmt.state.sources.json_file import json_values
 
 _SCHEMA = {"TABLE", "INDEX", "UNIQUE"}
 _ROWS = {"INSERT", "UPDATE", "DELETE"}
@@ -123,17 +122,17 @@ def blanked(text: SourceText, statements: Iterable[SourceStatement]) -> SourceTe
 
 def insert_json(database: Database, text: SourceText) -> None:
     """Insert rows given as ``{"table": [{"column": value}]}``.  DataError when they are not."""
-    try:
-        contents: Any = json.loads(text.text)
-    except ValueError as error:
-        raise DataError(
-            f"{text.name} is no JSON: {error}", hint='write {"table": [{"column": value}]}'
-        ) from error
-    if not isinstance(contents, dict):
-        raise DataError(f"{text.name} holds no object", hint='write {"table": [{"column": value}]}')
-    for table, rows in contents.items():
+    hint = 'write {"table": [{"column": value}]}; a file of one table\'s rows is called as the table, or NAME=FILE'
+    values = json_values(text.text, text.name)
+    if len(values) != 1 or not isinstance(values[0], dict):
+        raise DataError(f"{text.name} holds no object", hint=hint)
+    for table, rows in values[0].items():
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise DataError(
-                f"{text.name}: {table!r} is no list of rows", hint='write {"table": [{"column": value}]}'
-            )
-        database.insert(table, rows)
+            raise DataError(f"{text.name}: {table!r} is no list of rows", hint=hint)
+        try:
+            database.insert(table, rows)
+        except PolicyError as error:
+            wrong = getattr(error, "rows", ())[:1]
+            number = next((f", row {number}" for number, row in enumerate(rows, 1) if row in wrong), "")
+            error.say_of(f"{text.name}{number}")
+            raise

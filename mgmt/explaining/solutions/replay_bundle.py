@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -102,7 +103,16 @@ class Bundle:
                 float(document.get("now", 0.0)),
                 document["answer"],
             )
-        except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError, RuntimeError) as error:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            LookupError,
+            ValueError,
+            TypeError,
+            OSError,
+            RuntimeError,
+        ) as error:
             raise DataError(
                 f"this is no bundle: {error}", hint="give a file that --bundle has written"
             ) from error

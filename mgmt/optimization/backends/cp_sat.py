@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from mgmt.optimization.backends import Answer, AnswerStatus
+from mgmt.optimization.backends import Answer
 from mgmt.optimization.columns import TRUE, Integers, Linear, Linears, Lists, difference, filled, stacked
+from mgmt.optimization.cp_sat_solver import Effort, ask
 from mgmt.optimization.problem import (
     NO_BOUND,
     LinearRows,
@@ -28,8 +29,6 @@ from mgmt.optimization.problem import (
 
 _LIGHT_ABOVE = 2_000
 """Variables of which a first solution is found sooner without most of presolve, which brings bounds."""
-_WORK_FOR_A_CORE = 2.0
-"""In units that are about a second each."""
 
 
 class CpSatBackend:
@@ -51,7 +50,6 @@ class CpSatSession:
     def __init__(self, problem: Problem, *, assume_rows: bool = False) -> None:
         from ortools.sat.python import cp_model
 
-        self._cp_model = cp_model
         self._model = cp_model.CpModel()
         self._proto: Any = self._model.proto
         self._constraints: Any = self._proto.constraints
@@ -77,15 +75,10 @@ class CpSatSession:
         if hint:
             proto.solution_hint.vars.extend(list(hint))
             proto.solution_hint.values.extend(list(hint.values()))
-        solver = self._solver(seconds, seed, workers)
-        status = self._status(solver.solve(self._model))
-        if status in {AnswerStatus.INFEASIBLE, AnswerStatus.UNKNOWN}:
-            return Answer(status)
-        values = np.array(solver.response_proto.solution, np.int64)[: self._problem.variables]
-        if objective is None:
-            return Answer(status, values)
-        bound = round(solver.best_objective_bound) + objective.constant
-        return Answer(status, values, bound)
+        reply = ask(self._model, self._effort, seconds=seconds, seed=seed, workers=workers)
+        values = None if reply.values is None else reply.values[: self._problem.variables]
+        bound = None if objective is None or reply.bound is None else reply.bound + objective.constant
+        return Answer(reply.status, values, bound)
 
     def strengthen(self) -> None:
         if not self._strong:
@@ -107,15 +100,7 @@ class CpSatSession:
         """Tags whose demands cannot all hold, if that is proven in time."""
         assert self._assumed is not None
         self._proto.assumptions.extend(list(self._assumed.values()))
-        solver = self._solver(seconds, seed, 1)
-        # Assumptions and presolve do not go together: feasible models end unknown with it.
-        solver.parameters.cp_model_presolve = False
-        solver.parameters.linearization_level = 2
-        # By work, not by the clock: how far it comes does not depend on who else is on the machine.
-        solver.parameters.max_deterministic_time = _WORK_FOR_A_CORE
-        if self._status(solver.solve(self._model)) is not AnswerStatus.INFEASIBLE:
-            return ()
-        found = set(solver.sufficient_assumptions_for_infeasibility())
+        found = set(ask(self._model, Effort.CORE, seconds=seconds, seed=seed).core)
         return tuple(tag for tag, variable in self._assumed.items() if variable in found)
 
     # ---- writing the model --------------------------------------------------------------------------
@@ -243,37 +228,11 @@ class CpSatSession:
                 when.append(self._assumed[tag])
         return found
 
-    # ---- the solver ---------------------------------------------------------------------------------
-
-    def _solver(self, seconds: float, seed: int, workers: int) -> Any:
-        solver = self._cp_model.CpSolver()
-        solver.parameters.max_time_in_seconds = max(0.01, seconds)
-        solver.parameters.random_seed = seed % 2**31
-        solver.parameters.num_workers = workers
+    @property
+    def _effort(self) -> Effort:
         if self._strong:
-            solver.parameters.linearization_level = 2
-            solver.parameters.symmetry_level = 0
-        elif self._problem.variables > _LIGHT_ABOVE:
-            solver.parameters.cp_model_probing_level = 0
-            solver.parameters.symmetry_level = 0
-            solver.parameters.max_presolve_iterations = 1
-            solver.parameters.merge_at_most_one_work_limit = 0
-            solver.parameters.presolve_inclusion_work_limit = 0
-        if workers > 1:
-            solver.parameters.interleave_search = True  # the mode whose answer depends on the seed alone
-        return solver
-
-    def _status(self, status: Any) -> AnswerStatus:
-        known = {
-            self._cp_model.OPTIMAL: AnswerStatus.OPTIMAL,
-            self._cp_model.FEASIBLE: AnswerStatus.FEASIBLE,
-            self._cp_model.INFEASIBLE: AnswerStatus.INFEASIBLE,
-            self._cp_model.UNKNOWN: AnswerStatus.UNKNOWN,
-        }
-        found = known.get(status)
-        if found is None:
-            raise AssertionError(f"the solver rejects the model: {self._model.validate()}")
-        return found
+            return Effort.STRONG
+        return Effort.LIGHT if self._problem.variables > _LIGHT_ABOVE else Effort.NORMAL
 
 
 _PARTS = {

@@ -35,6 +35,7 @@ from mgmt.optimization.assignment import (
     Pairs,
     Placement,
 )
+from mgmt.optimization.contradictions import contradicted
 from mgmt.optimization.engines import flow
 from mgmt.optimization.engines.construction import first_fit, greedy, rounded
 from mgmt.optimization.engines.flow.leading_tiers import solve_leading_tiers
@@ -530,7 +531,9 @@ class _Search:
                 if relaxed is None:
                     return True
                 if relaxed.counts is None:
-                    return number > 0
+                    if best.choice is not None and not number:
+                        contradicted("GLOP: infeasible, though a solution is known")
+                    return best.choice is not None
                 best.raise_bound(number, relaxed.bound)
                 best.offer(rounded(cells, relaxed.counts), "rounding")
                 if not best.meets(number):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from mgmt.errors import SolveTimeout
 from mgmt.optimization.backends import Answer, AnswerStatus, Backend
 from mgmt.optimization.columns import Integers, Linear, Lists, filled
+from mgmt.optimization.contradictions import contradicted
 from mgmt.optimization.general.evaluation import hold, value_of
 from mgmt.optimization.problem import Problem, add, least, scale
 
@@ -204,7 +205,10 @@ class _Search:
             if answer.status is AnswerStatus.OPTIMAL:
                 answer = replace(answer, status=AnswerStatus.FEASIBLE)
         if answer.status is AnswerStatus.INFEASIBLE:
-            return False
+            if self._values is None:
+                return False
+            contradicted(f"{self._backend.name}: infeasible, though a solution is known")
+            answer = Answer(AnswerStatus.UNKNOWN)
         self._accept(objective, answer)
         if self._values is None:
             raise SolveTimeout("no solution was found in the time given")

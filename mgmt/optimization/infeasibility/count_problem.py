@@ -126,7 +126,9 @@ def solvers_core(
     model = _model(constraints, some, seconds, lambda instance: kinds[instance])
     found = () if model is None else CpSatBackend().clashing_rows(model.problem, model.left, 0)
     core = [] if model is None else [instance for tag in found for instance in model.tagged[tag]]
-    return core or list(some)
+    if model is None or not core or solve(constraints, core, model.left).counts is not None:
+        return list(some)  # also where the solver's core is none
+    return core
 
 
 def least_given(

@@ -55,6 +55,8 @@ def find_core(problem: Problem, backend: Backend, *, budget: float, seed: int) -
         return Core(tuple(names), minimal, (), False)
     tags = list(backend.clashing_rows(kept, remaining, seed))
     rows_minimal = False
+    if tags and clashes(restricted(kept, rows=frozenset(tags))) is False:
+        tags = []  # the solver's core is none
     if 0 < len(tags) <= MOST_ROWS_TO_MINIMIZE:
         tags, rows_minimal = minimal_core(
             tags, lambda some: clashes(restricted(kept, rows=frozenset(some))), deadline

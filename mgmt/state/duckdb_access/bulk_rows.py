@@ -53,7 +53,9 @@ def update_rows(
         value = f"CAST(new.v{place} AS {storage(kind)})"
         targets.append(f"{quote(name)} = {value}")
         differ.append(f"own.{quote(name)} IS DISTINCT FROM {value}")
-    same = " AND ".join(f"own.{quote(name)} = new.k{place}" for place, name in enumerate(table.primary_key))
+    same = " AND ".join(
+        f"own.{quote(name)} IS NOT DISTINCT FROM new.k{place}" for place, name in enumerate(table.primary_key)
+    )
     with errors("the state"), incoming(catalog, kinds, cells) as source:
         ((number,),) = catalog.connection.execute(
             f"UPDATE {quote(table.name)} AS own SET {', '.join(targets)} FROM {source} AS new"

@@ -412,8 +412,8 @@ def errors(what: str, *, before: int = 0) -> Iterator[None]:
 def _ours(error: duckdb.Error, what: str, before: int) -> Exception:
     import duckdb
 
-    details = _details(error)
-    reason = str(details["exception_message"]).partition("\n\nUse ")[0].strip()
+    known = details(error)
+    reason = str(known["exception_message"]).partition("\n\nUse ")[0].strip()
     if isinstance(error, duckdb.OutOfRangeException):
         return leaves_64_bits(reason.rstrip("!"))
     if isinstance(error, (duckdb.IOException, duckdb.FatalException, duckdb.ConnectionException)):
@@ -427,16 +427,17 @@ def _ours(error: duckdb.Error, what: str, before: int) -> Exception:
         and "value that is too long" not in reason
     ):
         return refused_values(reason.partition(" Use TRY")[0])
-    position = str(details.get("position", ""))
+    position = str(known.get("position", ""))
     offset = int(position) - before if position.isdecimal() else None
     return RefusedStatementError(
         reason,
-        unknown_function="Function" in str(details.get("type", "")),
+        unknown_function="Function" in str(known.get("type", "")),
         offset=offset if offset is not None and offset >= 0 else None,
     )
 
 
-def _details(error: Exception) -> Mapping[str, Any]:
+def details(error: BaseException) -> Mapping[str, Any]:
+    """What DuckDB says in an error, where it says it as JSON, or else its text as ``exception_message``."""
     text = str(error)
     start = text.find("{")
     try:

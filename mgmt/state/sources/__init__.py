@@ -5,6 +5,6 @@ server.  It is read in one transaction, in whole columns, and again only where i
 written back to it by compare-and-set on what was read.
 
 ``source`` says what a source is, and each kind has a module; ``loading`` brings rows into a table as its schema
-declares it, ``opening`` finds the source for what a person has named, ``attached_sources`` holds those of a database
-together.
+declares it, ``writing`` brings a plan back, ``opening`` finds the source for what a person has named, and
+``attached_sources`` holds those of a database together.
 """

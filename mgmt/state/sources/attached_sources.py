@@ -13,6 +13,7 @@ from mgmt.errors import DataError, DuplicateNameError
 from mgmt.state.schema import Schema, Table
 from mgmt.state.sources.loading import found_table
 from mgmt.state.sources.source import Change, Rows, Source
+from mgmt.state.sources.writing import write
 
 
 class Attached:
@@ -77,7 +78,7 @@ class Attached:
             for source in self._sources:
                 if own := [each for each in changes if self._homes.get(each.table.name.lower()) is source]:
                     with source.errors():
-                        source.write(own)
+                        write(source, own)
             yield
 
     def forget(self, names: Iterable[str]) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from mgmt.state.schema import literal, quote
-from mgmt.state.sources.source import Change, Rows, Source, update
+from mgmt.state.schema import Table, literal, quote
+from mgmt.state.sources.source import PLACE, Cell, Rows, Source, put_by_row
 
 _AS = "outside"
 
@@ -45,11 +45,15 @@ class DuckDbFile(Source):
     def rows(self, name: str) -> Rows:
         return Rows(self.loader, f"SELECT * FROM {_table(name)}", self.place)
 
-    def write(self, changes: Sequence[Change]) -> None:
-        for change in changes:
-            target = _table(change.table.name)
-            there = self.loader.sql(f"FROM {target}").columns
-            update(self.loader, target, change, change.targets(there, self.place))
+    def columns(self, name: str) -> Sequence[str]:
+        return list(self.rows(name).columns())
+
+    def placed(self, name: str, columns: Sequence[str]) -> Rows:
+        chosen = ", ".join(map(quote, columns))
+        return Rows(self.loader, f"SELECT rowid AS {quote(PLACE)}, {chosen} FROM {_table(name)}", self.place)
+
+    def put(self, table: Table, column: str, cells: Sequence[Cell]) -> None:
+        put_by_row(self.loader, _table(table.name), column, cells)
 
 
 def _table(name: str) -> str:

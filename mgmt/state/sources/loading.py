@@ -11,12 +11,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mgmt.errors import DataError, DuplicateNameError, UnknownColumnError
+from mgmt.errors import DataError, PolicyError, UnknownColumnError
 from mgmt.source_text import Position
 from mgmt.state.duckdb_access.engine import type_of
-from mgmt.state.schema import Column, SqlType, Table, quote, storage
+from mgmt.state.schema import (
+    RESERVED_COLUMNS,
+    VARIABLE_PREFIXES,
+    Column,
+    SqlType,
+    Table,
+    quote,
+    storage,
+)
 from mgmt.state.sources.misspelling import misspelt
-from mgmt.state.sources.source import Rows, reading_errors
+from mgmt.state.sources.source import Rows, require_distinct
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,7 +33,16 @@ _INCOMING = "rota incoming"
 _WHOLE = r"\s*[+-]?[0-9]+(\.0*)?\s*"
 _ZONE = r".*[0-9]\s*(Z|[+-][0-9]{2}(:?[0-9]{2})?)\s*"
 _NESTED = ("STRUCT", "MAP", "UNION")
+_LONG = ("UBIGINT", "HUGEINT", "UHUGEINT")
 _SHOWN = 10
+_WRITTEN = {
+    SqlType.BOOLEAN: "(?i)true|false",
+    SqlType.INTEGER: r"\s*(0|-?[1-9][0-9]*)\s*",
+    SqlType.REAL: r"\s*-?(0|[1-9][0-9]*)?(\.[0-9]+)?(e[+-]?[0-9]+)?\s*".replace("e", "[eE]"),
+    SqlType.DATE: "[0-9]{4}-[0-9]{2}-[0-9]{2}",
+    SqlType.TIMESTAMP: "[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}.*",
+}
+"""How values of a type are written that are not only codes which look like it: a number begins with no 0, say."""
 
 
 class _Stream:
@@ -44,7 +61,7 @@ class _Brought:
     def __init__(self, column: Column, name: str, found: str) -> None:
         own = quote(name)
         self.column, self.source = column, own
-        value, fits = _conversion(own, found, column.type)
+        value, fits = conversion(own, found, column.type)
         empty = "NULL" if column.nullable or column.is_variable else "error('empty')"
         self.sql = f"CASE WHEN {own} IS NULL THEN {empty} WHEN {fits} THEN {value} ELSE error('no value') END"
         self.wrong = f"({own} IS NOT NULL AND ({fits}) IS NOT TRUE)"
@@ -54,7 +71,7 @@ class _Brought:
 
 def load(target: duckdb.DuckDBPyConnection, table: Table, rows: Rows) -> None:
     """Insert all rows; the table is one of ``target``."""
-    with reading_errors(rows.place):
+    with rows.errors():
         brought = _matched(table, rows)
         if not brought:
             return
@@ -73,46 +90,82 @@ def load(target: duckdb.DuckDBPyConnection, table: Table, rows: Rows) -> None:
 
 
 @contextmanager
-def at_place(rows: Rows) -> Iterator[None]:
+def at_place(place: str) -> Iterator[None]:
     """Inside, what is said against rows says where they are."""
     try:
         yield
-    except DataError as error:
-        if rows.place in error.message:
-            raise
-        raise DataError(f"{rows.place}: {error.message}", rows=error.rows, hint=error.hint) from error
+    except PolicyError as error:
+        if place not in error.message:
+            error.say_of(place)
+        raise
 
 
 def found_table(name: str, rows: Rows) -> Table:
-    """The table for rows that no schema declares: with the types DuckDB finds, nested values as JSON texts."""
+    """The table for rows that no schema declares: with the types that all of their values have.
+
+    A column of values that no type of ours keeps as they are is one of texts, nested values as JSON.  What could not
+    be named, or would be decided, is left out.
+    """
     position = Position(rows.place, 1, 1)
-    with reading_errors(rows.place):
-        columns = tuple(
-            Column(column, _kept(type_of(found)), nullable=True, position=position)
-            for column, found in rows.columns(found=True).items()
-        )
+    with rows.errors():
+        brought = {
+            column: found
+            for column, found in rows.columns().items()
+            if column.lower() not in RESERVED_COLUMNS and not column.lower().startswith(VARIABLE_PREFIXES)
+        }
+        kinds = _kinds(rows, brought)
+    columns = tuple(Column(column, kinds[column], nullable=True, position=position) for column in brought)
     return Table(name, columns, (), (), (), found=True)
 
 
-def _kept(kind: SqlType) -> SqlType:
-    return SqlType.TEXT if kind is SqlType.UNKNOWN else kind
+def _kinds(rows: Rows, brought: Mapping[str, str]) -> dict[str, SqlType]:
+    """The type of each column: the first of those that come into question which keeps all values."""
+    kinds = {name: type_of(found) for name, found in brought.items()}
+    asked = [
+        (name, kind, condition)
+        for name, found in brought.items()
+        for kind, condition in _candidates(quote(name), found, are_texts=rows.are_texts)
+    ]
+    if asked:
+        all_of_them = ", ".join(
+            f"bool_and({condition}) FILTER ({quote(name)} IS NOT NULL)" for name, _, condition in asked
+        )
+        (kept,) = rows.connection.execute(f"SELECT {all_of_them} FROM ({rows.sql}) AS given").fetchall()
+        kinds.update({name: SqlType.TEXT for name, _, _ in asked})
+        holding = [(name, kind) for (name, kind, _), holds in zip(asked, kept, strict=True) if holds]
+        kinds.update(reversed(holding))
+    return {name: SqlType.TEXT if kind is SqlType.UNKNOWN else kind for name, kind in kinds.items()}
+
+
+def _candidates(own: str, found: str, *, are_texts: bool) -> Iterator[tuple[SqlType, str]]:
+    """Types that a column may have, each with the condition for a value of it, where that depends on the values."""
+    if are_texts:
+        for kind, pattern in _WRITTEN.items():
+            fits = conversion(own, found, kind)[1]
+            exact = f" AND {_exact(own)}" if kind is SqlType.REAL else ""
+            yield kind, f"regexp_full_match({own}, '{pattern}') AND {fits}{exact}"
+    elif found.startswith("DECIMAL") and not found.endswith(",0)"):
+        yield SqlType.REAL, f"CAST(CAST({own} AS DOUBLE) AS {found}) = {own}"
+    elif found in _LONG or found.startswith("DECIMAL"):
+        yield SqlType.INTEGER, f"TRY_CAST({own} AS BIGINT) IS NOT NULL"
+
+
+def _exact(own: str) -> str:
+    """Whether a number among fractions is one of these, or a whole number that a double keeps."""
+    return f"(NOT regexp_full_match({own}, '[-0-9\\s]*') OR abs(TRY_CAST({own} AS HUGEINT)) <= {2**53})"
 
 
 def _matched(table: Table, rows: Rows) -> list[_Brought]:
-    found: dict[str, tuple[str, str]] = {}
-    for name, kind in rows.columns().items():
-        if name.lower() in found:
-            raise DuplicateNameError(
-                f"{rows.place} has two columns {name!r}", hint="case does not tell columns apart: rename one"
-            )
-        found[name.lower()] = (name, kind)
+    given = rows.columns()
+    require_distinct(given, rows.place)
+    found = {name.lower(): (name, kind) for name, kind in given.items()}
     brought = []
     for column in table.columns if found else ():
-        given = found.get(column.name.lower())
-        if given is None and column.is_variable:
-            given = found.get((column.current or "").lower())
-        if given is not None:
-            brought.append(_Brought(column, *given))
+        own = found.get(column.name.lower())
+        if own is None and column.is_variable:
+            own = found.get((column.current or "").lower())
+        if own is not None:
+            brought.append(_Brought(column, *own))
         elif not column.nullable and not column.is_variable and "DEFAULT" not in column.definition.upper():
             raise UnknownColumnError(
                 f"{rows.place} has no column {column.name!r}, which table {table.name!r} needs",
@@ -138,7 +191,7 @@ def _misspelt(column: Column, table: Table, found: Mapping[str, tuple[str, str]]
     return found[near][0] if near is not None else None
 
 
-def _conversion(own: str, found: str, kind: SqlType) -> tuple[str, str]:
+def conversion(own: str, found: str, kind: SqlType) -> tuple[str, str]:
     """How a value of a type of DuckDB's becomes one of the column's, and the condition that it is one."""
     if kind is SqlType.TEXT:
         nested = found.endswith("]") or found.startswith(_NESTED)

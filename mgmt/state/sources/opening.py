@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
+from codecs import BOM_UTF8
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mgmt.errors import DataError, StateDatabaseError
+from mgmt.source_text import read_bytes
 from mgmt.state.sources.csv_file import CsvFile
 from mgmt.state.sources.duckdb_file import DuckDbFile
 from mgmt.state.sources.files import File, ParquetFile
 from mgmt.state.sources.json_file import JsonFile
 from mgmt.state.sources.python_data import PythonData
-from mgmt.state.sources.source import Source
+from mgmt.state.sources.source import Source, reading_errors
 from mgmt.state.sources.sqlite_file import SqliteFile
 
 _FILES: Mapping[str, type[File]] = {
@@ -23,6 +27,7 @@ _FILES: Mapping[str, type[File]] = {
     ".jsonl": JsonFile,
     ".ndjson": JsonFile,
 }
+_PACKED = {".gz", ".bz2", ".xz", ".zst"}
 Data = str | Path | Sequence[str | Path] | Mapping[str, object]
 """What is taken from outside: a path or an address, several of them, or paths and Python data by names of tables."""
 _NAMED = re.compile(r"([A-Za-z_]\w*)=(.+)", re.DOTALL)
@@ -63,27 +68,44 @@ def _opened(given: str, name: str = "") -> Source:
     path, named = Path(given), _NAMED.fullmatch(given)
     if named is not None and not path.exists():
         name, path = named[1], Path(named[2])
-    if not path.is_file():
+    if not path.exists() or path.is_dir():
         raise StateDatabaseError(f"there is no file {path}", hint="look at its path")
+    stem, suffix = parts_of(path)
+    if not path.is_file() or (not suffix and path.parts[:2] == ("/", "dev")):
+        return _piped(name or stem, path)
     magic = _magic(path)
     if magic.startswith(b"SQLite format 3"):
         return SqliteFile(path)
     if magic[8:12] == b"DUCK":
         return DuckDbFile(path)
-    kind = _FILES.get(path.suffix.lower())
+    kind = _FILES.get(suffix)
     if kind is None:
         raise DataError(
             f"{path} is no kind of file that holds rows",
             hint=f"give one of {', '.join(_FILES)}, SQLite or DuckDB",
         )
-    return kind(name or path.stem, path)
+    return kind(name or stem, path)
+
+
+def parts_of(path: Path) -> tuple[str, str]:
+    """The name of a file without what it ends with, and the ending that says what it holds, in lower case."""
+    whole = Path(path.stem) if path.suffix.lower() in _PACKED else path
+    return whole.stem, whole.suffix.lower()
+
+
+def _piped(name: str, path: Path) -> Source:
+    """What comes through a pipe, or from standard input: kept, and known by how it begins."""
+    kept = tempfile.NamedTemporaryFile()  # noqa: SIM115 - closed with the source
+    with reading_errors(str(path)):
+        with path.open("rb") as pipe:
+            shutil.copyfileobj(pipe, kept)
+        kept.flush()
+        begin = read_bytes(Path(kept.name), 16).removeprefix(BOM_UTF8).lstrip()
+    if begin.startswith(b"PAR1"):
+        return ParquetFile(name, path, kept)
+    return (JsonFile if begin.startswith((b"[", b"{")) else CsvFile)(name, path, kept)
 
 
 def _magic(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(16)
-    except OSError as error:
-        raise StateDatabaseError(
-            f"cannot read {path}: {error.strerror or error}", hint="look whose it is"
-        ) from error
+    with reading_errors(str(path)), path.open("rb") as file:
+        return file.read(16)

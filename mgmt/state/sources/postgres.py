@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mgmt.errors import DataError, StateDatabaseError
-from mgmt.state.schema import quote
+from mgmt.state.schema import Table, quote
 from mgmt.state.sources.csv_file import csv_texts
-from mgmt.state.sources.source import Change, ChangedError, Rows, Source, first_line
+from mgmt.state.sources.source import PLACE, Cell, ChangedError, Rows, Source, first_line
 
 try:
     import psycopg
@@ -49,11 +49,15 @@ class _Table:
 
     name: str
     columns: tuple[tuple[str, str], ...]
+    identity: str
+    """SQL for a text that tells its rows apart, as they are now."""
     fingerprint: tuple[Any, ...]
 
 
 class PostgresServer(Source):
     """The tables of a database on a server."""
+
+    advice = "is there a policy of row security, a trigger or a rule that keeps these rows, or changes what is written?"
 
     def __init__(self, url: str) -> None:
         self._address, place = _parsed(url)
@@ -84,51 +88,51 @@ class PostgresServer(Source):
         told = self._connection.execute(asked.encode()).fetchall() if found else []
         sums = {number: tuple(rest) for number, *rest in told}
         self._tables = {
-            key: _Table(name, tuple(zip(columns, types, strict=True)), sums[number])
-            for number, (key, name, _, columns, types) in enumerate(found)
+            key: _Table(name, tuple(zip(columns, types, strict=True)), _identity(kind), sums[number])
+            for number, (key, name, kind, columns, types) in enumerate(found)
         }
         return self._tables
 
     def rows(self, name: str) -> Rows:
-        assert self._connection is not None
         table = self._tables[name]
         names = [column for column, _ in table.columns]
-        query = f"COPY (SELECT {', '.join(map(quote, names))} FROM {table.name}) TO STDOUT (FORMAT csv)"
+        return self._copy(table, names, ", ".join(map(quote, names)))
+
+    def _copy(self, table: _Table, names: Sequence[str], chosen: str) -> Rows:
+        assert self._connection is not None
+        query = f"COPY (SELECT {chosen} FROM {table.name} AS own) TO STDOUT (FORMAT csv)"
         self._copied.seek(0)
         self._copied.truncate()
         with self._connection.cursor().copy(query.encode()) as copied:
             self._copied.writelines(copied)
         self._copied.flush()
         place = f"{table.name} in {self.place}"
-        return Rows(self.loader, csv_texts(self._copied.name, names, header=False), place)
+        return Rows(self.loader, csv_texts(self._copied.name, names), place)
 
-    def write(self, changes: Sequence[Change]) -> None:
-        for change in changes:
-            self._update(self._tables[change.table.name.lower()], change)
+    def columns(self, name: str) -> Sequence[str]:
+        return [column for column, _ in self._tables[name.lower()].columns]
+
+    def placed(self, name: str, columns: Sequence[str]) -> Rows:
+        table = self._tables[name.lower()]
+        return self._copy(table, [PLACE, *columns], ", ".join((table.identity, *map(quote, columns))))
+
+    def put(self, table: Table, column: str, cells: Sequence[Cell]) -> None:
+        assert self._connection is not None
+        own = self._tables[table.name.lower()]
+        self._connection.execute(
+            f"UPDATE {own.name} AS own SET {quote(column)} = CAST(new.text AS {dict(own.columns)[column]})"
+            f" FROM unnest($1::text[], $2::text[]) AS new(place, text) WHERE {own.identity} = new.place".encode(),
+            [[cell.place for cell in cells], [cell.spelt() for cell in cells]],
+        )
+
+    def settle(self) -> None:
+        assert self._connection is not None
+        self._connection.execute(b"SET CONSTRAINTS ALL IMMEDIATE")
 
     def close(self) -> None:
         super().close()
         if self._connection is not None:
             self._connection.close()
-
-    def _update(self, table: _Table, change: Change) -> None:
-        assert self._connection is not None
-        cells, types = change.cells(), dict(table.columns)
-        spelt = {name.lower(): name for name in types}
-        keys = [spelt[name.lower()] for name in change.table.primary_key]
-        arrays = ", ".join(f"${number}::text[]" for number in range(1, len(cells) + 1))
-        texts = [[None if cell is None else str(cell) for cell in each] for each in cells.values()]
-        same = " AND ".join(
-            f"own.{quote(key)} = CAST(new.k{place} AS {types[key]})" for place, key in enumerate(keys)
-        )
-        for column in change.targets(types, f"{table.name} in {self.place}"):
-            value = f"CAST(new.v AS {types[column]})"
-            self._connection.execute(
-                f"UPDATE {table.name} AS own SET {quote(column)} = {value}"
-                f" FROM unnest({arrays}) AS new({', '.join(cells)})"
-                f" WHERE {same} AND own.{quote(column)} IS DISTINCT FROM {value}".encode(),
-                texts,
-            )
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         """The connection; a new one where it broke while nothing was done on it."""
@@ -162,7 +166,8 @@ def _identity(kind: str) -> str:
     """What says of a row that it is the one that was read; a view's rows lie nowhere."""
     if kind in {"v", "f"}:
         return "own::text"
-    return "ctid::text || ' ' || xmin::text" + (" || ' ' || tableoid::text" if kind == "p" else "")
+    # The rows of tables that inherit from it are its own, too.
+    return "own.tableoid::text || ' ' || own.ctid::text || ' ' || own.xmin::text"
 
 
 def _parsed(url: str) -> tuple[str, str]:

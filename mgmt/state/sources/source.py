@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mgmt.errors import DataError, StateDatabaseError
+from mgmt.errors import DataError, DuplicateNameError, StateDatabaseError
 from mgmt.solution import PrimaryKey, Value
-from mgmt.state.duckdb_access.values import array, stored
-from mgmt.state.schema import Table, literal, quote, storage
+from mgmt.source_text import UnreadableTextError
+from mgmt.state.duckdb_access.engine import details
+from mgmt.state.schema import Table, literal, quote
 
 if TYPE_CHECKING:
     import duckdb
+    from numpy.typing import NDArray
 
-_CSV = re.compile(r"CSV Error on Line: (\d+)\nOriginal Line: .*?\n([A-Z][^\n]+)\n+Possible ", re.DOTALL)
+PLACE = "rota place"
+"""What the column with the places of rows is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +31,33 @@ class Rows:
     sql: str
     """Empty where there are no rows to tell the columns."""
     place: str
-    typed: str = ""
-    """The same with the types that DuckDB finds, where the query leaves all values as texts."""
+    are_texts: bool = False
+    """Whether the source knows no types, so that what is a number is seen by its text only."""
+    fault: Callable[[], str | None] = lambda: None
+    """Where the source is malformed, and how; None where it is not, or nobody knows better than DuckDB."""
 
-    def columns(self, *, found: bool = False) -> Mapping[str, str]:
-        """DuckDB's types by name; with ``found`` those that it finds."""
+    def columns(self) -> Mapping[str, str]:
+        """DuckDB's types by name; a column without a name is none."""
         if not self.sql:
             return {}
-        relation = self.connection.sql((found and self.typed) or self.sql)
-        return dict(zip(relation.columns, map(str, relation.types), strict=True))
+        relation = self.connection.sql(self.sql)
+        found = dict(zip(relation.columns, map(str, relation.types), strict=True))
+        return {name: kind for name, kind in found.items() if name.strip()}
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Inside, what DuckDB says against the rows is raised as an error of ours."""
+        import duckdb
+
+        with reading_errors(self.place):
+            try:
+                yield
+            except duckdb.OutOfMemoryException:
+                raise
+            except duckdb.Error as error:
+                if (fault := self.fault()) is not None:
+                    raise DataError(f"{self.place}: {fault}", hint="mend it there") from error
+                raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +69,26 @@ class Change:
     """The variable, and the column with its value of today; a source may have one of them only."""
     values: Mapping[PrimaryKey, Value]
 
-    def targets(self, there: Collection[str], place: str) -> list[str]:
-        """Which of the columns a source has, in its spelling.  DataError if none."""
-        spelt = {name.lower(): name for name in there}
-        found = [spelt[name.lower()] for name in self.columns if name.lower() in spelt]
-        if not found:
-            wanted = " or ".join(map(repr, self.columns))
-            raise DataError(
-                f"{place} has no column {wanted} to write a plan to", hint="add one of them there"
-            )
-        return found
 
-    def cells(self) -> dict[str, list[Value]]:
-        """The keys, as k0, k1 and so on, and the values, as v."""
-        keys = enumerate(zip(*self.values, strict=True))
-        return {**{f"k{place}": list(cells) for place, cells in keys}, "v": list(self.values.values())}
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value that is to be written, and where."""
+
+    place: Any
+    """Of the row, in the terms of its source; None if there is no such row."""
+    key: PrimaryKey
+    value: Value
+    there: str | None
+    """What stands there, as a text."""
+    like: Any
+    """The place of a row whose cell in this column has the value already; None if there is none."""
+    text: str | None
+    """The value as a text: as that cell has it, 007 for 7, say."""
+
+    def spelt(self, other: str = "0") -> str | None:
+        """The value as a text; a truth as a number, which every database takes for one, where another one is that."""
+        is_new = isinstance(self.value, bool) and self.like is None
+        return str(int(self.value or 0)) if is_new and other in {"0", "1"} else self.text
 
 
 class ChangedError(Exception):
@@ -74,6 +100,10 @@ class Source(ABC):
 
     holds_rows = True
     """Whether rows are changed there, and not in the state database."""
+    adds_columns = False
+    """Whether a column that a plan is to be written to is added where it is missing."""
+    advice = "look what there keeps these rows as they are"
+    """What to do where it does not take what is written."""
 
     def __init__(self, place: str, names: Sequence[str] | None = None) -> None:
         self.place = place
@@ -97,8 +127,19 @@ class Source(ABC):
         """In a transaction: the rows of a table that is there; to be used before the next one's."""
 
     @abstractmethod
-    def write(self, changes: Sequence[Change]) -> None:
-        """In a transaction: make these changes."""
+    def columns(self, name: str) -> Sequence[str]:
+        """In a transaction: the columns of a table that is there, in its own spelling."""
+
+    @abstractmethod
+    def placed(self, name: str, columns: Sequence[str]) -> Rows:
+        """In a transaction: the place of each row, as ``PLACE``, and these columns; what was put is seen."""
+
+    @abstractmethod
+    def put(self, table: Table, column: str, cells: Sequence[Cell]) -> None:
+        """In a transaction: write values, each in the row at its place."""
+
+    def settle(self) -> None:  # noqa: B027 - for most there is nothing to do
+        """In a transaction: do now what would be done when it ends, and could change rows once more."""
 
     def errors(self) -> AbstractContextManager[None]:
         """Inside, what is raised for what is there is raised as an error of ours."""
@@ -149,28 +190,34 @@ def new_loader() -> duckdb.DuckDBPyConnection:
     return loader
 
 
-def update(
-    connection: duckdb.DuckDBPyConnection, target: str, change: Change, columns: Sequence[str]
+@contextmanager
+def incoming(connection: duckdb.DuckDBPyConnection, columns: Mapping[str, NDArray[Any]]) -> Iterator[str]:
+    """Inside, these columns can be read from a relation of this name."""
+    connection.register("incoming", dict(columns))
+    try:
+        yield "incoming"
+    finally:
+        connection.unregister("incoming")
+
+
+def put_by_row(
+    connection: duckdb.DuckDBPyConnection, target: str, column: str, cells: Sequence[Cell]
 ) -> None:
-    """Write a change into a table of DuckDB: one statement per column."""
-    table = change.table
-    kinds = [table.column(name).type for name in (*table.primary_key, change.columns[0])]
-    cells = zip(change.cells().items(), kinds, strict=True)
-    connection.register(
-        "changes", {name: array([stored(v, kind) for v in each], kind) for (name, each), kind in cells}
-    )
-    same = " AND ".join(
-        f"TRY_CAST(own.{quote(name)} AS {storage(kind)}) = new.k{place}"
-        for place, (name, kind) in enumerate(zip(table.primary_key, kinds, strict=False))
-    )
-    value = f"CAST(new.v AS {storage(kinds[-1])})"
-    for column in columns:
-        own = f"TRY_CAST(own.{quote(column)} AS {storage(kinds[-1])})"
+    """Write values into a table of DuckDB whose places are its row ids."""
+    import numpy as np
+
+    places = np.array([cell.place for cell in cells], dtype=np.int64)
+    texts = np.array([cell.spelt() for cell in cells], dtype=object)
+    with incoming(connection, {"place": places, "text": texts}) as new:
         connection.execute(
-            f"UPDATE {target} AS own SET {quote(column)} = {value} FROM changes AS new"
-            f" WHERE {same} AND {own} IS DISTINCT FROM {value}"
+            f"UPDATE {target} AS own SET {quote(column)} = CAST(new.text AS VARCHAR) FROM {new} AS new"
+            " WHERE own.rowid = new.place"
         )
-    connection.unregister("changes")
+
+
+def text_of(value: Value) -> str | None:
+    """A value of a plan as a text that every source reads as this value."""
+    return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def single_file(path: str) -> str:
@@ -178,9 +225,23 @@ def single_file(path: str) -> str:
     return literal("".join(f"[{letter}]" if letter in "*?[" else letter for letter in path))
 
 
+def require_distinct(names: Iterable[str], place: str) -> None:
+    """DuplicateNameError where two names are one to SQL; those that are empty are none."""
+    seen: set[str] = set()
+    for name in names:
+        if name and name.lower() in seen:
+            raise DuplicateNameError(
+                f"{place} has two columns {name!r}", hint="case does not tell columns apart: rename one"
+            )
+        seen.add(name.lower())
+
+
 @contextmanager
 def reading_errors(place: str) -> Iterator[None]:
-    """What DuckDB and the system say against a file or a value, as our errors."""
+    """What libraries and the system say against a source or a value, as our errors.
+
+    Whatever is read comes through here, so that nobody is shown an exception of a library's own.
+    """
     import duckdb
 
     try:
@@ -190,12 +251,16 @@ def reading_errors(place: str) -> Iterator[None]:
             f"cannot use {place}: {first_line(error)}",
             hint="is it there and yours, and does no other program hold it?",
         ) from error
-    except duckdb.Error as error:
-        found = _CSV.search(str(error))
-        where, what = (f", line {found[1]}", found[2]) if found else ("", first_line(error))
-        raise DataError(f"{place}{where}: {what}", hint="mend it there") from error
+    except UnreadableTextError as error:
+        raise DataError(f"{place}: {error.message}", hint=error.hint) from error
+    except (duckdb.Error, UnicodeError, RecursionError, MemoryError) as error:
+        raise DataError(f"{place}: it cannot be read: {first_line(error)}", hint="mend it there") from error
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says first."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """What an error of a library or of the system says first, without its class."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    reason = str(details(error)["exception_message"]).strip()
+    first = next(iter(reason.splitlines()), "") or type(error).__name__
+    return re.sub(r"^(?:[A-Z]\w+ )+Error: ", "", first)

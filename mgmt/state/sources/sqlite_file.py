@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote as url_quoted
 
 from mgmt.errors import StateDatabaseError
-from mgmt.state.schema import quote
+from mgmt.state.schema import Table, quote
 from mgmt.state.sources.python_data import rows_of
-from mgmt.state.sources.source import Change, Rows, Source
+from mgmt.state.sources.source import PLACE, Cell, Rows, Source
 
 _PATIENCE = 5.0  # seconds that another program may keep the file locked
 
@@ -23,8 +23,13 @@ _PATIENCE = 5.0  # seconds that another program may keep the file locked
 class SqliteFile(Source):
     """The tables of an SQLite file."""
 
+    advice = "is there a trigger that keeps these rows, or changes what is written?"
+
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
+        self._placed: list[tuple[Any, ...]] = []
+        self._locators: list[str] = []
+        """Of the rows placed last, in SQL; their values are the last ones of each."""
         address = f"file:{url_quoted(str(path.resolve()))}?mode=rw"
         with self.errors():
             self._connection = sqlite3.connect(
@@ -55,16 +60,41 @@ class SqliteFile(Source):
         cells: Sequence[Sequence[Any]] = list(zip(*cursor.fetchall(), strict=True)) or [()] * len(names)
         return rows_of(dict(zip(names, cells, strict=True)), self.place, self.loader)
 
-    def write(self, changes: Sequence[Change]) -> None:
-        for change in changes:
-            table = quote(change.table.name)
-            there = [row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")]
-            same = " AND ".join(f"{quote(name)} = ?" for name in change.table.primary_key)
-            for column in map(quote, change.targets(there, self.place)):
-                self._connection.executemany(
-                    f"UPDATE {table} SET {column} = ? WHERE {same} AND {column} IS NOT ?",
-                    [(value, *key, value) for key, value in change.values.items()],
+    def columns(self, name: str) -> Sequence[str]:
+        return [row[1] for row in self._connection.execute(f"PRAGMA table_info({quote(name)})")]
+
+    def placed(self, name: str, columns: Sequence[str]) -> Rows:
+        own = list(map(quote, columns))
+        self._locators = self._row_id(name) or own
+        chosen = ", ".join((*own, *self._locators))
+        self._placed = self._connection.execute(f"SELECT {chosen} FROM {quote(name)}").fetchall()
+        cells = {column: [row[number] for row in self._placed] for number, column in enumerate(columns)}
+        return rows_of({PLACE: range(len(self._placed)), **cells}, self.place, self.loader)
+
+    def put(self, table: Table, column: str, cells: Sequence[Cell]) -> None:
+        same = " AND ".join(f"{each} COLLATE BINARY IS ?" for each in self._locators)
+        last = -len(self._locators)
+        self._connection.executemany(
+            f"UPDATE {quote(table.name)} SET {quote(column)} = ? WHERE {same}",
+            [
+                (
+                    cell.value if cell.like is None else self._placed[cell.like][last - 1],
+                    *self._placed[cell.place][last:],
                 )
+                for cell in cells
+            ],
+        )
+
+    def _row_id(self, name: str) -> list[str]:
+        """What a table calls its row id; nothing for one without it, and for a view."""
+        kind = "SELECT type FROM sqlite_master WHERE lower(name) = lower(?) AND type IN ('table', 'view')"
+        taken = {column.lower() for column in self.columns(name)}
+        free = [each for each in ("rowid", "_rowid_", "oid") if each not in taken]
+        if free and self._connection.execute(kind, (name,)).fetchall() == [("table",)]:
+            with suppress(sqlite3.OperationalError):
+                self._connection.execute(f"SELECT {free[0]} FROM {quote(name)} LIMIT 0")
+                return free[:1]
+        return []
 
     @contextmanager
     def errors(self) -> Iterator[None]:

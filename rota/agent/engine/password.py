@@ -129,7 +129,7 @@ def _server_hosts(view: Configuration, metadata: Mapping[str, str]) -> list[Memb
 def read_password(path: Path) -> str:
     """The first line of a file that nobody else may read.  Raises :class:`SettingsError`."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             password = file.readline(LONGEST + 2).strip()
     except (OSError, UnicodeDecodeError) as error:

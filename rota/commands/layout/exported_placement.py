@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mgmt.source_text import UnreadableTextError, read_text
 from rota.client.api_client import ApiClient
 from rota.commands.layout.layout import layout_in_force
 from rota.errors import AgentError, SettingsError
@@ -126,8 +127,10 @@ def _merged(
 
 def _read(path: Path, kind: type[Document], wanted: str) -> Document:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(read_text(path), type=kind)
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}; name a file that can be read") from error
-    except msgspec.DecodeError as error:
+    except UnreadableTextError as error:
+        raise SettingsError(f"{path}: {error}") from error
+    except (msgspec.DecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: {str(error).rstrip('.')}; {wanted}") from error

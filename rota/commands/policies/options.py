@@ -103,8 +103,9 @@ def sources(command: Command) -> Command:
             metavar="FILE",
             multiple=True,
             type=click.Path(path_type=Path),
-            help="Rows of a table: FILE.csv, .parquet or .json, named as its file or as in NAME=FILE; those of several "
-            "in an SQLite or DuckDB file, in .sql with INSERT statements, or in .json with {table: [{column: value}]}.",
+            help="Rows of a table: FILE.csv, .parquet or .json, named as its file or as in NAME=FILE, or a pipe "
+            "(NAME=/dev/stdin); those of several in an SQLite or DuckDB file, in .sql with INSERT statements, or in "
+            ".json with {table: [{column: value}]}.",
         ),
         click.option(
             "--db",

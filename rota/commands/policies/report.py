@@ -51,6 +51,8 @@ def show_solution(solution: Solution, log: Sequence[LoggedMove] = ()) -> None:
                 for objective in solution.objectives
             ],
         )
+    for error in solution.statistics.get("solver_errors", ()):
+        click.echo(f"warning: the solver contradicts itself, so nothing is proven: {error}")
     show_deltas(solution.deltas, log)
     for unassigned in solution.unassigned:
         click.echo(f"warning: {unassigned}\n{_indented(unassigned.hint)}")

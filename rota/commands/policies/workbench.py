@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from mgmt.source_text import UnreadableTextError, decoded, read_bytes
 from mgmt.state.memory_limits import MEMORY
 from rota.errors import AgentError, UsageProblem
 
@@ -149,7 +150,7 @@ def open_workbench(
         with bench.problems_shown():
             _take_pack(bench, pack)
             statements = _take_files(bench, files)
-            fixtures = [path for path in data if _is_fixture(path)]
+            fixtures = list(_fixtures(bench, data))
             _open_state(bench, state_url, [path for path in data if path not in fixtures], memory)
             assert bench.state is not None
             bench.read_version = bench.state.version
@@ -236,9 +237,10 @@ def _open_state(bench: Workbench, url: str | None, data: Sequence[Path], memory:
         raise UsageProblem("the state database has none of the schema's tables: is it the right one?")
     with bench.stored.snapshot() as snapshot:
         contents = snapshot.dump()
-    # Tables that the state database does not have are empty ones of the copy.
+    # Tables that the state database does not have are empty ones of the copy; undeclared ones are declared there.
     bench.state = Database(memory=memory)
-    _load_schema(bench, bench.state)
+    for text in bench.stored.schema_texts:
+        bench.state.load_schema(text.text, text.name)
     bench.state.restore(contents)
 
 
@@ -249,22 +251,36 @@ def _load_schema(bench: Workbench, database: Database) -> None:
         raise UsageProblem("there is no schema: give a file with CREATE TABLE, or --pack NAME")
 
 
-def _is_fixture(path: Path) -> bool:
-    """Whether it holds statements, or the rows of several tables, rather than those of one."""
-    if path.suffix == ".json" and path.is_file():
-        with path.open("rb") as file:
-            return file.read(64).lstrip().startswith(b"{")
-    return path.suffix == ".sql"
+def _fixtures(bench: Workbench, data: Sequence[Path]) -> Iterator[Path]:
+    """Those files that hold statements, or the rows of several tables, rather than those of one."""
+    from mgmt.state.schema_parsing.parser import parse_schema
+    from mgmt.state.sources.json_file import are_tables, json_values, rows_in
+    from mgmt.state.sources.opening import parts_of
+
+    schema = None
+    for text in bench.schema:
+        schema = parse_schema(text, schema)
+    for path in data:
+        stem, suffix = parts_of(path)
+        if suffix == ".sql":
+            yield path
+        elif suffix == ".json" and path.is_file():
+            content = _read(path, None)
+            values = json_values(content, str(path)) if content.lstrip().startswith("{") else [[]]
+            is_row = schema is not None and schema.find(stem) is not None
+            if are_tables(values) or (len(values) == 1 and rows_in(values)[1] is None and not is_row):
+                yield path
 
 
 def _load_data(bench: Workbench, path: Path) -> None:
     from mgmt.explaining.policies.policy_files import insert_json, statements_of
     from mgmt.source_text import SourceText
+    from mgmt.state.sources.opening import parts_of
 
     assert bench.state is not None
     text = SourceText(str(path), _read(path))
     bench.originals[text.name] = text.text
-    if path.suffix == ".json":
+    if parts_of(path)[1] == ".json":
         insert_json(bench.state, text)
         return
     for statement in statements_of(text):
@@ -294,14 +310,13 @@ def _run(database: Database, sql: str, position: Position) -> None:
         raise (located(error, position) if error.position is None else error) from error
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, most: int | None = LARGEST_FILE) -> str:
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise UsageProblem(
-                f"{path} has more than {LARGEST_FILE >> 20} MiB; policies are text that people write"
-            )
-        return path.read_text(encoding="utf-8")
+        content = read_bytes(path, -1 if most is None else most + 1)
+        if most is not None and len(content) > most:
+            raise UsageProblem(f"{path} has more than {most >> 20} MiB; policies are text that people write")
+        return decoded(content)
     except OSError as error:
         raise UsageProblem(f"cannot read {path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise UsageProblem(f"{path} is no UTF-8 text: {error.reason} at byte {error.start}") from error
+    except UnreadableTextError as error:
+        raise UsageProblem(f"{path}: {error}") from error

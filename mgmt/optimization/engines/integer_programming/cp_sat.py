@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.optimization.assignment import Indices, Placement
+from mgmt.optimization.backends import AnswerStatus
+from mgmt.optimization.contradictions import contradicted
+from mgmt.optimization.cp_sat_solver import Effort, ask
 from mgmt.optimization.engines.integer_programming.count_model import CountModel, Row, Sum
 from mgmt.optimization.engines.integer_programming.lexicographic import LEAST_SECONDS, minimize_tiers
 from mgmt.optimization.engines.model.cells import Cells
@@ -46,7 +48,6 @@ class _Solver:
         from ortools.sat.python import cp_model  # brings pandas: half a second that few processes must pay
 
         self.model = model
-        self._cp_model = cp_model
         self._cp = cp_model.CpModel()
         self._proto: Any = self._cp.proto
         self._seed = seed
@@ -73,40 +74,26 @@ class _Solver:
         if counts is not None:
             proto.solution_hint.vars.extend(list(range(self.variables)))
             proto.solution_hint.values.extend(self.model.values(counts))
-        solver = self._cp_model.CpSolver()
-        self._set(solver.parameters, seconds)
-        status = solver.solve(self._cp)
-        if status == self._cp_model.INFEASIBLE:
-            return None, False, None
-        if status == self._cp_model.MODEL_INVALID:
-            # Sums of the largest weights beyond 64 bits, most likely.
-            raise UnsuitableError(f"CP-SAT rejects the model: {self._cp.validate()}")
-        found = status in {self._cp_model.OPTIMAL, self._cp_model.FEASIBLE}
-        values = np.array(solver.response_proto.solution, np.int64) if found else np.zeros(0, np.int64)
-        bound: int | None = None
-        if status == self._cp_model.OPTIMAL:
-            bound = objective.constant + sum(
-                factor * int(values[variable])
-                for variable, factor in zip(objective.variables, objective.factors, strict=True)
+        try:
+            reply = ask(
+                self._cp,
+                self._effort(seconds),
+                seconds=max(LEAST_SECONDS, seconds),
+                seed=self._seed,
+                workers=self._workers,
             )
-        elif objective.variables:
-            lowest = solver.response_proto.best_objective_bound
-            # Beyond 2**53 a float is not the integer it stands for.
-            bound = round(lowest) + objective.constant if abs(lowest) < 2**53 else None
-        return (cells.choice(values[: len(cells)]) if found else None), True, bound
+        except OverflowError as error:  # sums of the largest weights, most likely
+            raise UnsuitableError(str(error)) from error
+        if reply.status is AnswerStatus.INFEASIBLE:
+            if counts is not None:
+                contradicted(f"{self.name}: infeasible, though a solution is known")
+            return None, counts is not None, None
+        choice = None if reply.values is None else cells.choice(reply.values[: len(cells)])
+        return choice, True, None if reply.bound is None else reply.bound + objective.constant
 
-    def _set(self, parameters: Any, seconds: float) -> None:
-        parameters.max_time_in_seconds = max(LEAST_SECONDS, seconds)
-        parameters.random_seed = self._seed % 2**31
-        parameters.num_workers = self._workers
-        if self._workers > 1:
-            parameters.interleave_search = True  # the mode whose answer depends on the seed alone
-        if self.variables > _LIGHT_ABOVE or seconds < _LIGHT_BELOW_SECONDS:
-            parameters.cp_model_probing_level = 0
-            parameters.symmetry_level = 0
-            parameters.max_presolve_iterations = 1
-            parameters.merge_at_most_one_work_limit = 0
-            parameters.presolve_inclusion_work_limit = 0
+    def _effort(self, seconds: float) -> Effort:
+        light = self.variables > _LIGHT_ABOVE or seconds < _LIGHT_BELOW_SECONDS
+        return Effort.LIGHT if light else Effort.NORMAL
 
     def _write(self) -> None:
         """What the model has that is not written yet."""

@@ -1,0 +1,391 @@
+"""A plan that is applied is written, in every kind of source and by keys of every type, and nothing else changes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import mgmt
+from mgmt.errors import DataError
+from mgmt.solution import Delta, Solution, SolveStatus, Value
+from mgmt.state.schema import literal
+from tests.postgres_server import PostgresServer
+
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A part of a key: its type in the schema, and in DuckDB and PostgreSQL the one that it is stored as."""
+
+    schema: str
+    duckdb: str
+    postgres: str
+    values: Sequence[str | None]
+    """As DuckDB reads them."""
+
+    def plain(self, text: str | None) -> Any:
+        """A value as SQLite and JSON store it."""
+        if text is None or self.duckdb in {"VARCHAR", "UUID", "DATE", "TIMESTAMP", "TIMESTAMPTZ", "COLOUR"}:
+            return text
+        if self.duckdb == "BLOB":
+            return bytes.fromhex(text.replace("\\x", ""))
+        return json.loads(text)
+
+
+def one(schema: str, duckdb: str, postgres: str, *values: str) -> list[Column]:
+    return [Column(schema, duckdb, postgres, values)]
+
+
+COLOURS = "ENUM ('red', 'green', 'blue')"
+KEYS = {
+    "whole numbers": one("INTEGER", "BIGINT", "bigint", "1", "-2", "9007199254740993"),
+    "unsigned numbers": one("INTEGER", "UBIGINT", "numeric(20)", "1", "2", "9223372036854775807"),
+    "whole numbers in texts": one("INTEGER", "VARCHAR", "text", "001", " 2 ", "3.0"),
+    "whole decimals": one("INTEGER", "DECIMAL(9,2)", "numeric(9,2)", "1.00", "2.00", "3.00"),
+    "whole doubles": one("INTEGER", "DOUBLE", "double precision", "1.0", "2.0", "300.0"),
+    "texts": one("TEXT", "VARCHAR", "text", "a, b", "", "ü'\"x\n"),
+    "padded texts": one("TEXT", "VARCHAR", "char(4)", "a   ", " b  ", "abcd"),
+    "words": one("TEXT", "COLOUR", "colour", "red", "green", "blue"),
+    "uuids": one("TEXT", "UUID", "uuid", *(f"{each}0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11" for each in "abc")),
+    "bytes": one("TEXT", "BLOB", "bytea", "\\x00\\xff", "\\x5c", "\\x61\\x62"),
+    "decimals": one("TEXT", "DECIMAL(9,2)", "numeric(9,2)", "1.50", "2.00", "-0.25"),
+    "booleans": one("BOOLEAN", "BOOLEAN", "boolean", "true", "false"),
+    "booleans as numbers": one("BOOLEAN", "INTEGER", "integer", "1", "0"),
+    "booleans in texts": one("BOOLEAN", "VARCHAR", "text", "t", "False"),
+    "fractions": one("DOUBLE PRECISION", "DOUBLE", "double precision", "0.1", "1e300", "-5e-324"),
+    "fractions of four bytes": one("DOUBLE PRECISION", "FLOAT", "real", "0.1", "0.3", "1e30"),
+    "decimals as fractions": one("DOUBLE PRECISION", "DECIMAL(9,3)", "numeric(9,3)", "0.1", "0.3", "1.125"),
+    "dates": one("DATE", "DATE", "date", "2026-11-25", "1969-12-31", "9999-12-31"),
+    "dates in texts": one("DATE", "VARCHAR", "text", "2026-11-25", "2026-11-26 00:00:00", "2026-11-27"),
+    "midnights": one("DATE", "TIMESTAMP", "timestamp", "2026-11-25 00:00:00", "2026-11-26", "2026-11-27"),
+    "times": one("TIMESTAMP", "TIMESTAMP", "timestamp", "2026-11-25 10:00", "2026-11-25 10:00:00.000001", "1970-01-01"),
+    "times with a zone": one("TIMESTAMP", "TIMESTAMPTZ", "timestamptz",
+                             "2026-11-25 10:00:00+02", "2026-11-25 10:00:00+00", "2026-11-25 10:00:00.25-03:30"),
+    "times in texts": one("TIMESTAMP", "VARCHAR", "text",
+                          "2026-11-25T10:00:00+02:00", "2026-11-25T10:00:00Z", "2026-11-25 11:00"),
+    "several": [
+        Column("TEXT", "VARCHAR", "text", ["a", "a", "b"]),
+        Column("INTEGER", "VARCHAR", "text", ["01", "2", "01"]),
+    ],
+    "with NULL": [
+        Column("TEXT", "VARCHAR", "text", ["a", None, None]),
+        Column("INTEGER", "BIGINT", "int", ["1", "1", None]),
+    ],
+}  # fmt: skip
+BEFORE, AFTER = ("n1", None, "n2"), ("n2", "n1", "n2")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the rows of a table ``t`` are: what ``mgmt.Database`` takes, and how others read them."""
+
+    data: str | Path
+    rows: Callable[[], Rows]
+
+
+def rows_of(columns: Sequence[Column], convert: Callable[[Column, str | None], Any]) -> Rows:
+    """The rows of the table, the values of the key converted."""
+    keys = zip(*(column.values for column in columns), strict=True)
+    cells = ([convert(*each) for each in zip(columns, key, strict=True)] for key in keys)
+    return [(*key, host) for key, host in zip(cells, BEFORE, strict=False)]
+
+
+def fill(run: Callable[[str], object], types: Sequence[str], rows: Rows) -> None:
+    run(f"CREATE TYPE colour AS {COLOURS}")
+    defined = ", ".join(f"k{place} {kind}" for place, kind in enumerate(types))
+    run(f"CREATE TABLE t ({defined}, host text)")
+    for *key, host in rows:
+        cells = ", ".join(f"CAST({literal(v)} AS {kind})" for v, kind in zip(key, types, strict=True))
+        run(f"INSERT INTO t VALUES ({cells}, {literal(host)})")
+
+
+def on_server(server: PostgresServer, columns: Sequence[Column]) -> Place:
+    def spelt(column: Column, text: str | None) -> str | None:
+        return text if text is None or column.duckdb != "BLOB" else "\\x" + text.replace("\\x", "")
+
+    namespace = server.new_namespace()
+    types = [column.postgres for column in columns]
+    fill(lambda sql: server.run(sql, namespace), types, rows_of(columns, spelt))
+    return Place(server.url(namespace), lambda: server.run("SELECT * FROM t", namespace))
+
+
+def in_duckdb(columns: Sequence[Column], path: Path) -> Place:
+    def run(sql: str) -> Rows:
+        with duckdb.connect(str(path)) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            return connection.execute(sql).fetchall()
+
+    fill(run, [column.duckdb for column in columns], rows_of(columns, lambda _, text: text))
+    return Place(path, lambda: run("FROM t"))
+
+
+def in_sqlite(columns: Sequence[Column], path: Path) -> Place:
+    def run(sql: str, *values: object) -> Rows:
+        with closing(sqlite3.connect(path)) as file, file:
+            return file.execute(sql, values).fetchall()
+
+    run(f"CREATE TABLE t ({', '.join(f'k{place}' for place in range(len(columns)))}, host)")
+    for row in rows_of(columns, Column.plain):
+        run(f"INSERT INTO t VALUES ({', '.join('?' * len(row))})", *row)
+    return Place(path, lambda: run("SELECT * FROM t ORDER BY rowid"))
+
+
+def in_parquet(columns: Sequence[Column], path: Path) -> Place:
+    beside = path.with_suffix(".duckdb")
+    in_duckdb(columns, beside)
+    with duckdb.connect(str(beside)) as connection:
+        connection.execute(f"COPY t TO '{path}'")
+    return Place(path, lambda: duckdb.execute(f"FROM '{path}'").fetchall())
+
+
+def in_csv(columns: Sequence[Column], path: Path) -> Place:
+    def quoted(_: Column, text: str | None) -> str:
+        return "" if text is None else '"' + text.replace('"', '""') + '"'
+
+    names = [f"k{place}" for place in range(len(columns))]
+    lines = [[*names, "host"], *([*key, host or ""] for *key, host in rows_of(columns, quoted))]
+    path.write_text("".join(",".join(line) + "\r\n" for line in lines), newline="")
+
+    def read() -> Rows:
+        with path.open(newline="") as file:
+            return [(*key, host or None) for *key, host in list(csv.reader(file))[1:]]
+
+    return Place(path, read)
+
+
+def in_json(columns: Sequence[Column], path: Path) -> Place:
+    def plain(column: Column, text: str | None) -> Any:
+        return text if column.duckdb == "BLOB" else column.plain(text)
+
+    names = [*(f"k{place}" for place in range(len(columns))), "host"]
+    lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows_of(columns, plain)]
+    path.write_text(f"[{', '.join(lines)}]")
+    return Place(path, lambda: [tuple(row[name] for name in names) for row in json.loads(path.read_text())])
+
+
+MAKERS = {
+    "csv": in_csv,
+    "json": in_json,
+    "parquet": in_parquet,
+    "duckdb": in_duckdb,
+    "sqlite": in_sqlite,
+}
+
+
+def opened(data: str | Path | Sequence[str | Path], columns: Sequence[Column], *names: str) -> mgmt.Database:
+    state = mgmt.Database(data=data)
+    names = names or tuple(f"k{place}" for place in range(len(columns)))
+    defined = ", ".join(f"{name} {column.schema}" for name, column in zip(names, columns, strict=True))
+    state.load_schema(
+        f"CREATE TABLE t ({defined}, host TEXT, variable__host TEXT DOMAIN (SELECT host FROM t WHERE host IS NOT NULL),"
+        f" PRIMARY KEY ({', '.join(names)}))"
+    )
+    return state
+
+
+def plan_of(state: mgmt.Database, hosts: Sequence[Value], width: int = 0) -> Solution:
+    """A plan that gives the rows these hosts, in their order; the key is so many columns wide, or all but two."""
+    keys = list(zip(*state.execute("SELECT * FROM t"), strict=True))[: width or -2]
+    values = dict(zip(zip(*keys, strict=True), hosts, strict=False))
+    first = next(iter(values))
+    return Solution(
+        SolveStatus.FEASIBLE,
+        state.version,
+        (Delta("t", first, "host", None, values[first], "variable__host"),),
+        (),
+        {("t", "variable__host"): values},
+    )
+
+
+def place_of(kind: str, columns: Sequence[Column], directory: Path, request: pytest.FixtureRequest) -> Place:
+    if kind == "postgres":
+        return on_server(request.getfixturevalue("postgres_server"), columns)
+    return MAKERS[kind](columns, directory / f"t.{kind}")
+
+
+each_kind = pytest.mark.parametrize("kind", [*MAKERS, pytest.param("postgres", marks=pytest.mark.postgres)])
+
+
+@pytest.mark.parametrize("columns", KEYS.values(), ids=KEYS)
+@each_kind
+def test_rows_are_found_by_keys_of_every_type(
+    kind: str, columns: Sequence[Column], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    place = place_of(kind, columns, tmp_path, request)
+    before = place.rows()
+    state = opened(place.data, columns)
+    state.apply(plan_of(state, AFTER))
+    expected = [(*key, host) for (*key, _), host in zip(before, AFTER, strict=False)]
+    assert sorted(place.rows(), key=repr) == sorted(expected, key=repr)
+    state.close()
+    again = opened(place.data, columns)
+    assert sorted(host for *_, host in again.execute("SELECT * FROM t")) == sorted(AFTER[: len(before)])
+    again.close()
+
+
+@each_kind
+def test_all_columns_of_a_plan_are_written(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    columns = [
+        *one("INTEGER", "BIGINT", "bigint", "1", "2", "3"),
+        *one("TEXT", "VARCHAR", "varchar(2)", "r1", "r2", "r2"),
+        *one("BOOLEAN", "INTEGER", "smallint", "0", "0", "0"),
+    ]
+    place = place_of(kind, columns, tmp_path, request)
+    state = mgmt.Database(data=place.data)
+    state.load_schema(
+        "CREATE TABLE t (k0 INTEGER PRIMARY KEY, k1 TEXT, k2 BOOLEAN, host TEXT, variable__a BOOLEAN CURRENT k2,"
+        " variable__b TEXT CURRENT k1 DOMAIN (SELECT k1 FROM t), variable__host TEXT DOMAIN (SELECT host FROM t))"
+    )
+    plan = plan_of(state, AFTER, 1)
+    assignments = {
+        ("t", "variable__a"): {(1,): True, (2,): False, (3,): True},
+        ("t", "variable__b"): {(1,): "r2", (2,): "r1", (3,): "r2"},
+        **plan.assignments,
+    }
+    state.apply(replace(plan, assignments=assignments))
+    state.close()
+    again = mgmt.Database(data=place.data)
+    again.load_schema("CREATE TABLE t (k0 INTEGER PRIMARY KEY, k1 TEXT, k2 BOOLEAN, host TEXT)")
+    assert sorted(again.execute("SELECT * FROM t")) == [
+        (1, "r2", True, "n2"),
+        (2, "r1", False, "n1"),
+        (3, "r2", True, "n2"),
+    ]
+    again.close()
+
+
+ROWS = "INSERT INTO t VALUES (1, 'n1'), (2, NULL), (3, 'n2')"
+KEEPING = {
+    "row security": "CREATE POLICY all_seen ON t FOR SELECT USING (true);"
+    " CREATE POLICY some_changed ON t FOR UPDATE USING (id <> 1); ALTER TABLE t ENABLE ROW LEVEL SECURITY",
+    "a trigger that keeps a row": "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
+    " CREATE TRIGGER f BEFORE UPDATE ON t FOR EACH ROW WHEN (OLD.id = 1) EXECUTE FUNCTION f()",
+    "a trigger that writes something else": "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS"
+    " 'BEGIN NEW.host = OLD.host; RETURN NEW; END';"
+    " CREATE TRIGGER f BEFORE UPDATE ON t FOR EACH ROW WHEN (OLD.id = 1) EXECUTE FUNCTION f()",
+    "a trigger at the end of the transaction": "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS"
+    " 'BEGIN UPDATE t SET host = OLD.host WHERE id = OLD.id; RETURN NEW; END'; CREATE CONSTRAINT TRIGGER f AFTER UPDATE"
+    " ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.id = 1 AND OLD.host = 'n1') EXECUTE FUNCTION f()",
+    "a rule": "CREATE RULE f AS ON UPDATE TO t WHERE OLD.id = 1 DO INSTEAD NOTHING",
+}
+
+
+def opened_rows(*data: str | Path) -> mgmt.Database:
+    return opened(data, one("INTEGER", "", "", "1", "2", "3"), "id")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("keeping", KEEPING.values(), ids=KEEPING)
+def test_a_row_that_a_server_keeps_is_named_and_nothing_is_written_anywhere(
+    postgres_server: PostgresServer, keeping: str, tmp_path: Path
+) -> None:
+    namespace = postgres_server.new_namespace()
+    run = postgres_server.run
+    for statement in ("CREATE TABLE t (id int, host text)", ROWS, keeping):
+        run(statement, namespace)
+    run(
+        "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'planner') THEN CREATE ROLE planner LOGIN;"
+        f" END IF; END $$; GRANT USAGE ON SCHEMA {namespace} TO planner; GRANT SELECT, UPDATE ON t TO planner",
+        namespace,
+    )
+    beside = tmp_path / "beside.csv"
+    beside.write_text("id,host\n1,n1\n")
+    state = opened_rows(beside, postgres_server.url(namespace, user="planner"))
+    state.load_schema(
+        "CREATE TABLE beside (id INTEGER PRIMARY KEY, host TEXT, variable__host TEXT DOMAIN (SELECT host FROM t))"
+    )
+    plan = plan_of(state, AFTER)
+    assignments = {**plan.assignments, ("beside", "variable__host"): {(1,): "n2"}}
+    with pytest.raises(
+        DataError, match=r"column 'host' of table 't' id 1 has 'n1', not 'n2' \(is there a policy"
+    ) as said:
+        state.apply(replace(plan, assignments=assignments))
+    assert said.value.rows == ({"id": 1, "host": "n1"},)
+    assert run("SELECT * FROM t ORDER BY id", namespace) == [(1, "n1"), (2, None), (3, "n2")]
+    assert beside.read_text() == "id,host\n1,n1\n"
+    assert state.execute("SELECT host FROM t ORDER BY id") == [("n1",), (None,), ("n2",)]
+    state.close()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "made",
+    [
+        f"CREATE TABLE s (id int, host text); CREATE VIEW t AS SELECT * FROM s; {ROWS}",
+        "CREATE TABLE t (id int, host text); CREATE TABLE u () INHERITS (t); INSERT INTO t VALUES (1, 'n1');"
+        " INSERT INTO u VALUES (2, NULL), (3, 'n2')",
+        "CREATE TABLE t (id int, host text) PARTITION BY LIST (host); CREATE TABLE u PARTITION OF t DEFAULT;"
+        f" CREATE TABLE v PARTITION OF t FOR VALUES IN ('n1'); {ROWS}",
+    ],
+    ids=["a view", "tables that inherit", "partitions"],
+)
+def test_rows_are_found_wherever_a_server_keeps_them(postgres_server: PostgresServer, made: str) -> None:
+    namespace = postgres_server.new_namespace()
+    postgres_server.run(made, namespace)
+    state = opened_rows(postgres_server.url(namespace))
+    hosts = dict(zip((number for (number,) in state.execute("SELECT id FROM t")), AFTER, strict=True))
+    state.apply(plan_of(state, AFTER))
+    assert dict(postgres_server.run("SELECT * FROM t", namespace)) == hosts
+    state.close()
+
+
+OF_A_VIEW = (
+    f"CREATE TABLE s (id INT, host); CREATE VIEW t AS SELECT * FROM s; {ROWS.replace(' t ', ' s ')};"
+    " CREATE TRIGGER f INSTEAD OF UPDATE ON t BEGIN"
+)
+IN_SQLITE = {
+    "without row ids": (f"CREATE TABLE t (id TEXT PRIMARY KEY, host) WITHOUT ROWID; {ROWS}", None),
+    "row ids hidden": (
+        f"CREATE TABLE t (id INT, host, rowid TEXT, oid INT); {ROWS.replace(' t ', ' t (id, host) ')}",
+        None,
+    ),
+    "an index": (f"CREATE TABLE t (id INT, host); {ROWS}; CREATE INDEX i ON t (host, id)", None),
+    "a trigger": (
+        f"CREATE TABLE t (id INT, host); {ROWS};"
+        " CREATE TRIGGER f BEFORE UPDATE ON t WHEN OLD.id = 2 BEGIN SELECT raise(IGNORE); END",
+        "'t' id 2 has None, not 'n1'",
+    ),
+    "a view": (f"{OF_A_VIEW} UPDATE s SET host = NEW.host WHERE id = OLD.id; END", None),
+    "a view that forgets": (f"{OF_A_VIEW} SELECT 1; END", "id 1 has 'n1', not 'n2'; id 2 has None, not 'n1'"),
+}
+
+
+@pytest.mark.parametrize(("made", "kept"), IN_SQLITE.values(), ids=IN_SQLITE)
+def test_sqlite_takes_a_row_or_it_is_named(tmp_path: Path, made: str, kept: str | None) -> None:
+    path = tmp_path / "t.sqlite"
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript(made)
+    state = opened_rows(path)
+    plan = plan_of(state, AFTER)
+    if kept is None:
+        state.apply(plan)
+    else:
+        with pytest.raises(DataError, match=kept):
+            state.apply(plan)
+    state.close()
+    with closing(sqlite3.connect(path)) as file:
+        rows = file.execute("SELECT id, host FROM t").fetchall()
+    assert sorted(host for _, host in rows if host) == sorted(filter(None, BEFORE if kept else AFTER))
+
+
+def test_a_key_may_hold_what_the_plan_changes(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("id,host\n1,n1\n1,n2\n2,n1\n")
+    state = mgmt.Database(data=path)
+    state.load_schema(
+        "CREATE TABLE t (id INTEGER, host TEXT, PRIMARY KEY (id, host),"
+        " variable__host TEXT DOMAIN (SELECT host FROM t))"
+    )
+    state.apply(plan_of(state, ("n2", "n1", "n2"), 2))
+    assert path.read_text() == "id,host\n1,n2\n1,n1\n2,n2\n"
+    assert state.execute("SELECT id, host FROM t") == [(1, "n2"), (1, "n1"), (2, "n2")]
