@@ -121,8 +121,8 @@ def blanked(text: SourceText, statements: Iterable[SourceStatement]) -> SourceTe
     return SourceText(text.name, "".join(characters))
 
 
-def insert_json(database: Database, text: SourceText) -> None:
-    """Insert rows given as ``{"table": [{"column": value}]}``.  DataError when they are not."""
+def insert_json(database: Database, text: SourceText) -> set[str]:
+    """Insert rows given as ``{"table": [{"column": value}]}``; the tables named.  DataError when they are not."""
     try:
         contents: Any = json.loads(text.text)
     except ValueError as error:
@@ -137,3 +137,4 @@ def insert_json(database: Database, text: SourceText) -> None:
                 f"{text.name}: {table!r} is no list of rows", hint='write {"table": [{"column": value}]}'
             )
         database.insert(table, rows)
+    return {table.lower() for table in contents}

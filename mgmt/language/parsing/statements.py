@@ -74,6 +74,8 @@ class Statement:
     """The tokens of the SELECT as it is written; none for a statement that was made."""
     unread: PolicySyntaxError | None = None
     """Why ``select`` is empty: it is no SQL that is read here, but perhaps DuckDB's."""
+    made_groups: bool = False
+    """Whether it has groups that nobody wrote (``capacity_constraint``), in which what is selected may differ."""
 
     @property
     def written(self) -> str:
