@@ -18,6 +18,7 @@ from mgmt.errors import OverflowError, PolicyError  # noqa: A004 - the published
 from mgmt.explaining.policies.lineage import Lineage
 from mgmt.language.bound_queries.queries import BoundQuery, Demand
 from mgmt.language.names.catalog import domain_sql
+from mgmt.language.normalization.group_by_variable import replace_columns
 from mgmt.language.parsing.statements import parse_statements
 from mgmt.language.parsing.trailing_clauses import TailKind
 from mgmt.language.pushdown.sql_text import to_sql
@@ -26,7 +27,7 @@ from mgmt.sql.annotations import ANNOTATIONS, nearest, unknown_annotations
 from mgmt.sql.tokens import tokenize
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import Column, SqlType, Table, quote
-from mgmt.state.schema_parsing.column_bounds import bounds
+from mgmt.state.schema_parsing.column_bounds import MOST_VALUES, bounds
 
 _MOST_SHOWN = 5
 
@@ -411,10 +412,15 @@ def _without_rows(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
     if len(empty) == len(tables):
         return
     names = model.without_rows(snapshot)
-    without = [(query, demand) for query, demand in _demands(model) if query.name in names]
-    if without:
-        told = ", ".join(f"{query.name} ({_why_without_rows(query, empty)})" for query, _ in without)
-        yield Finding(Rule.NO_ROWS, f"nothing is demanded today by {told}", without[0][1].tail.position)
+    told: dict[str, Position] = {}
+    for query, demand in _demands(model):
+        why = _why_without_rows(query, empty) if query.name in names else _never_met(model, snapshot, query)
+        if why:
+            told[f"{query.name} ({why})"] = demand.tail.position
+    if told:
+        yield Finding(
+            Rule.NO_ROWS, f"nothing is demanded today by {', '.join(told)}", next(iter(told.values()))
+        )
     for table in tables:
         if table.variables and table.name in empty:
             decided = " and ".join(column.name for column in table.variables)
@@ -428,6 +434,33 @@ def _without_rows(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
 def _why_without_rows(query: BoundQuery, empty: set[str]) -> str:
     named = [source.relation.name for source in query.sources if source.relation.name in empty]
     return f"{named[0]} is empty" if named else "no row meets its conditions"
+
+
+def _never_met(model: Model, snapshot: Snapshot, query: BoundQuery) -> str:
+    """Which variable has no value that meets a condition on it alone: one that is misspelt, or gone."""
+    relations = {source.alias.lower(): source.relation for source in query.sources}
+    for predicate in query.predicates:
+        columns = list(predicate.tree.find_all(exp.Column))
+        relation = relations.get(columns[0].table.lower()) if columns else None
+        column = None if relation is None else relation.find(columns[0].name)
+        if column is None or column.origin is None or predicate.tree.find(exp.Query) is not None:
+            continue
+        values = _values_sql(model, *column.origin)
+        if values and all(each == columns[0] for each in columns):
+            holder = exp.Paren(this=predicate.tree.copy())
+            replace_columns(holder, columns[0].table, columns[0].name, exp.column("value"))
+            if not snapshot.rows(f"SELECT 1 FROM ({values}) WHERE {to_sql(holder)} LIMIT 1"):
+                return f"no {column.origin[1]} meets its conditions"
+    return ""
+
+
+def _values_sql(model: Model, table: str, name: str) -> str:
+    """SQL for all that a variable can be, as ``value``; empty where that is too many numbers."""
+    column = model.database.schema.table(table).column(name)
+    values = "" if column.range is not None else domain_sql(model.catalog, table, name)
+    if column.range is not None and column.range[1] - column.range[0] < MOST_VALUES:
+        values = f"SELECT unnest(range({column.range[0]}, {column.range[1] + 1})) AS value"
+    return f"{values} UNION ALL SELECT NULL" if values and column.nullable else values
 
 
 def _without_candidates(model: Model, snapshot: Snapshot) -> Iterator[Finding]:

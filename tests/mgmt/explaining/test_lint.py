@@ -218,13 +218,20 @@ def test_what_demands_nothing_of_the_rows_of_today() -> None:
         "CREATE CONSTRAINT heavy AS SELECT * FROM task WHERE weight > 9 CHECK variable__host = 'h0';"
         "CREATE CONSTRAINT few AS SELECT * FROM task WHERE weight > 9 MAXIMIZE sum(variable__host = 'h0');"
         "CREATE CONSTRAINT apart AS SELECT * FROM task JOIN banned ON task = id CHECK variable__host <> banned.host;"
+        "CREATE CONSTRAINT gone AS SELECT * FROM task WHERE variable__host IN ('h8', 'h9') MINIMIZE count(*);"
+        "CREATE CONSTRAINT still AS SELECT * FROM task WHERE variable__host IN ('h1', 'h9') MINIMIZE count(*);"
     )
     (found,) = [each for each in findings(policy, *ROWS, schema=schema) if each.rule is Rule.NO_ROWS]
     assert found.message == (
         "nothing is demanded today by heavy (no row meets its conditions), few (no row meets its conditions), "
-        "apart (banned is empty)"
+        "apart (banned is empty), gone (no variable__host meets its conditions)"
     )
-    rows = (*ROWS, "UPDATE task SET weight = 10", "INSERT INTO banned VALUES (1, 'h0')")
+    rows = (
+        *ROWS,
+        "UPDATE task SET weight = 10",
+        "INSERT INTO banned VALUES (1, 'h0')",
+        "UPDATE host SET name = 'h9' WHERE name = 'h1'",
+    )
     assert Rule.NO_ROWS not in {each.rule for each in findings(policy, *rows, schema=schema)}
     assert Rule.NO_ROWS not in {each.rule for each in findings(policy, schema=schema)}, (
         "no rows, nothing to say"
