@@ -44,6 +44,7 @@ def answer(policy: str) -> tuple[str, tuple[object, ...]]:
          "any(id = 1 AND variable__host = 'b') = all(variable__host <> 'a')", "bc"),
         ("task CHECK any(variable__host = 'x') OR all(variable__host = 'c') AND count(*) + any(id = 2) = 3", "cc"),
         ("task CHECK all_equal(variable__host) AND every(variable__host = 'c')", "cc"),
+        ("task CHECK coalesce(any(id > 2), FALSE) OR greatest(all(variable__host = 'c'), 0) = 1", "cc"),
         ("task WHERE variable__host = 'b' CHECK all(FALSE) AND any(FALSE) AND all_equal(id)", None),
         ("task CHECK CASE WHEN variable__host = 'a' THEN 'x' WHEN id = 1 THEN rtrim('y ') ELSE 'z' END = 'y' OR "
          "id = 2 AND coalesce(nullif(variable__host, 'a'), 'c') = 'c' AND variable__host <> 'a'", None),
