@@ -188,11 +188,11 @@ def parse_tokens(tokens: Sequence[Token], source: SourceText, into: type[exp.Exp
 
 
 def _with_calls_of_all(tokens: Sequence[Token]) -> list[Token]:
-    """``all`` of ``f(all(x))`` as a name: sqlglot reads over an ALL before an argument, which here is an aggregate."""
+    """``all`` as a name in ``f(all(x))`` and ``SELECT all(x)``: sqlglot reads over it, and here it is an aggregate."""
     found = list(tokens)
     for place in range(1, len(tokens) - 1):
         before, token, after = tokens[place - 1 : place + 2]
-        argument = before.token_type in {TokenType.L_PAREN, TokenType.COMMA}
+        argument = before.token_type in {TokenType.SELECT, TokenType.L_PAREN, TokenType.COMMA}
         if token.token_type is TokenType.ALL and argument and after.token_type is TokenType.L_PAREN:
             found[place] = Token(
                 TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments

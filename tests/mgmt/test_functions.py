@@ -130,6 +130,15 @@ def test_the_database_computes_them_where_it_can() -> None:
     assert set(solve(SCHEMA, ROWS, text).assignments["task", "variable__host"].values()) == {"c"}
 
 
+def test_all_is_read_wherever_it_stands() -> None:
+    """sqlglot reads SELECT ALL (x) and f(ALL (x)) as if ALL were not there."""
+    for select in ("all(variable__host = 'c')", "coalesce(all(variable__host = 'c'), TRUE)"):
+        text = f"CREATE VIEW v AS SELECT {select} AS yes FROM task; CREATE CONSTRAINT c AS SELECT * FROM v CHECK yes;"
+        assert set(solve(SCHEMA, ROWS, text).assignments["task", "variable__host"].values()) == {"c"}
+        both = text.replace("CHECK yes", "CHECK NOT yes")
+        assert set(solve(SCHEMA, ROWS, both).assignments["task", "variable__host"].values()) != {"c"}
+
+
 @pytest.mark.parametrize(
     ("policy", "error", "what"),
     [

@@ -293,7 +293,7 @@ def _show(
         emit(infeasible_document(outcome), json_wanted, lambda _: show_infeasible(outcome))
         return ReportedFailure(in_one_line(outcome))
     moves = decision_log(model, outcome, seed=effort.seed) if log else ()
-    said = remarks(model)
+    said = remarks(model.at(outcome.moment))
     document = solution_document(outcome, moves) | {"remarks": [finding_document(each) for each in said]}
     if apply is not None:
         document["applied_version"] = apply(outcome)

@@ -8,7 +8,7 @@ are all ``count(*)`` of ``task JOIN host ON task.host = host.name``: groups are 
 
     max(host.size) <= 8       is   count(*) FILTER (WHERE host.size > 8) = 0
     any(host.zone = 'z1')     is   count(*) FILTER (WHERE host.zone = 'z1') >= 1
-                              OR   count(*) FILTER (WHERE NOT host.zone = 'z1') < 1
+                              OR   count(host.zone = 'z1') < 1
     NOT all_equal(host.zone)  is   count(DISTINCT host.zone) >= 2
 
 A check passes unless it is FALSE, so UNKNOWN and TRUE need not be told apart; over no rows MIN, MAX, ANY and ALL are
@@ -226,13 +226,12 @@ def _of_aggregate(check: Aggregate, holds: bool) -> Expression:
     function, operand = check.function, check.operand
     assert operand is not None
     if function in {AggregateFunction.ANY, AggregateFunction.ALL}:
-        failing = Negation(SqlType.BOOLEAN, operand.position, operand)
         is_any = function is AggregateFunction.ANY
-        settling, other = (operand, failing) if is_any else (failing, operand)
+        settling = operand if is_any else Negation(SqlType.BOOLEAN, operand.position, operand)
+        settled = _compared(_count(check, settling), ">=" if is_any == holds else "<", 1)
         if is_any != holds:
-            return _compared(_count(check, settling), "<", 1)
-        parts = (_compared(_count(check, settling), ">=", 1), _compared(_count(check, other), "<", 1))
-        return Disjunction(SqlType.BOOLEAN, check.position, parts)
+            return settled
+        return Disjunction(SqlType.BOOLEAN, check.position, (settled, _compared(_count_of(check), "<", 1)))
     if function is AggregateFunction.ALL_EQUAL:
         distinct = replace(check, type=SqlType.INTEGER, function=AggregateFunction.COUNT_DISTINCT)
         return _compared(distinct, "<=" if holds else ">", 1)
