@@ -109,6 +109,50 @@ def test_rows_left_without_a_value_are_named(capsys: Output, files: Path) -> Non
     assert status == 0
 
 
+def test_what_a_plan_does_not_show_is_said_beside_it(capsys: Output, files: Path) -> None:
+    (files / "gone.sql").write_text(ROWS.replace("3, 1, NULL", "3, 1, 'h9'"))
+    (files / "none.sql").write_text(
+        "CREATE CONSTRAINT none AS SELECT * FROM task WHERE memory > 99 CHECK variable__host = 'h0';"
+        "CREATE CONSTRAINT same AS SELECT * FROM task MINIMIZE 5;"
+    )
+    given = ("solve", "schema.sql", "rules.sql", "none.sql", "--data", "gone.sql")
+    status, answer = document(capsys, *given)
+    assert (status, [(each["rule"], each["warning"]) for each in answer["remarks"]]) == (
+        0,
+        [("constant-objective", True), ("no-rows", False), ("no-candidate", False)],
+    )
+    lines = run(capsys, "policy", *given)[1].splitlines()
+    assert lines[-1] == (
+        "note: schema.sql:3:3: no-candidate: in 1 of task the host of today is no candidate of variable__host, "
+        "so it is decided anew: 3 (h9)"
+    )
+    assert document(capsys, "solve", *FILES)[1]["remarks"] == []
+
+
+def test_a_forgotten_file(capsys: Output, files: Path) -> None:
+    """Of no tasks the plan was optimal, and nobody noticed."""
+    (files / "host.csv").write_text("name,rack,memory\nh0,r0,8\n")
+    (files / "task.csv").write_text("id,memory,host\n")
+    given = ("policy", "solve", "schema.sql", "rules.sql")
+    for data in ((), ("--data", "host.csv")):
+        status, _, err = run(capsys, *given, *data)
+        assert (status, err) == (
+            2,
+            "rota: nothing brings rows of 'task', whose variable__host is to be decided: give --data task=FILE, or "
+            "INSERT INTO task in a FILE\n",
+        )
+    status, out, _ = run(capsys, *given, "--data", "host.csv", "--data", "task.csv")
+    assert status == 0, "a table may be empty"
+    assert "no-rows: task is empty, so no variable__host is decided" in out
+    (files / "none.json").write_text('{"task": []}')
+    assert run(capsys, *given, "--data", "none.json")[0] == 0
+    (files / "empty.sql").write_text("-- to be written\n")
+    assert run(capsys, *given, "empty.sql", "--data", "rows.sql")[::2] == (
+        2,
+        "rota: empty.sql holds no statement: it says nothing\n",
+    )
+
+
 def test_the_time_is_the_present_or_the_one_that_is_said(capsys: Output, files: Path) -> None:
     (files / "late.sql").write_text(
         "CREATE CONSTRAINT late AS SELECT * FROM task CHECK variable__host = 'h0' OR now() >= '2026-11-23 07:40';"

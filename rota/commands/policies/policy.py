@@ -242,6 +242,7 @@ def solve(
                 "--apply writes to where rows come from: leave out INSERT and what else makes rows up"
             )
         model = bench.model()
+        bench.require_rows()
         outcome = _solved(model, effort, bundle)
         failure = _show(model, outcome, effort, log, json_wanted, apply=bench.apply if apply else None)
     if failure is not None:
@@ -283,18 +284,20 @@ def _show(
 ) -> ReportedFailure | None:
     """Print an outcome, and write it where it is to be applied; the failure to end with, if there is no placement."""
     from mgmt.errors import InfeasibleError
+    from mgmt.explaining.policies.lint import remarks
     from mgmt.explaining.solutions.decision_log import decision_log
-    from rota.commands.policies.documents import infeasible_document, solution_document
+    from rota.commands.policies.documents import finding_document, infeasible_document, solution_document
     from rota.commands.policies.report import in_one_line, show_infeasible, show_solution
 
     if isinstance(outcome, InfeasibleError):
         emit(infeasible_document(outcome), json_wanted, lambda _: show_infeasible(outcome))
         return ReportedFailure(in_one_line(outcome))
     moves = decision_log(model, outcome, seed=effort.seed) if log else ()
-    document = solution_document(outcome, moves)
+    said = remarks(model.at(outcome.moment))
+    document = solution_document(outcome, moves) | {"remarks": [finding_document(each) for each in said]}
     if apply is not None:
         document["applied_version"] = apply(outcome)
-    emit(document, json_wanted, lambda _: show_solution(outcome, moves))
+    emit(document, json_wanted, lambda _: show_solution(outcome, moves, said))
     if apply is not None and not json_wanted:
         done = "applied; the state is at" if outcome.deltas else "nothing to apply; the state stays at"
         click.echo(f"{done} version {document['applied_version']}")

@@ -26,7 +26,9 @@ _MOST_MOVES = 50
 _MOST_ROWS = 6
 
 
-def show_solution(solution: Solution, log: Sequence[LoggedMove] = ()) -> None:
+def show_solution(
+    solution: Solution, log: Sequence[LoggedMove] = (), remarks: Sequence[Finding] = ()
+) -> None:
     gap = f", at most {solution.gap:.1%} from the optimum" if solution.gap else ""
     backend = solution.statistics.get("backend", "")
     click.echo(
@@ -56,6 +58,8 @@ def show_solution(solution: Solution, log: Sequence[LoggedMove] = ()) -> None:
     show_deltas(solution.deltas, log)
     for unassigned in solution.unassigned:
         click.echo(f"warning: {unassigned}\n{_indented(unassigned.hint)}")
+    for remark in remarks:
+        click.echo(_finding(remark))
 
 
 def show_deltas(deltas: Sequence[Delta], log: Sequence[LoggedMove] = ()) -> None:
@@ -207,12 +211,16 @@ def show_headroom(answer: Headroom) -> None:
 
 def show_findings(findings: Sequence[Finding], excerpts: Mapping[Finding, str]) -> None:
     for finding in findings:
-        click.echo(f"{'warning' if finding.is_warning else 'note'}: {finding}")
+        click.echo(_finding(finding))
         if excerpts.get(finding):
             click.echo(_indented(excerpts[finding]))
     warnings = sum(finding.is_warning for finding in findings)
     notes = len(findings) - warnings
     click.echo(f"{count(warnings, 'warning')}, {count(notes, 'note')}" if findings else "nothing to remark")
+
+
+def _finding(finding: Finding) -> str:
+    return f"{'warning' if finding.is_warning else 'note'}: {finding}"
 
 
 def show_entries(entries: Sequence[PolicyEntry]) -> None:
