@@ -203,7 +203,7 @@ def test_an_optional_move_says_what_it_is_good_for() -> None:
     asked = Model.build(database(SCHEMA, rows), policy)  # type: ignore[arg-type]
     (entry,) = decision_log(asked, asked.solve())
     assert entry.cause is Cause.OPTIONAL
-    assert str(entry).endswith("optional: first_rack is better by 3 with it (tier 2)")
+    assert str(entry).endswith("optional: first_rack is better by 3 with it")
 
 
 def test_rows_are_named_by_table_and_key() -> None:
