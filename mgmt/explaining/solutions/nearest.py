@@ -63,8 +63,11 @@ def nearest(
     search = _Search(model, plan, frozenset(asked), bounded, deadline, seed, tell)
     found = search.run()
     if found is None:  # without a plan to stay near: what clashes is a clash of the model's own
+        left = deadline - time.monotonic()
+        if left < _LEAST_SECONDS:
+            raise SolveTimeout("neither a plan with it nor a clash was found in the time given")
         tell("looking for what clashes")
-        return model.solve(max(_LEAST_SECONDS, deadline - time.monotonic()), seed)
+        return model.solve(left, seed)
     return search.without_needless(found)
 
 
@@ -116,7 +119,7 @@ class _Search:
     def _better(self, one: Solution | None, other: Solution | None) -> Solution | None:
         if one is None or other is None:
             return one or other
-        return one if worth(one) <= worth(other) else other
+        return min((one, other), key=lambda each: (worth(each), each.status is SolveStatus.FEASIBLE))
 
     def _as_good_as_can_be(self, found: Solution) -> bool:
         return self.bounded and worth(found) <= worth(self.plan)
@@ -124,6 +127,7 @@ class _Search:
     def _judged(self, found: Solution, *, whole: bool) -> Solution:
         """Without the objectives that are none of the model's, and proven only where nothing else could be better."""
         names = {objective.name for objective in self.plan.objectives}
+        found = replace(found, objectives=tuple(each for each in found.objectives if each.name in names))
         bound = self.bounded and self.plan.status is not SolveStatus.FEASIBLE
         proven = bound and self._as_good_as_can_be(found)
         objectives = tuple(
@@ -133,7 +137,6 @@ class _Search:
                 bound=each.after if proven else each.bound if whole else None,
             )
             for each in found.objectives
-            if each.name in names
         )
         status = SolveStatus.OPTIMAL if found.deltas else SolveStatus.UNCHANGED
         if not all(each.proven for each in objectives):

@@ -61,13 +61,22 @@ class Verdict:
         return self.sentence()
 
     def _has(self, value: Value, verb: str = "") -> str:
-        """``has host h1``, or with a verb ``could have host h1``; of a flag ``is primary``, ``could be primary``."""
+        """``has host h1`` or, with a verb, ``could have host h1``; of a flag ``is primary``, ``could be primary``."""
         column = self.decision.column
-        if value is None:
-            return f"{verb or 'has'}{' have' if verb else ''} no {column}"
+        if value is False:
+            return f"{_NOT[verb]} {column}"
+        if value is True:
+            return f"{verb} be {column}" if verb else f"is {column}"
+        return f"{verb} have {self._instead(value)}" if verb else f"has {self._instead(value)}"
+
+    def _instead(self, value: Value) -> str:
+        column = self.decision.column
         if isinstance(value, bool):
-            return f"{verb or 'is'}{' be' if verb else ''} {'' if value else 'not '}{column}"
-        return f"{verb or 'has'}{' have' if verb else ''} {column} {value}"
+            return f"to be {column}" if value else f"not to be {column}"
+        return f"no {column}" if value is None else f"{column} {value}"
+
+
+_NOT = {"": "is not", "could": "need not be", "must": "must not be", "cannot": "must be"}
 
 
 class Why(Verdict):
@@ -82,10 +91,13 @@ class Why(Verdict):
                 return f"{subject} {self._has(self.chosen, 'must')}: there is nothing else to choose"
             return f"{subject} {self._has(self.chosen, 'must')}: else these clash: {_names(self.core)}"
         assert self.difference is not None
-        other = self._has(self.other, "could")
         if self.tie:
-            return f"{subject} {self._has(self.chosen)}; it {other} just as well, at no cost"
-        return f"{subject} {self._has(self.chosen)}; the next best is that it {other}, which {self.difference.cost}"
+            other = f"it {self._has(self.other, 'could')} just as well, at no cost"
+            return f"{subject} {self._has(self.chosen)}; {other}"
+        better = all(change.worse_by < 0 for change in self.difference.decisive)  # in too short a time
+        rank = "only later was found" if better else "the next best is"
+        other = f"{rank} {self._instead(self.other)}, which {self.difference.cost}"
+        return f"{subject} {self._has(self.chosen)}; {other}"
 
 
 class WhyNot(Verdict):
