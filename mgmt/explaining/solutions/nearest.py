@@ -273,7 +273,7 @@ class _Search:
                 fine = not verdict.violations and self._worth(found, verdict) <= most
                 return verdict if fine else None
 
-            kept = _fewest(changed, lambda some: verdict_on(some) is not None, self.deadline)
+            kept = fewest(changed, lambda some: verdict_on(some) is not None, self.deadline)
             if len(kept) == len(changed):
                 return found
             verdict = verdict_on(kept)
@@ -351,7 +351,7 @@ def _domain(column: Column) -> str:
     return column.references[0].lower() if column.references else column.name.lower()
 
 
-def _fewest(
+def fewest(
     changes: Sequence[Cell], hold: Callable[[Sequence[Cell]], bool], deadline: float
 ) -> Sequence[Cell]:
     """Some of the changes that hold, of which none can be left out (delta debugging: Zeller, TSE 2002).
