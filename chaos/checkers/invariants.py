@@ -44,9 +44,19 @@ _Delta = tuple[_Members, _Members, _Members, _Members, _Members, _Members]
 class ViewInvariants:
     """Checks the views of all processes of one cluster; `fail` is called with what broke, and raises."""
 
-    def __init__(self, fail: Callable[[str], NoReturn], *, ordered: bool = True) -> None:
-        """`ordered`: reports come in the order in which things happened, so that rule 4 can be checked."""
+    def __init__(
+        self,
+        fail: Callable[[str], NoReturn],
+        *,
+        ordered: bool = True,
+        standing: Callable[[Configuration], int] = lambda _: 0,
+    ) -> None:
+        """`ordered`: reports come in the order in which things happened, so that rule 4 can be checked.
+
+        `standing`: how many processes run, and have this view.
+        """
         self._fail = fail
+        self._standing = standing
         self._ordered = ordered
         self.chain: dict[int, Configuration] = {}
         """The view of each epoch, in the order they first appeared, before any recovery."""
@@ -206,8 +216,18 @@ class ViewInvariants:
             self._fail(
                 f"{member.name} started the cluster again in epoch {epoch}; after epoch {latest} it is to be {expected}"
             )
+        self._check_nobody_is_passed_over(member, configuration)
         self._before_restart[lineage] = latest
         self.branches[lineage][epoch] = configuration
+
+    def _check_nobody_is_passed_over(self, member: Member, configuration: Configuration) -> None:
+        latest = self.latest_of(configuration.lineage)
+        standing = self._standing(latest)
+        if 2 * standing > len(latest):
+            self._fail(
+                f"{member.name} started the cluster again in epoch {configuration.epoch}, and so there are two: "
+                f"{standing} of the {len(latest)} members of epoch {latest.epoch} still stand there"
+            )
 
     def _is_of_another(self, lineage: Lineage, member: Member) -> bool:
         # Who was admitted there but never heard of it is a joiner like any other: it has not been a member.

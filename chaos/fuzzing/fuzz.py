@@ -178,6 +178,7 @@ def _run_with_store(script: Script) -> Replay:
     with closing(cluster):
         try:
             cluster.start()
+            cluster.watch_quorums()
             cluster.begin_use(script.duration)
             cluster.schedule(script.schedule)
             cluster.run(max(script.duration, *(at.seconds for at in script.schedule), 0.0))
@@ -207,6 +208,7 @@ def _run_members(script: Script, quiet: float) -> Replay:
     broken, stuck = None, False
     try:
         cluster.start()
+        cluster.watch_quorums()
         cluster.schedule(script.schedule)
         cluster.run(max(script.duration, *(at.seconds for at in script.schedule), 0.0))
         _heal(cluster)

@@ -27,6 +27,11 @@ _KEEP_QUORUM = 0.9
 _RECOVERY = 1 / 6
 """Share of scripts in which a majority is lost, or seems to be, and operators recover the cluster."""
 _RECOVERY_MESSAGES = ("RecoveryRequest", "RecoveryAnswer", "FullConfiguration")
+_FEW_KINDS = 1 / 2
+"""Share of scripts with a few kinds of faults only: in those shows what the others cover up.
+
+Source: A. Groce et al., *Swarm Testing*, ISSTA 2012.
+"""
 _STORE = 8
 """Every so many-th script is one for a cluster with a store."""
 _STORE_SIZES = (3, 7)
@@ -91,8 +96,8 @@ def _script_with_store(seed: int, nodes: int | None) -> Script:
         keep_quorum=False,
         store=True,
         keep_disks=rng.random() < _KEEP_DISKS,
-        # With two it takes no more than two dead hosts to have no copy of something.
-        copies=rng.choice((2, 3)),
+        # With few it takes few dead hosts to have no copy of something.
+        copies=rng.choice((1, 2, 3)),
     )
 
 
@@ -181,6 +186,8 @@ class _Writer:
     def script(self, seed: int) -> Script:
         settings = self.rng.choices(("local", "lan"), (4, 1))[0]
         writers = self._writers()
+        if self.rng.random() < _FEW_KINDS:
+            writers = tuple(self.rng.sample(writers, self.rng.randint(1, 4)))
         now = self.first + self._time(0.0, _FIRST)
         gap = self.rng.choice((2.0, 6.0, 12.0, 25.0))
         while now < self.duration:
@@ -192,8 +199,8 @@ class _Writer:
     def _writers(self) -> tuple[Callable[[float], None], ...]:
         return (
             self._crash, self._crash, self._crash_many, self._restart, self._leave, self._evict, self._tag,
-            self._newcomer,
-            self._partition, self._one_way, self._drop, self._drop, self._pause, self._delay, self._weather,
+            self._newcomer, self._partition, self._one_way, self._one_way_cut, self._one_way_cut,
+            self._drop, self._drop, self._pause, self._delay, self._weather,
             self._lose_messages, self._die_between_phases, self._jump_clock,
         )  # fmt: skip
 
@@ -290,6 +297,17 @@ class _Writer:
         self._add(now, faults.Partition(tuple(groups)))
         self._add(now + self._time(0.5, 20.0), faults.Heal())
 
+    def _one_way_cut(self, now: float) -> None:
+        """Some hear the others, who do not hear them."""
+        half = len(self.names) // 2  # of an even number: nobody has a majority then
+        count = self.rng.choice((half, self.rng.randint(1, len(self.names) - 1)))
+        deaf = sorted(self.rng.sample(self.names, count))
+        end = now + self._time(1.0, 30.0)
+        for source in sorted({*self.names} - {*deaf}):
+            for destination in deaf:
+                self._add(now, faults.Block(source, destination))
+                self._add(end, faults.Unblock(source, destination))
+
     def _one_way(self, now: float) -> None:
         for _ in range(self.rng.randint(1, 4)):
             source, destination = self.rng.sample(self.names, 2)
@@ -316,9 +334,13 @@ class _Writer:
         self._add(now + self._time(1.0, 15.0), faults.Delay(0.0, hosts))
 
     def _weather(self, now: float) -> None:
+        """It clears up again in the end."""
         self._add(now, faults.Loss(self.rng.choice((0.0, 0.02, 0.1, 0.3))))
         self._add(now, faults.Duplication(self.rng.choice((0.0, 0.05, 0.3, 1.0))))
         self._add(now, faults.Reordering(self.rng.choice((0.0, 0.05, 0.3, 1.0)), self._time(0.05, 1.0)))
+        end = now + self._time(2.0, 30.0)
+        for fault in (faults.Loss(0.0), faults.Duplication(0.0), faults.Reordering(0.0, 0.05)):
+            self._add(end, fault)
 
 
 class _DiskWriter(_Writer):
@@ -389,22 +411,25 @@ class _DiskWriter(_Writer):
             self.down_until[name] = back + 10.0
 
     def _swap_addresses(self, now: float) -> None:
-        """Two hosts go, perhaps with others, and one of the two is back first, at the address of the other one."""
-        if len(self._up(now)) < 3:
+        """Some hosts go, perhaps with others; then as many more, which are back first, at the addresses of those."""
+        hosts = self.rng.sample(self._up(now), len(self._up(now)))
+        if len(hosts) < 3:
             return
-        first, second, *others = self.rng.sample(self._up(now), len(self._up(now)))
-        if self._allowed_down(now) > 1:  # what those have who go together may be nobody else's
-            hosts = tuple(others[: self._allowed_down(now) - 1])
-            self._down(now, hosts, faults.Crash(hosts))
+        pairs = self.rng.choice((1, self.rng.randint(1, len(hosts) // 2)))
+        gone, movers, others = hosts[:pairs], hosts[pairs : 2 * pairs], hosts[2 * pairs :]
+        if self._allowed_down(now) > pairs:  # what those have who go together may be nobody else's
+            together = tuple(others[: self._allowed_down(now) - pairs])
+            self._down(now, together, faults.Crash(together))
         swapped = now + self._time(0.5, 12.0)
-        self._add(now, faults.Crash((first,)))
-        gone = self._time(0.1, self.rng.choice((0.5, 12.0)))  # briefly, a majority stays
-        self._add(max(now, swapped - gone), faults.Crash((second,)))
-        self._add(swapped, faults.SwapAddresses(first, second))
-        self._add(swapped, faults.Start((second,)))
+        self._add(now, faults.Crash(tuple(gone)))
+        down_for = self._time(0.1, self.rng.choice((0.5, 12.0)))  # briefly, a majority stays
+        self._add(max(now, swapped - down_for), faults.Crash(tuple(movers)))
+        for first, second in zip(gone, movers, strict=True):
+            self._add(swapped, faults.SwapAddresses(first, second))
+        self._add(swapped, faults.Start(tuple(movers)))
         back = swapped + self._time(*self.rng.choice(((0.0, 2.0), (5.0, 40.0))))
-        self._add(back, faults.Start((first,)))
-        self.down_until.update({first: back + 10.0, second: swapped + 10.0})
+        self._add(back, faults.Start(tuple(gone)))
+        self.down_until.update(dict.fromkeys(gone, back + 10.0) | dict.fromkeys(movers, swapped + 10.0))
 
 
 class _StoreWriter(_DiskWriter):
@@ -416,16 +441,98 @@ class _StoreWriter(_DiskWriter):
 
 
 class _MemoryWriter(_DiskWriter):
-    """For members alone, of which one may lose its disk, or get an old copy of it."""
+    """For members alone, of which one may lose its disk, or get an old copy of it.
+
+    Two clusters take a host that says something, forgets it, and says something else to others. So disks that are late
+    or full, power cuts and partitions come together, while a view is changed or founded.
+    """
 
     def __init__(self, rng: random.Random, nodes: int, duration: float, *, is_cold: bool) -> None:
         super().__init__(rng, nodes, duration)
-        self._victim = None if is_cold or rng.random() < 0.4 else rng.choice(self.names)
+        self._victim = None if is_cold or rng.random() < 0.4 else rng.choice((self.names[0], *self.names))
+        if self._victim is not None:  # an old copy has a small view, from which few go on
+            self._add(self._time(0.0, 1.5), faults.CopyDisk((self._victim,)))
+        if rng.random() < 0.25:  # while the founder still decides alone
+            self._mute(self._time(0.0, 0.5))
 
     def _writers(self) -> tuple[Callable[[float], None], ...]:
         # What one-way links and power cuts do together was found too late; so they come often.
-        writers = (*super()._writers(), self._cut_power, self._one_way, self._partition, self._evict)
+        writers = (
+            *super()._writers(), self._cut_power, self._one_way, self._one_way_cut, self._partition, self._evict,
+            *(self._change_sides,) * 8, *(self._found_in_vain,) * 6, *(self._mute,) * 3,
+        )  # fmt: skip
         return writers if self._victim is None else (*writers, self._lose_disk, self._lose_disk)
+
+    def _hinder_disks(self, begin: float, end: float, hosts: Hosts) -> None:
+        """What these hosts write meanwhile comes late to their disks, or not at all."""
+        match self.rng.choice(("full", "slow", "slow", "quota")):
+            case "full":
+                self._add(begin, faults.FillDisk(hosts))
+                self._add(end, faults.ClearDisk(hosts))
+            case "slow":
+                self._add(begin, faults.SlowDisk(self.rng.choice((0.1, 0.5, 2.0)), hosts))
+                self._add(end, faults.SlowDisk(0.0, hosts))
+            case "quota":
+                self._add(begin, faults.ExceedQuota(hosts))
+                self._add(end, faults.MendDisk(hosts))
+
+    def _change_sides(self, now: float) -> None:
+        """A majority is cut off from the others, and one of it is started again with those instead; they have lost
+        their power, too, and often all of them, just before."""
+        if len(self.names) < 3:
+            return
+        names = self.rng.sample(self.names, len(self.names))
+        majority = len(names) // 2 + 1
+        mover, stay, others = (names[0],), tuple(names[1:majority]), tuple(names[majority:])
+        start = now
+        if self.rng.random() < 0.4:
+            start += self._time(0.1, 1.0)
+            self._add(now, faults.Crash(tuple(names)))
+            for name in names:
+                self._add(start + self._time(0.0, 1.0), faults.Start((name,)))
+        move = start + self._time(*self.rng.choice(((0.2, 4.0), (4.0, 15.0))))
+        self._add(now, faults.Partition(((*mover, *stay), others)))
+        if self.rng.random() < 0.8:
+            self._hinder_disks(now, move, mover if self.rng.random() < 0.5 else self._some(3))
+        self._add(move, faults.Crash((*mover, *others)))
+        self._add(move, faults.Partition((stay, (*mover, *others))))
+        self._add(move + self._time(0.1, 2.0), faults.Start((*mover, *others)))
+        self._add(move + self._time(5.0, 30.0), faults.Heal())
+        for name in (*mover, *others):
+            self.down_until[name] = move + 10.0
+
+    def _found_in_vain(self, now: float) -> None:
+        """All lose their power, most come back, and whoever founds the cluster anew may die meanwhile."""
+        names = self.rng.sample(self.names, len(self.names))
+        late = names[: self.rng.randint(0, (len(names) - 1) // 2)]
+        self._add(now, faults.Crash(tuple(sorted(names))))
+        if self._victim is not None and self.rng.random() < 0.6:
+            self._add(now, faults.RestoreDisk((self._victim,)))
+        start = now + self._time(0.1, 1.0)
+        again = start + self._time(10.0, 30.0)
+        if self.rng.random() < 0.7:
+            self._hinder_disks(now, again, self._some(3))
+        for name in names:
+            self._add(again if name in late else start + self._time(0.0, 0.5), faults.Start((name,)))
+        for name in self.rng.sample(names, self.rng.randint(1, 2)):
+            self._add(start + self._time(0.0, 5.0), faults.Crash((name,)))
+            self._add(again, faults.Start((name,)))
+        for name in names:
+            self.down_until[name] = again + 10.0
+
+    def _mute(self, now: float) -> None:
+        """One whom nobody hears, or not what it says of a view, is started again."""
+        host = self.rng.choice((self.names[0], *self.names))
+        others = tuple(name for name in self.names if name != host)
+        end = now + self._time(0.1, 5.0)
+        if self.rng.random() < 0.3:
+            self._add(now, faults.DropEgress(1.0, (host,)))
+            self._add(end + 1.0, faults.DropEgress(0.0, (host,)))
+        else:
+            self._add(now, faults.DropMessages("FullConfiguration", 1.0, others))
+            self._add(end + 1.0, faults.DropMessages("FullConfiguration", 0.0, others))
+        self._add(end, faults.Restart((host,)))
+        self.down_until[host] = end + 10.0
 
     def _lose_disk(self, now: float) -> None:
         assert self._victim is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+from chaos.checkers.quorum_promise import quorum_lost_bound
 from chaos.errors import BadArgumentError
 from chaos.faults import At, Block, Crash, Heal, Partition, Pause, Resume
 from chaos.scenarios.model import (
@@ -23,15 +24,9 @@ from chaos.scenarios.model import (
     Scenario,
     ScenarioContext,
 )
-from membership.settings import Settings
 
 _CUT_OFF = 40.0
 """Seconds that a partition lasts."""
-
-
-def quorum_lost_bound(settings: Settings) -> float:
-    """Seconds within which a side without a quorum says so."""
-    return settings.quorum_timeout + (settings.probe_failures + 3) * settings.probe_interval
 
 
 def _halves(context: ScenarioContext) -> Plan:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, cast
 
 from chaos.checkers import branches
 from chaos.checkers.invariants import ViewInvariants
+from chaos.checkers.quorum_promise import Links, QuorumPromise, Standing
 from chaos.errors import BadArgumentError, InvariantViolation
 from chaos.faults import At, DiskFault, DiskLoss, Fault
 from chaos.recording.cluster_under_test import SizeSamples
@@ -45,7 +46,7 @@ from membership.protocol.view.configuration import Configuration
 from membership.protocol.view.configuration_cache import ConfigurationCache
 from membership.protocol.view.member import Member
 from membership.protocol.view.view_difference import ViewChanged
-from membership.runtime.change_feed import FINAL_STATUSES
+from membership.runtime.change_feed import FINAL_STATUSES, ClusterStatus
 from membership.runtime.core_factory import CoreFactory, Mode
 from membership.runtime.core_factory import Identity as MemberIdentity
 from membership.runtime.data_directory import Contents, DataDirectory, Identity, recall
@@ -113,7 +114,7 @@ class Cluster:
         self.simulator.after_input = self._after_input
         self.simulator.on_events = self._on_events
         self._faults = SimulatedFaults(self.simulator, self, random.Random(seed))
-        self.invariants = ViewInvariants(self._fail)
+        self.invariants = ViewInvariants(self._fail, standing=self._who_has)
         self.views: list[View] = []
         """The chain of views, in order of epoch."""
         self.sizes = SizeSamples()
@@ -136,6 +137,7 @@ class Cluster:
         self._installed: dict[str, Configuration | None] = {}
         self._standing: dict[Configuration, int] = {}
         self._running = 0
+        self._quorum_promise: QuorumPromise | None = None
         for number in range(nodes):
             self._add(number)
 
@@ -188,6 +190,28 @@ class Cluster:
             first = interval * part / _SAMPLING_PARTS
             self.simulator.observe(partial(self._sample, part), first=first, every=interval)
 
+    def watch_quorums(self) -> None:
+        """See that whoever is out of reach of a majority says so in time."""
+        self._quorum_promise = QuorumPromise(self.settings, self._fail)
+        self.simulator.observe(self._look_at_quorums, first=0.0, every=self.settings.probe_interval)
+
+    def _look_at_quorums(self) -> None:
+        if self._quorum_promise is None:
+            return
+        up = {name: host for name, host in self.hosts.items() if host.process is not None and not host.paused}
+        standing = {name: _standing_on(host) for name, host in up.items()}
+        self._quorum_promise.look(self.now, standing, self._links(up))
+
+    def _links(self, hosts: Mapping[str, Host]) -> Links | None:
+        """Whom each reaches directly; None while that is a matter of chance."""
+        cuts = self.simulator.network.cuts()
+        if cuts is None or self.message_faults.lose_any:
+            return None
+        return {
+            name: [other for other, there in hosts.items() if (host.index, there.index) not in cuts]
+            for name, host in hosts.items()
+        }
+
     def _sample(self, part: int) -> None:
         now = self.now
         for host in self.hosts.values():
@@ -235,7 +259,47 @@ class Cluster:
     @property
     def remembers(self) -> bool:
         """Whether the cluster goes on once everybody is started again, whoever has died: nobody has lost its memory."""
-        return self.disks is not None and not self.has_lost_disks
+        if self.disks is None or self.has_lost_disks:
+            return False
+        return self._is_known_to_half() and not self._has_lost_view()
+
+    def _is_known_to_half(self) -> bool:
+        """Whether at least half of the latest view have it on their disks, and so of every later one that may be it.
+
+        They have not if most were newcomers, and lost their power before they had saved it: it needs an operator then,
+        for nobody knows of a disk without a view that it was not lost.
+        """
+        latest = self.latest
+        if latest is None:
+            return True
+        known = {name: self._known_on(name) for name in self.hosts}
+        later = {
+            view_id: view
+            for views in known.values()
+            for view_id, view in views.items()
+            if view.epoch > latest.epoch
+        }
+        return all(
+            2 * sum(view_id in known.get(member.name, ()) for member in view.members) >= len(view)
+            for view_id, view in (later | {latest.id: latest}).items()
+        )
+
+    def _known_on(self, name: str) -> dict[bytes, Configuration]:
+        """The views on the disk of this host by id: the last one it was in, and those that it voted for since."""
+        file = self._files.get(name)
+        if file is None or file.saved is None:
+            return {}
+        views = (file.saved.view, *file.saved.stable.accepted)
+        return {view.id: view for view in views if view is not None}
+
+    def _has_lost_view(self) -> bool:
+        """Whether most of the latest view were told of a later one without them, which those in it never heard of.
+
+        They do not count as knowing, and so an operator is needed.
+        """
+        latest = self.latest
+        told = {host.name for host in self.running() if process_on(host).is_superseded}
+        return latest is not None and 2 * sum(member.name in told for member in latest.members) > len(latest)
 
     def agreed(self) -> bool:
         """Whether every running member of the latest view stands in it."""
@@ -271,6 +335,9 @@ class Cluster:
             self.start_host(self.hosts[member.name])
         return bool(ended)
 
+    def _who_has(self, view: Configuration) -> int:
+        return self._standing.get(view, 0)
+
     def _who_stands_where(self, without: Host | None = None) -> dict[Member, Configuration | None]:
         return {
             core_on(host).me: self._installed[host.name] for host in self.running() if host is not without
@@ -282,6 +349,7 @@ class Cluster:
         """Do this to the cluster now."""
         self.note(format_fault(fault))
         self._faults.apply(fault)
+        self._look_at_quorums()
 
     def note(self, what: str) -> None:
         """Add a line to the trace."""
@@ -381,12 +449,15 @@ class Cluster:
         if memory is None or host.name in self._saving:
             return
         self._saving.add(host.name)
-        delay = self._disk_rng.uniform(*_DISK_DELAY) + process.save_pause
+        delay = self._disk_rng.uniform(*_DISK_DELAY) + process.save_pause + self._sync_seconds(host)
         self.simulator.call_after(delay, lambda: self._save(host, process, memory))
 
+    def _sync_seconds(self, host: Host) -> float:
+        return 0.0 if self.disks is None else self.disks.of(host.name).sync_seconds
+
     def _save(self, host: Host, process: MemberProcess, memory: Remembered) -> None:
-        self._saving.discard(host.name)
         if host.process is process:
+            self._saving.discard(host.name)
             self.simulator.command(host, partial(self._write, host, memory))
 
     def _write(self, host: Host, memory: Remembered, process: MemberProcess, now: float) -> Effects:
@@ -394,6 +465,9 @@ class Cluster:
         file = self._files[host.name]
         for view in memory.stable.accepted:
             self.invariants.accepted(view)  # a write that is cut short may be on the disk all the same
+        known = file.saved
+        if known is not None and known.is_copy and known.view == memory.view and not memory.is_copy:
+            self._fail(f"{host.name} takes its last view for one that counts, though it knew of later ones")
         try:
             file.save(memory)
             file.complete()
@@ -505,6 +579,7 @@ class Cluster:
             self._running -= 1
             self._stands(host, None)
             self._gathering.pop(host.name, None)
+            self._saving.discard(host.name)
             self.simulator.crash(host)
             self._cut_power(host)
 
@@ -534,6 +609,7 @@ class Cluster:
         if self._gathers(host):
             # A founder alone is nobody's idea of the cluster yet: it is held back until the others are in.
             self._gathering.setdefault(host.name, []).append(event)
+            self.invariants.accepted(event.configuration)
             return
         for each in (*self._gathering.pop(host.name, ()), event):
             self._on_installed(host, each)
@@ -603,3 +679,10 @@ class Cluster:
 
     def _fail(self, what: str) -> NoReturn:
         raise InvariantViolation(what, seed=self.simulator.seed, now=self.now, trace=tuple(self.trace))
+
+
+def _standing_on(host: Host) -> Standing:
+    state = process_on(host).state
+    is_member = state.status is ClusterStatus.MEMBER
+    incarnation = core_on(host).me.incarnation
+    return Standing(incarnation, host.clock_offset, state.view, state.quorum and is_member)

@@ -32,6 +32,11 @@ class MessageFaults:
                 self._losses[kind, host.address] = probability
         self._listen()
 
+    @property
+    def lose_any(self) -> bool:
+        """Whether messages of some type are lost."""
+        return bool(self._losses)
+
     def crash_on(self, kind: str, hosts: Iterable[Host]) -> None:
         """Kill the first of the hosts that sends a message of this type, right after it."""
         self._deadly.append((kind, {host.name for host in hosts}))

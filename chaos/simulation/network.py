@@ -126,6 +126,17 @@ class Network:
         """The probability that a datagram sent now does not arrive."""
         return self._loss(source, destination) if self._connected(source, destination) else 1.0
 
+    def cuts(self) -> frozenset[tuple[int, int]] | None:
+        """The links on which nothing passes; None while anything is lost by chance, slow, or out of order."""
+        settings = self.settings
+        shares = {*self._ingress, *self._egress} - {0.0, 1.0}
+        if settings.loss or settings.tail_probability or any(self._slowness) or shares:
+            return None
+        if not any(self._touched):
+            return frozenset()
+        hosts = range(len(self._group))
+        return frozenset((a, b) for a in hosts for b in hosts if a != b and self.loss(a, b) == 1.0)
+
     def steady_within(self, seconds: float) -> bool:
         """Whether every datagram that is answered at once is answered within so many seconds, if at all."""
         settings = self.settings

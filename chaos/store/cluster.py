@@ -110,6 +110,7 @@ class StoreCluster(Cluster):
             lambda name: name in disks.robbed,
         )
         self.log.log.on_request = self._on_request
+        self.log.log.on_accepted = self._log_invariants.accepted
         self.log.log.on_power_cut = self._on_power_cut
 
     # -- time -----------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""What must hold of the log at every moment, looked at whenever a layout is told to a host.
+"""What must hold of the log at every moment, looked at whenever a host is asked for something, or told a layout.
 
-There is one document of each epoch, the highest view on whose behalf it was changed never goes back, and a layout
-names no replica that lacks an acknowledged record, a replica being a host with the very disk it is named for.
+Nobody accepts a request that was sent to another host, or to a disk that it had before, wherever addresses have gone.
+There is one document of each epoch, the highest view on whose behalf it was changed never goes back, and a layout names
+no replica that lacks an acknowledged record, a replica being a host with the very disk it is named for.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from datastore_adapter.log.layout.document import decode_document
 from datastore_adapter.log.layout.striping import addresses_in
 from datastore_adapter.log.log_unit.segment_store import AddressState
 from datastore_adapter.log.messages import Install, Request
+from datastore_adapter.log.runtime.runtime import Peer
 
 
 class LogInvariants:
@@ -43,6 +45,16 @@ class LogInvariants:
     def latest(self) -> list[EpochDocument]:
         """The two documents of the highest epochs: one of them is in force."""
         return [self.documents[epoch] for epoch in sorted(self.documents)[-2:]]
+
+    def accepted(self, host: str, peer: Peer) -> None:
+        """A host accepts a request that was sent to this peer."""
+        node, meant = self._node_on(host), peer.identity
+        if node is None or meant is None:
+            return
+        if meant.host != host:
+            self._fail(f"{host} at {peer.address} accepts what {meant.host} is asked")
+        elif meant.disk and meant.disk != node.identity.disk:
+            self._fail(f"{host} accepts what is asked of a disk that it had before")
 
     def look(self, request: Request) -> EpochDocument | None:
         """A host is about to handle this; the document it brings, if nobody knew of it."""

@@ -11,7 +11,8 @@ from datastore_adapter import EpochDocument, Extent, Layout, LogSettings, Segmen
 from datastore_adapter.log.host.node import LogNode
 from datastore_adapter.log.layout.document import encode_document
 from datastore_adapter.log.layout.striping import Striping
-from datastore_adapter.log.messages import Install
+from datastore_adapter.log.messages import HostIdentity, Install
+from datastore_adapter.log.runtime.runtime import Peer
 from tests.datastore_adapter.memory_storage import MemoryStorage
 
 
@@ -24,6 +25,7 @@ class Told:
         self.acknowledged: set[int] = set()
         self.robbed: set[str] = set()
         node = LogNode("n1", MemoryStorage(), LogSettings(), draw=lambda count: b"n1")
+        self.disk = node.identity.disk
         self.invariants = LogInvariants(
             {"n1": node}.get, lambda: self.acknowledged, self.found.append, self.robbed.__contains__
         )
@@ -91,3 +93,17 @@ def test_what_lacks_a_record_and_says_so_is_no_replica() -> None:
 
 def test_a_node_without_the_segment_lacks_all() -> None:
     assert missing(LogNode("n1", MemoryStorage(), LogSettings(), draw=bytes), "s07", [1, 2]) == [1, 2]
+
+
+def test_a_request_for_another_host_or_disk_is_accepted_by_nobody() -> None:
+    told = Told()
+    for identity in (None, HostIdentity("n1"), HostIdentity("n1", told.disk)):
+        told.invariants.accepted("n1", Peer("n1:1", identity))
+        told.invariants.accepted("n2", Peer("n2:1", identity))
+    assert not told.found, "on n2 nothing runs"
+    told.invariants.accepted("n1", Peer("n2:1", HostIdentity("n2")))
+    told.invariants.accepted("n1", Peer("n1:1", HostIdentity("n1", b"before")))
+    assert told.found == [
+        "n1 at n2:1 accepts what n2 is asked",
+        "n1 accepts what is asked of a disk that it had before",
+    ]

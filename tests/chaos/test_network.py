@@ -109,3 +109,17 @@ def test_nonsense_is_refused() -> None:
         network().drop_egress(0, -0.1)
     with pytest.raises(BadArgumentError):
         network().slow_down(0, -1)
+
+
+def test_which_links_are_cut_is_told_unless_chance_has_a_say() -> None:
+    made = network()
+    assert made.cuts() == frozenset()
+    made.block(0, 1)
+    made.drop_ingress(2, 1.0)
+    assert made.cuts() == {(0, 1), (0, 2), (1, 2)}
+    made.drop_egress(1, 0.5)
+    assert made.cuts() is None
+    made.drop_egress(1, 0.0)
+    made.slow_down(0, 1.0)
+    assert made.cuts() is None
+    assert network(loss=0.1).cuts() is network(tail_probability=0.1).cuts() is None

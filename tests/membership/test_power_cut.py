@@ -237,6 +237,22 @@ def test_whose_disk_was_lost_is_not_waited_for_by_one_that_lived_on(cluster, cou
     assert RESTART_STRIDE <= world.epoch < RECOVERY_STRIDE
 
 
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_half_that_lived_on_founds_anew_with_those_who_know_nothing(cluster, count: int, seed: int) -> None:
+    """They died before their disks had the view. Found by the fuzz: one of two held on to the view of both for good."""
+    world = running(cluster, count, seed)
+    dead = range(count // 2, count)
+    cut_power(world, dead)
+    world.run(6.0)
+    for number in dead:
+        del world.disks[f"h{number}"]
+    world.core_arguments = {"seeds": [world.hosts[0].address], "found": False}
+    start(world, dead)
+    assert world.run(60.0, lambda: world.together(count))
+    assert RESTART_STRIDE <= world.epoch < RECOVERY_STRIDE
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_who_lived_on_hears_by_its_probes_that_a_disk_was_lost(cluster, seed: int) -> None:
     """Two of three die; one comes back with its disk, and one without, whose seeds do not lead to the third.

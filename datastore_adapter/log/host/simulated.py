@@ -226,6 +226,8 @@ class SimulatedCluster:
             self.add(name, f"{name}:1")
         self.on_request: Callable[[str, str, Request], None] = lambda source, destination, request: None
         """Called before a request is handled: (source, destination, request); may crash hosts."""
+        self.on_accepted: Callable[[str, Peer], None] = lambda host, peer: None
+        """Called when a host accepts a request: (host, whom it was sent to)."""
         self.on_power_cut: Callable[[str], None] = lambda name: None
         """Told of a host that has lost power in the middle of what it did (`SimulatedFiles.fault`)."""
 
@@ -484,7 +486,9 @@ class SimulatedRuntime:
         refusal = host.node.misdirected(received.to)
         if refusal is not None:
             respond(refusal)
-        elif part_of(request) is Part.PULL:
+            return
+        self._cluster.on_accepted(host.name, peer)
+        if part_of(request) is Part.PULL:
             self._pull(host, received.request, respond)
         else:
             self._cluster.submit(self._name, host.name, received.request, respond)

@@ -343,7 +343,7 @@ class Core(MemberCoreBase):
             self._quorum.deadline,
             self._admission.deadline,
             self._anti_entropy.deadline,
-            self._requests.deadline,
+            NEVER if self._admission.holding else self._requests.deadline,
             self._recovery.deadline,
             self._election.deadline,
             self._refounding.deadline,
@@ -379,5 +379,6 @@ class Core(MemberCoreBase):
 
     def _tick_requests(self, now: float) -> None:
         instance = self._instance
-        if instance is not None:
+        # Not in the view of a founder alone: it would decide that by itself, and remember it as one that was in force.
+        if instance is not None and not self._admission.holding:
             self._requests.tick(now, instance.reporter)

@@ -136,7 +136,7 @@ class Dispatcher:
         if election.is_deserted:
             deserted = election.accepted[-1]
             self.views.give_up((deserted.by_seniority()[0].name,), deserted.epoch)
-        elif election.founds(now):
+        elif election.founds(now) and self.views.may_found():
             self.founded = True
             self._admission.hold(election.expect, election.suffices, self._refounding.propose)
             self._refounding.begin(now)
@@ -158,9 +158,7 @@ class Dispatcher:
                     self._context.defer(message.joiner, "this member is leaving")
                 elif self._admission.holding and not self._election.counts_on(message.joiner):
                     self._context.defer(message.joiner, self._election.progress)
-                else:
-                    if source == message.joiner.address:
-                        self._quorum_loss.on_joining(message.joiner)
+                elif not self._gives_up_for_joiner(source, message.joiner):
                     self._admission.on_request(message, instance.reporter, now)
             case messages.ColdStart() if self._concerns_members(message):
                 self._on_restarted(instance, source, message, now)
@@ -195,11 +193,25 @@ class Dispatcher:
                 self._install_if_in_force(instance, now)
             return
         self._quorum_loss.on_restarted(message.sender)
-        restarted = self._quorum_loss.restarted
-        if restarted and self._quorum.lost and self.views.status is Status.MEMBER:
-            self.views.give_up(restarted)
-        elif self.views.status is not Status.LEAVING:
+        if not self._gives_up() and self.views.status is not Status.LEAVING:
             self._admission.on_request(messages.JoinRequest(message.sender, 0), instance.reporter, now)
+
+    def _gives_up_for_joiner(self, source: Address, joiner: Member) -> bool:
+        """The same for one that remembers nothing, as it died before its disk had the view: it stands for its name, and
+        half of the view is still there with what they know."""
+        if source == joiner.address:
+            self._quorum_loss.on_joining(joiner)
+        restarted = self._quorum_loss.restarted
+        is_half = self._context.storage.has_disk and 2 * len(restarted) <= len(self._context.view)
+        return is_half and self._gives_up()
+
+    def _gives_up(self) -> bool:
+        """Give this view up if it is beyond help; whether that was done."""
+        restarted = self._quorum_loss.restarted
+        if not restarted or not self._quorum.lost or self.views.status is not Status.MEMBER:
+            return False
+        self.views.give_up(restarted)
+        return True
 
     def _on_not_member(
         self, instance: ViewInstance, source: Address, message: messages.NotMember, now: float

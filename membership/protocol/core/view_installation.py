@@ -46,15 +46,31 @@ class ViewInstaller:
 
         This process is alone in it.
         """
+        self._install(self._first_view(), None, now)
+
+    def may_found(self) -> bool:
+        """Whether a founder that waits for nobody has its view on its disk; if not, that begins to be written.
+
+        It shows the view at once, and no other view may ever have that epoch.
+        """
+        election, storage, me = self._components.election, self._context.storage, self._context.me
+        if election.latest is None or election.expect > 1:
+            return True
+        view = self._first_view()
+        if all(known.id != view.id for known in storage.state.accepted):
+            # It goes on from every earlier view in which it was alone, too.
+            others = (each for each in election.accepted if len(each) > 1 or each.members[0].name != me.name)
+            storage.accept((*others, view))
+        return storage.has_accepted(view)
+
+    def _first_view(self) -> Configuration:
         election = self._components.election
         remembered = election.latest
         rings = self._context.settings.rings
         if remembered is None:
             cluster_id = self._components.joiner.cluster_id or self._context.rng.randbytes(16)
-            view = self._context.cache.found(self._context.me, cluster_id, rings)
-        else:
-            view = self._context.cache.restart(remembered, self._context.me, rings, election.recovery)
-        self._install(view, None, now)
+            return self._context.cache.found(self._context.me, cluster_id, rings)
+        return self._context.cache.restart(remembered, self._context.me, rings, election.recovery)
 
     def on_first_configuration(self, message: messages.FullConfiguration, now: float) -> None:
         """A joiner is sent a view: it is in."""
