@@ -227,7 +227,8 @@ class Model:
             def impossible() -> InfeasibleError:
                 if not clashes:
                     return InfeasibleError(())
-                return self._infeasible(snapshot, parts, max(1.0, budget), seed)
+                left = max(1.0, deadline - time.perf_counter())
+                return self._infeasible(snapshot, parts, left, seed)
 
             try:
                 decided = self._decide(parts, general, present, deadline, seed, workers)
@@ -471,12 +472,12 @@ class Model:
 
     def _relaxing(
         self, snapshot: Snapshot, clash: Clash, budget: float, seed: int
-    ) -> Callable[[], tuple[Relaxation, ...]]:
+    ) -> Callable[[float | None], tuple[Relaxation, ...]]:
         state, moment = snapshot.dump(), snapshot.moment
 
-        def relax() -> tuple[Relaxation, ...]:
+        def relax(seconds: float | None) -> tuple[Relaxation, ...]:
             model = self.revised(database=self._database.clone(state, moment))
-            return find_relaxations(model, clash, budget=3 * budget, seed=seed)
+            return find_relaxations(model, clash, budget=seconds or 3 * budget, seed=seed)
 
         return relax
 

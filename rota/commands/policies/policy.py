@@ -16,7 +16,6 @@ from rota.commands.policies.questions import QUESTIONS
 from rota.commands.policies.workbench import read_bundle
 from rota.errors import AgentError, ReportedFailure, UsageProblem
 from rota.terminal.output import as_json, emit, table
-from rota.terminal.progress import waiting
 
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model
@@ -243,27 +242,26 @@ def solve(
             )
         model = bench.model()
         bench.require_rows()
-        outcome = _solved(model, effort, bundle)
+        outcome = _solved(model, effort, bundle, quiet=json_wanted)
         failure = _show(model, outcome, effort, log, json_wanted, apply=bench.apply if apply else None)
     if failure is not None:
         raise failure
 
 
-def _solved(model: Model, effort: Effort, bundle: Path | None = None) -> Outcome:
+def _solved(model: Model, effort: Effort, bundle: Path | None = None, *, quiet: bool) -> Outcome:
     """What a solve comes to; all of it is saved in ``bundle``."""
     from dataclasses import replace
 
-    from mgmt.errors import InfeasibleError, VerificationError
+    from mgmt.errors import VerificationError
     from mgmt.explaining.solutions.replay_bundle import answer_of, bundle_of, bundle_of_error
 
     now = model.database.now() if effort.now is None else effort.now
     kept = None if bundle is None else bundle_of(model, seed=effort.seed, budget=effort.budget, now=now)
     outcome: Outcome
     try:
-        with waiting(f"solving, {effort.budget:g} s at most"):
-            outcome = model.solve(effort.budget, effort.seed, now=now)
-    except InfeasibleError as error:
-        outcome = error
+        outcome = effort.answered(
+            lambda _: model.solve(effort.budget, effort.seed, now=now), "solving", quiet=quiet
+        )
     except VerificationError as error:
         if bundle is not None:
             _write(bundle, bundle_of_error(error).save())
@@ -317,7 +315,7 @@ def _replay(path: Path, log: bool, json_wanted: bool) -> None:
     bench, bundle = read_bundle(path)
     with bench.problems_shown():
         model, effort = bundle.model(), Effort(bundle.budget, bundle.seed, bundle.now)
-        outcome = _solved(model, effort)
+        outcome = _solved(model, effort, quiet=json_wanted)
         failure = _show(model, outcome, effort, log, json_wanted)
     if bundle.answer is not None:
         if _plain(answer_of(outcome)) != _plain(bundle.answer):
