@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mgmt.solution import Solution
     from mgmt.source_text import Position
 
+_LEAST_SECONDS = 1.0
+"""For what would help, when the time of a solve is over."""
 _MOST_TOLD = 3
 """Changes that would help that an error's line names."""
 
@@ -206,7 +208,7 @@ class InfeasibleError(PolicyError):
         core: Sequence[CoreMember],
         *,
         minimal: bool = True,
-        relax: Callable[[], Sequence[Relaxation]] | None = None,
+        relax: Callable[[float | None], Sequence[Relaxation]] | None = None,
     ) -> None:
         names = ", ".join(str(member) for member in core)
         super().__init__(
@@ -233,8 +235,15 @@ class InfeasibleError(PolicyError):
         be that: in a cluster that is too small as a whole, it is on few rows rather than little in all.
         They are looked for when first asked for; that takes about as long as a few solves.
         """
+        return self._looked_for(None)
+
+    def relaxations_within(self, seconds: float) -> tuple[Relaxation, ...]:
+        """The same, as far as they are found in these seconds, or a second at least; not looked for again then."""
+        return self._looked_for(max(_LEAST_SECONDS, seconds))
+
+    def _looked_for(self, seconds: float | None) -> tuple[Relaxation, ...]:
         if self._relaxations is None:
-            self._relaxations = () if self._relax is None else tuple(self._relax())
+            self._relaxations = () if self._relax is None else tuple(self._relax(seconds))
         return self._relaxations
 
 

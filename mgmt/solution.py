@@ -60,6 +60,8 @@ class ObjectiveValue:
     bound: int | None
     """The best that the more important tiers leave possible; None when not alone in its tier, or not known."""
     proven: bool
+    unit: str = ""
+    """What it counts: ``rows of task``, ``memory``; empty where that cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)

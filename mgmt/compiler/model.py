@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 
 from mgmt.compiler.assignments.columns.fetch import Columns
 from mgmt.compiler.assignments.refusal import NotAnAssignment
@@ -26,7 +27,7 @@ from mgmt.compiler.encoding.encoder import Encoder
 from mgmt.compiler.infeasibility.assignment_clash import ColumnarClash, columnar_clash
 from mgmt.compiler.infeasibility.clashes import CellClash, Clash, ConstraintClash, error_of
 from mgmt.compiler.infeasibility.relaxations import find_relaxations
-from mgmt.compiler.partition import ColumnName, Part, Partition, Step, restricted
+from mgmt.compiler.partition import ColumnName, Part, Partition, Step, candidates_of, restricted
 from mgmt.compiler.parts.assignment import ColumnarPart
 from mgmt.compiler.parts.constraint_model import GeneralPart
 from mgmt.compiler.parts.flagged_assignment import FlaggedPart
@@ -226,7 +227,8 @@ class Model:
             def impossible() -> InfeasibleError:
                 if not clashes:
                     return InfeasibleError(())
-                return self._infeasible(snapshot, parts, max(1.0, budget), seed)
+                left = max(1.0, deadline - time.perf_counter())
+                return self._infeasible(snapshot, parts, left, seed)
 
             try:
                 decided = self._decide(parts, general, present, deadline, seed, workers)
@@ -275,6 +277,19 @@ class Model:
         """The variables that a plan may leave without a value in every row, with nothing said against it."""
         plan = emptiest(self._compilation, snapshot)
         return find_unassigned(self._compilation, snapshot, plan, self.oracle.examine(snapshot, plan))
+
+    def without_rows(self, snapshot: Snapshot) -> frozenset[str]:
+        """The constraints and objectives that have no row to be about, whatever is decided."""
+        with self.available_views(snapshot):
+            return frozenset(
+                name
+                for name, statements in self._candidates.items()
+                if not all(map(snapshot.rows, statements))
+            )
+
+    @cached_property
+    def _candidates(self) -> dict[str, tuple[str, ...]]:
+        return candidates_of(self.program)
 
     @contextmanager
     def available_views(self, snapshot: Snapshot) -> Iterator[None]:
@@ -457,12 +472,12 @@ class Model:
 
     def _relaxing(
         self, snapshot: Snapshot, clash: Clash, budget: float, seed: int
-    ) -> Callable[[], tuple[Relaxation, ...]]:
+    ) -> Callable[[float | None], tuple[Relaxation, ...]]:
         state, moment = snapshot.dump(), snapshot.moment
 
-        def relax() -> tuple[Relaxation, ...]:
+        def relax(seconds: float | None) -> tuple[Relaxation, ...]:
             model = self.revised(database=self._database.clone(state, moment))
-            return find_relaxations(model, clash, budget=3 * budget, seed=seed)
+            return find_relaxations(model, clash, budget=seconds or 3 * budget, seed=seed)
 
         return relax
 

@@ -231,13 +231,10 @@ def _flagged_choice(part: Part, views: Views, catalog: Catalog, engine: EngineTy
 
 
 def candidates_of(program: Sequence[Step]) -> dict[str, tuple[str, ...]]:
-    """Per demand, statements over the available views: if one of them has no row, the demand has none either.
-
-    An aggregate of all rows has one row over no rows, too: of such a demand nothing can be said.
-    """
+    """Per demand, statements over the available views: if one of them has no row, the demand has none either."""
     views = Views.of(program)
     steps = [step for step in program if isinstance(step, SplitQuery) and step.bound.demand is not None]
-    return {step.name: tuple(_candidates(step.bound, views)) for step in steps if step.bound.keys != ()}
+    return {step.name: tuple(_candidates(step.bound, views)) for step in steps}
 
 
 def _candidates(query: BoundQuery, views: Views) -> list[str]:

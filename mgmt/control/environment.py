@@ -284,7 +284,10 @@ class Environment:
         """Ask the solver about the present state.  Raises :class:`SolverUnavailableError`."""
         policies = situation.intent.policies
         await self.prepare(policies)
-        budget, seed = self._settings.solve_budget, self._settings.seed
+        budget, seed = (
+            self._settings.longest_solve_budget,
+            self._settings.seed,
+        )  # a person waits, not the cluster
         return await self._solver.explain(situation.state, policies, question, budget, seed)
 
     async def _ask(self, state: PlacementState, policies: PolicyChoice, budget: float) -> SolveOutcome:

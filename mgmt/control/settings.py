@@ -38,7 +38,8 @@ class ControlSettings:
     solve_budget: float = 2.0
     """Time the solver may take.  Longer: better proofs, but lost hosts leave their chains only after it."""
     longest_solve_budget: float = 16.0
-    """Upper bound when the budget is doubled, because the solver had no answer in time."""
+    """Upper bound when the budget is doubled, because the solver had no answer in time.  An operator's question
+    gets it at once."""
     seed: int = 0
     """Of the solver: the same state and seed give the same plan."""
     first_backoff: float = 0.1

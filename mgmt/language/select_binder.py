@@ -10,16 +10,22 @@ host with nothing on it is a group with COUNT = 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
 from mgmt.errors import PolicySyntaxError, UnknownColumnError, UnsupportedConstructError
-from mgmt.language.bound_queries.expressions import Cell, DatabasePart, has_aggregate, has_variable
+from mgmt.language.bound_queries.expressions import (
+    Cell,
+    DatabasePart,
+    Expression,
+    has_aggregate,
+    has_variable,
+)
 from mgmt.language.bound_queries.queries import BoundQuery, Demand, Output, Predicate, PushedView
 from mgmt.language.expression_binding.expression_binder import ExpressionBinder
-from mgmt.language.expression_binding.functional_dependencies import dependencies_of_view, refuse_ungrouped
+from mgmt.language.expression_binding.functional_dependencies import dependencies_of_view, ungrouped_columns
 from mgmt.language.names.catalog import Relation, RelationColumn
 from mgmt.language.names.scopes import References, Scope
 from mgmt.language.normalization import pinned_rows as pins
@@ -27,6 +33,7 @@ from mgmt.language.normalization.select_normalizer import SelectNormalizer
 from mgmt.language.normalization.soft_constraints import violation
 from mgmt.language.parsing.trailing_clauses import TailKind
 from mgmt.language.pushdown.aggregates import is_database_aggregate, unknown_to_the_solver
+from mgmt.source_text import Position
 from mgmt.sql.trees import conjuncts
 from mgmt.state.schema import TEXTUAL, SqlType
 
@@ -59,11 +66,14 @@ class SelectBinder(SelectNormalizer):
         having = self._bind_having(binder)
         outputs = self._bind_outputs(binder)
         demand = self._bind_demand(binder)
-        self._check_reason(outputs)
         parts = [output.expression for output in outputs]
         parts.extend(part.expression for part in (demand, having) if part is not None)
         if keys is None and (binder.left_to_database or any(has_aggregate(part) for part in parts)):
             keys = ()  # one group of all rows
+        if demand is not None and keys is not None and (keys == () or self._statement.made_groups):
+            # SELECT * FROM task CHECK count(*) < 3: what differs from row to row is not shown of their group.
+            outputs = [one for one in outputs if not self._ungrouped([one.expression], keys)]
+        self._check_reason(outputs, keys)
         involved = self._involves_solver(predicates, having, outputs, demand)
         if demand is None and not involved:
             self._scan_other_clauses(binder)
@@ -264,21 +274,25 @@ class SelectBinder(SelectNormalizer):
             )
         return Demand(tail, tree, bound)
 
-    def _check_reason(self, outputs: list[Output]) -> None:
-        """A reason speaks of constant columns of the row."""
+    def _check_reason(self, outputs: list[Output], keys: Sequence[DatabasePart] | None) -> None:
+        """A reason speaks of constant columns of the row, or of the group."""
         reason = None if self._tail is None else self._tail.reason
         if reason is None:
             return
         known = {o.name.lower(): isinstance(o.expression, DatabasePart) for o in outputs}
-        for source in self._scope.values():
-            for name in source.relation.key:
-                known.setdefault(name.lower(), True)
+        if keys is None:
+            told = [name for source in self._scope.values() for name in source.relation.key]
+        else:
+            told = [key.tree.name for key in keys if isinstance(key.tree, exp.Column)]
+        for name in told:
+            known.setdefault(name.lower(), True)
+        row = "row" if keys is None else "group"
         for name in reason.names:
             if name.lower() not in known:
                 raise UnknownColumnError(
-                    f"REASON names {{{name}}}, which is not selected",
+                    f"REASON names {{{name}}}, which is no selected column of the {row}",
                     position=reason.position,
-                    hint=f"columns of the row: {', '.join(sorted(known))}",
+                    hint=f"columns of the {row}: {', '.join(sorted(known)) or 'none'}",
                 )
             if not known[name.lower()]:
                 raise UnsupportedConstructError(
@@ -328,10 +342,18 @@ class SelectBinder(SelectNormalizer):
         demand: Demand | None,
         having: Predicate | None,
     ) -> None:
-        parts = [demand.expression] if demand else [output.expression for output in outputs]
-        if having is not None:
-            parts.append(having.expression)
-        refuse_ungrouped(parts, keys, self._scope, self._settled)
+        parts = [part.expression for part in (demand, having, *outputs) if part is not None]
+        for position, table, column in self._ungrouped(parts, keys):
+            raise PolicySyntaxError(
+                f"column {table}.{column} must be in GROUP BY or inside an aggregate",
+                position=position,
+                hint=f"add it to GROUP BY, or say which of a group is meant: min({column})",
+            )
+
+    def _ungrouped(
+        self, parts: Sequence[Expression], keys: Sequence[DatabasePart]
+    ) -> list[tuple[Position, str, str]]:
+        return list(ungrouped_columns(parts, keys, self._scope, self._settled))
 
 
 def _is_null(tree: exp.Expr) -> bool:

@@ -45,7 +45,7 @@ class AsyncSolver(Protocol):
     async def explain(
         self, state: PlacementState, policies: PolicyChoice, question: Question, budget: float, seed: int
     ) -> Explanation:
-        """Answer a question by a few solves of ``budget`` seconds each.  Raises as :meth:`solve`."""
+        """Answer a question within ``budget`` seconds, as far as it is found by then.  Raises as :meth:`solve`."""
         ...
 
 

@@ -156,9 +156,9 @@ def parse_tokens(tokens: Sequence[Token], source: SourceText, into: type[exp.Exp
     try:
         parser = _DIALECT.parser()
         if into is None:
-            trees = parser.parse(list(tokens), source.text)
+            trees = parser.parse(_with_calls_of_all(tokens), source.text)
         else:
-            trees = parser.parse_into(into, list(tokens), source.text)
+            trees = parser.parse_into(into, _with_calls_of_all(tokens), source.text)
     except ParseError as error:
         raise _syntax_error(error, tokens, source) from error
     except RecursionError as error:
@@ -185,6 +185,19 @@ def parse_tokens(tokens: Sequence[Token], source: SourceText, into: type[exp.Exp
             hint="write the value, or select it from a table",
         )
     return tree
+
+
+def _with_calls_of_all(tokens: Sequence[Token]) -> list[Token]:
+    """``all`` as a name in ``f(all(x))`` and ``SELECT all(x)``: sqlglot reads over it, and here it is an aggregate."""
+    found = list(tokens)
+    for place in range(1, len(tokens) - 1):
+        before, token, after = tokens[place - 1 : place + 2]
+        argument = before.token_type in {TokenType.SELECT, TokenType.L_PAREN, TokenType.COMMA}
+        if token.token_type is TokenType.ALL and argument and after.token_type is TokenType.L_PAREN:
+            found[place] = Token(
+                TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments
+            )
+    return found
 
 
 def _deepest(tokens: Sequence[Token]) -> Token:

@@ -142,10 +142,16 @@ class Database:
         self.refresh()
         return bool(self._schema.tables) and (bool(self._sources.tables) or not self._sources)
 
+    @property
+    def brought_tables(self) -> set[str]:
+        """The tables, in lower case, that a source brings; without sources all, whose rows it keeps itself."""
+        found = [table.name.lower() for table in self._schema.tables if table.found or not self._sources]
+        return {*self._sources.tables, *found}
+
     def misspelt_tables(self) -> dict[str, str]:
         """Tables that the schema declares and no source brings, each with one that a source brings instead."""
         found = [table.name.lower() for table in self._schema.tables if table.found]
-        missing = {table.name.lower() for table in self._schema.tables} - {*self._sources.tables, *found}
+        missing = {table.name.lower() for table in self._schema.tables} - self.brought_tables
         near = {name: misspelt(name, found) for name in sorted(missing)}
         return {name: other for name, other in near.items() if other is not None}
 

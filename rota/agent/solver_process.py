@@ -40,8 +40,6 @@ log = logging.getLogger("rota")
 COMMAND: Sequence[str] = (sys.executable, "-P", "-m", solver_worker.__name__)
 """``-P``: what lies in the working directory is not imported."""
 ATTEMPTS = 2
-MOST_SOLVES = 24
-"""That the answer to one question may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +171,7 @@ class SolverProcess:
         self, state: PlacementState, policies: PolicyChoice, question: Question, budget: float, seed: int
     ) -> Explanation:
         """See ``mgmt.AsyncSolver``."""
-        patience = self._limits.loading + MOST_SOLVES * (1 + self._limits.overrun) * budget
+        patience = self._limits.loading + (1 + self._limits.overrun) * budget
         request = Request(0, policies, state, budget, seed, question=question)
         return (await self._ask(request, patience)).explanation or Explanation(error="no answer")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -64,20 +64,27 @@ class Progress:
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """On a terminal, says what is waited for if that takes long, until it is there; elsewhere nothing."""
-    if not sys.stderr.isatty():
-        yield
+def waiting(what: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """On a terminal, says what is waited for if that takes long, until it is there; elsewhere nothing.
+
+    The function it gives says what is being done meanwhile.  ``quiet``: nothing at all, as where JSON is wanted.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
         return
     from rich.console import Console
+    from rich.progress import Progress as Bar
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    status = Console(stderr=True).status(f"{what} \N{HORIZONTAL ELLIPSIS}")
-    timer = threading.Timer(LONG, status.start)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    bar = Bar(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(what)
+    timer = threading.Timer(LONG, bar.start)
     timer.daemon = True
     timer.start()
     try:
-        yield
+        yield lambda doing: bar.update(task, description=f"{what}: {doing}")
     finally:
         timer.cancel()
         timer.join()  # it may be starting it just now
-        status.stop()
+        bar.stop()

@@ -64,6 +64,31 @@ _OF_BOTH = (
     "node.rack IN ('r0', 'r2')",
     "node.zone IS NULL AND task.app = 'a0'",
 )
+_OF_GROUPS = (
+    ("any({C})", "bool_or({C})", ""),
+    ("bool_or({N})", "bool_or({N})", ""),
+    ("all({C})", "bool_and({C})", ""),
+    ("bool_and({U})", "bool_and({U})", ""),
+    ("count(*)", "count(*)", "> 1"),
+    ("count(node.zone)", "count(node.zone)", "= 1"),
+    ("count(DISTINCT node.{k})", "count(DISTINCT node.{k})", "< 2"),
+    ("count(DISTINCT node.up)", "count(DISTINCT node.up)", "= 1"),
+    ("min(node.price)", "min(node.price)", "> 2"),
+    ("max(task.{size})", "max(task.{size})", "<= {n}"),
+    ("max(node.up)", "max(CAST(node.up AS INTEGER))", "= 1"),
+    ("sum(task.{size})", "sum(task.{size})", "<= {n} + 1"),
+    ("sum(node.up)", "sum(CAST(node.up AS INTEGER))", ">= 1"),
+)
+"""Aggregates, in plain SQL, and what they are compared with."""
+_COMBINED = (
+    "{one}",
+    "NOT ({one})",
+    "({one} AND {other})",
+    "({one} OR NOT {other})",
+    "CASE WHEN {one} THEN {other} ELSE {third} END",
+    "({one}) IS NOT FALSE",
+    "coalesce({one}, {other})",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +137,9 @@ LARGE = Sizes((300,), (30,), racks=12, zones=4, apps=6, numbers=(1, 2, 3, 5, 8),
 class SpellingMaker:
     """One state, and one policy in two spellings, from a seed."""
 
-    def __init__(self, seed: int, sizes: Sizes = SMALL) -> None:
-        self.random, self._sizes = Random(seed), sizes
+    def __init__(self, seed: int, sizes: Sizes = SMALL, about: str = "") -> None:
+        """``about``: words that the names of all rules have."""
+        self.random, self._sizes, self._about = Random(seed), sizes, about
         self._may_be_null = self.random.random() < 0.7
         self.optional = self.random.random() < 0.5
         self.schema = SCHEMA if self._may_be_null else _NULLABLE.sub(r"\g<0> NOT NULL", SCHEMA)
@@ -140,14 +166,16 @@ class SpellingMaker:
                 text.append(_PLACED)
             self.tiers[1] = ["(SELECT count(*) FROM task WHERE variable__node IS NULL)"]
         macros, all_rules = rules()
+        suited = [rule for rule in all_rules if self._about in rule.name]
         checks = pick((0, 1, 1, 2, 3))
         objectives = pick((0, 1, 1, 2)) if checks else 1
         for number in range(checks + objectives):
-            rule = pick([rule for rule in all_rules if rule.is_objective == (number >= checks)])
+            rule = pick([rule for rule in suited if rule.is_objective == (number >= checks)])
             self.names.append(rule.name)
             parts = self._parts(f"c{number}")
             for name, macro in macros.items():
                 parts[name] = macro.format(**parts)
+            parts |= self._of_groups(parts)
             tail = ""
             if rule.is_objective:
                 tier, weight = pick((1, 2, 3)), pick((1, 1, 2))
@@ -177,6 +205,23 @@ class SpellingMaker:
             "N": pick(_OF_NODES),
             "C": pick(_OF_BOTH),
         }
+
+    def _of_groups(self, parts: Mapping[str, str]) -> dict[str, str]:
+        """Groups and a condition on their aggregates, in its three spellings."""
+        pick = self.random.choice
+        spelled: dict[str, dict[str, str]] = {"G": {}, "G_beside": {}, "G_plain": {}}
+        for place in ("one", "other", "third"):
+            ours, plain, test = (part.format(**parts) for part in pick(_OF_GROUPS))
+            own = pick((None, None, parts["U"], parts["N"]))
+            there = f" FILTER (WHERE {parts['ON']}{'' if own is None else f' AND ({own})'})"
+            filtered = ours if own is None else f"{plain} FILTER (WHERE {own})"
+            beside = f"{plain}{there}"
+            known = f"coalesce({beside}, 0)" if plain.startswith("sum") else beside
+            for name, text in (("G", filtered), ("G_beside", beside), ("G_plain", known)):
+                spelled[name][place] = f"{text} {test}".strip()
+        combined = pick(_COMBINED)
+        groups = pick((f"task.{parts['r']}", f"node.{parts['k']}", f"task.{parts['r']}, node.{parts['k']}"))
+        return {"g": groups} | {name: combined.format(**each) for name, each in spelled.items()}
 
     def _maybe(self, value: Any) -> Any:
         return None if self._may_be_null and self.random.random() < 0.25 else value

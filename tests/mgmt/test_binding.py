@@ -32,6 +32,13 @@ def build(text: str) -> Model:
     return Model.build(database(SCHEMA), SourceText("p.sql", text))
 
 
+def test_what_a_group_determines_may_be_selected() -> None:
+    """As PostgreSQL has it: what the key of a table settles, what is grouped by, and what is computed of these."""
+    for select, keys in (("id, weight + 1 AS w", "id"), ("upper(lower(host)) AS h", "lower(host)")):
+        text = f"CREATE CONSTRAINT c AS SELECT {select} FROM task GROUP BY {keys} CHECK count(variable__host) < 9"
+        build(text)
+
+
 @pytest.mark.parametrize(
     ("text", "error", "where"),
     [
@@ -56,6 +63,12 @@ def build(text: str) -> Model:
          "CHECK TRUE", PolicySyntaxError, (1, 49)),
         (JOIN + " GROUP BY name CHECK weight = 1", PolicySyntaxError, (1, 98)),
         ("CREATE CONSTRAINT c AS SELECT id FROM task GROUP BY 2 CHECK TRUE", PolicySyntaxError, (1, 53)),
+        ("CREATE CONSTRAINT c AS SELECT host, weight FROM task GROUP BY host CHECK count(*) < 9", PolicySyntaxError,
+         (1, 37)),
+        ("CREATE CONSTRAINT c AS SELECT * FROM task GROUP BY host CHECK count(*) < 9", PolicySyntaxError, (1, 31)),
+        ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK count(*) < 9 REASON '{host}'", UnknownColumnError, (1, 69)),
+        ("CREATE CONSTRAINT c AS SELECT host FROM task GROUP BY host CHECK count(*) < 9 REASON '{id}'",
+         UnknownColumnError, (1, 86)),
         ("CREATE VIEW v AS SELECT rack, count(*) AS n, size FROM host GROUP BY rack;"
          "CREATE CONSTRAINT c AS SELECT * FROM v CHECK n > 0", PolicySyntaxError, (1, 46)),
     ],

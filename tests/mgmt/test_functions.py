@@ -44,7 +44,8 @@ def answer(policy: str) -> tuple[str, tuple[object, ...]]:
          "any(id = 1 AND variable__host = 'b') = all(variable__host <> 'a')", "bc"),
         ("task CHECK any(variable__host = 'x') OR all(variable__host = 'c') AND count(*) + any(id = 2) = 3", "cc"),
         ("task CHECK all_equal(variable__host) AND every(variable__host = 'c')", "cc"),
-        ("task WHERE variable__host = 'b' CHECK all(FALSE) AND NOT any(TRUE) AND all_equal(id)", None),
+        ("task CHECK coalesce(any(id > 2), FALSE) OR greatest(all(variable__host = 'c'), 0) = 1", "cc"),
+        ("task WHERE variable__host = 'b' CHECK all(FALSE) AND any(FALSE) AND all_equal(id)", None),
         ("task CHECK CASE WHEN variable__host = 'a' THEN 'x' WHEN id = 1 THEN rtrim('y ') ELSE 'z' END = 'y' OR "
          "id = 2 AND coalesce(nullif(variable__host, 'a'), 'c') = 'c' AND variable__host <> 'a'", None),
     ],
@@ -54,7 +55,9 @@ def test_hosts_chosen_by_functions(policy: str, expected: str | None) -> None:
     if expected is not None:
         assert found == expected
     elif "FALSE" in policy:
-        assert "b" not in found, "of no rows all is true and any false: all(FALSE) holds only without rows"
+        assert "b" not in found, (
+            "of no rows all and any are unknown, which passes: all(FALSE) holds only without rows"
+        )
     else:
         assert found[1] == "c"
         assert found[0] in {"b", "c"}
@@ -125,6 +128,15 @@ def test_the_database_computes_them_where_it_can() -> None:
         CREATE CONSTRAINT c AS SELECT * FROM task JOIN host ON name = variable__host JOIN v ON v.rack = host.rack
           CHECK NOT v.some AND same;"""
     assert set(solve(SCHEMA, ROWS, text).assignments["task", "variable__host"].values()) == {"c"}
+
+
+def test_all_is_read_wherever_it_stands() -> None:
+    """sqlglot reads SELECT ALL (x) and f(ALL (x)) as if ALL were not there."""
+    for select in ("all(variable__host = 'c')", "coalesce(all(variable__host = 'c'), TRUE)"):
+        text = f"CREATE VIEW v AS SELECT {select} AS yes FROM task; CREATE CONSTRAINT c AS SELECT * FROM v CHECK yes;"
+        assert set(solve(SCHEMA, ROWS, text).assignments["task", "variable__host"].values()) == {"c"}
+        both = text.replace("CHECK yes", "CHECK NOT yes")
+        assert set(solve(SCHEMA, ROWS, both).assignments["task", "variable__host"].values()) != {"c"}
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ def answer(made: SpellingMaker, policies: str, budget: float) -> Solution | None
         return None
 
 
-def check(seed: int) -> str:
+def check(seed: int, about: str = "") -> str:
     """Both spellings of one policy have the optimum that enumeration finds."""
-    made = SpellingMaker(seed)
+    made = SpellingMaker(seed, about=about)
     plain = PlainSql(made)
     best = plain.best()
     for policies in made.policies:
@@ -48,6 +48,12 @@ def check(seed: int) -> str:
 def test_two_spellings_have_the_optimum_that_plain_sql_finds(chunk: int) -> None:
     outcomes = Counter(check(seed) for seed in range(4 * chunk, 4 * chunk + 4))
     assert chunk or outcomes["solved"], outcomes
+
+
+@pytest.mark.parametrize("chunk", budgeted(range(625), 2, in_test=1))
+def test_groups_may_be_empty_where_a_choice_is_null_or_a_join_finds_nothing(chunk: int) -> None:
+    for seed in range(4 * chunk, 4 * chunk + 4):
+        check(seed, "may be empty")
 
 
 # Seeds of defects: a sum over nothing that the solver has no say in; more racks wanted than there are.

@@ -79,9 +79,29 @@ def test_weave_enforces_where_or_having() -> None:
     assert one("create view objective_1 as select sum(a) from t").tail.kind is TailKind.MAXIMIZE
 
 
-def test_without_a_tail_it_is_an_intermediate_view() -> None:
+def test_a_view_without_a_tail_is_for_others_to_read() -> None:
     assert one("CREATE VIEW v AS SELECT * FROM t").tail is None
-    assert one("CREATE CONSTRAINT v AS SELECT * FROM t").tail is None
+
+
+@pytest.mark.parametrize(
+    ("body", "column", "hint"),
+    [
+        ("SELECT * FROM t", 39, "end it in CHECK condition, MINIMIZE number"),
+        ("SELECT * FROM t -- CHECK a", 39, "end it in CHECK condition, MINIMIZE number"),
+        ("SELECT * FROM t WHERE a = 2", 51, "WHERE only chooses rows: end it in CHECK"),
+        ("SELECT a FROM t GROUP BY a HAVING count(*) < 3", 51, "write CHECK in place of HAVING"),
+        ("SELECT count(*) FROM t HAVING count(*) < 3", 47, "write CHECK in place of HAVING"),
+        ("SELECT a FROM t GROUP BY a STRICT GROUPS", 64, "or write CREATE VIEW c"),
+        ("SELECT * FROM t TABLESAMPLE SYSTEM (10)", 63, "or write CREATE VIEW c"),
+        ("SELECT * FROM t PINED WHERE a = 1", 40, "did you mean PINNED?"),
+    ],
+)
+def test_a_constraint_demands_something(body: str, column: int, hint: str) -> None:
+    """It was taken for a view, which demands nothing, without a word."""
+    with pytest.raises(PolicySyntaxError) as caught:
+        parse(f"CREATE CONSTRAINT c AS {body};")
+    assert (caught.value.line, caught.value.column) == (1, column)
+    assert hint in caught.value.hint
 
 
 def test_strict_groups() -> None:

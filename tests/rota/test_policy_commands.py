@@ -109,6 +109,50 @@ def test_rows_left_without_a_value_are_named(capsys: Output, files: Path) -> Non
     assert status == 0
 
 
+def test_what_a_plan_does_not_show_is_said_beside_it(capsys: Output, files: Path) -> None:
+    (files / "gone.sql").write_text(ROWS.replace("3, 1, NULL", "3, 1, 'h9'"))
+    (files / "none.sql").write_text(
+        "CREATE CONSTRAINT none AS SELECT * FROM task WHERE memory > 99 CHECK variable__host = 'h0';"
+        "CREATE CONSTRAINT same AS SELECT * FROM task MINIMIZE 5;"
+    )
+    given = ("solve", "schema.sql", "rules.sql", "none.sql", "--data", "gone.sql")
+    status, answer = document(capsys, *given)
+    assert (status, [(each["rule"], each["warning"]) for each in answer["remarks"]]) == (
+        0,
+        [("constant-objective", True), ("no-rows", False), ("no-candidate", False)],
+    )
+    lines = run(capsys, "policy", *given)[1].splitlines()
+    assert lines[-1] == (
+        "note: schema.sql:3:3: no-candidate: in 1 of task the host of today is no candidate of variable__host, "
+        "so it is decided anew: 3 (h9)"
+    )
+    assert document(capsys, "solve", *FILES)[1]["remarks"] == []
+
+
+def test_a_forgotten_file(capsys: Output, files: Path) -> None:
+    """Of no tasks the plan was optimal, and nobody noticed."""
+    (files / "host.csv").write_text("name,rack,memory\nh0,r0,8\n")
+    (files / "task.csv").write_text("id,memory,host\n")
+    given = ("policy", "solve", "schema.sql", "rules.sql")
+    for data in ((), ("--data", "host.csv")):
+        status, _, err = run(capsys, *given, *data)
+        assert (status, err) == (
+            2,
+            "rota: nothing brings rows of 'task', whose variable__host is to be decided: give --data task=FILE, or "
+            "INSERT INTO task in a FILE\n",
+        )
+    status, out, _ = run(capsys, *given, "--data", "host.csv", "--data", "task.csv")
+    assert status == 0, "a table may be empty"
+    assert "no-rows: task is empty, so no variable__host is decided" in out
+    (files / "none.json").write_text('{"task": []}')
+    assert run(capsys, *given, "--data", "none.json")[0] == 0
+    (files / "empty.sql").write_text("-- to be written\n")
+    assert run(capsys, *given, "empty.sql", "--data", "rows.sql")[::2] == (
+        2,
+        "rota: empty.sql holds no statement: it says nothing\n",
+    )
+
+
 def test_the_time_is_the_present_or_the_one_that_is_said(capsys: Output, files: Path) -> None:
     (files / "late.sql").write_text(
         "CREATE CONSTRAINT late AS SELECT * FROM task CHECK variable__host = 'h0' OR now() >= '2026-11-23 07:40';"
@@ -504,7 +548,7 @@ def test_why_and_why_not(capsys: Output, files: Path) -> None:
     status, answer = document(capsys, "why-not", "task:3", "h7", *FILES)
     assert (status, answer["possible"]) == (0, False)
     out = run(capsys, "policy", "why-not", "task:3", "h7", *FILES)[1]
-    assert out == "task 3: variable__host = h7 cannot be: it is not one of the values to choose from\n"
+    assert out == "task 3 cannot have host h7: it is not one of the values to choose from\n"
     for arguments, message in (
         (("why", "task:9"), "rota: no row 9 in table 'task'"),
         (("why", "host:h0"), "rota: the solver decides nothing in table 'host' (it does in task)"),
@@ -558,7 +602,7 @@ def test_diff(capsys: Output, files: Path) -> None:
     status, out, _ = run(capsys, "policy", "diff", "one.zip", "other.zip")
     assert status == 0
     assert out.startswith("one.zip: optimal, 2 changes against today\nother.zip: optimal, 1 change against")
-    assert "row      column           one   other" in out
+    assert "row      column   one   other" in out
     assert "only other has: level\n" in out
     assert run(capsys, "policy", "diff", "one.zip", "one.zip")[1].endswith("the plans are the same\n")
 

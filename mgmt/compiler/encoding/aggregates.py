@@ -1,7 +1,7 @@
 """Aggregates over possible groups: which rows are in a group is up to the solver.
 
 COUNT and SUM over a group in which no row exists are 0, so that an empty host is a group like any other;
-MIN and MAX over none are NULL.  NULL operands are skipped, as in SQL.
+MIN, MAX, ANY and ALL over none are NULL.  NULL operands are skipped, as in SQL.
 """
 
 from __future__ import annotations
@@ -99,14 +99,14 @@ class GroupedRows:
     # ---- truths -------------------------------------------------------------------------------------
 
     def _quantify(self, aggregate: Aggregate) -> Truths:
-        """any or all; UNKNOWN is skipped."""
+        """any or all; UNKNOWN is skipped, and of nothing else it is UNKNOWN."""
         truths = self.evaluator.truths(aggregate.operand or aggregate, self.rows)
-        wanted = aggregate.function is AggregateFunction.ANY
-        cells = self.evaluator.problem.conjunction(
-            self._present(aggregate), truths.true if wanted else truths.false
-        )
-        found = self._any(cells, self.owners)
-        return Truths(found, found ^ 1) if wanted else Truths(found ^ 1, found)
+        problem, present = self.evaluator.problem, self._present(aggregate)
+        true = self._any(problem.conjunction(present, truths.true), self.owners)
+        false = self._any(problem.conjunction(present, truths.false), self.owners)
+        if aggregate.function is AggregateFunction.ANY:
+            return Truths(true, problem.conjunction(true ^ 1, false))
+        return Truths(problem.conjunction(true, false ^ 1), false)
 
     def _any(self, literals: Integers, groups: Integers) -> Integers:
         return self.evaluator.problem.disjunction_of(Lists.grouped(groups, literals, self.count))

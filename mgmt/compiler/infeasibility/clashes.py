@@ -171,7 +171,7 @@ class ConstraintClash:
 def error_of(
     clash: Clash,
     results: Sequence[PushedView | BoundQuery],
-    relax: Callable[[], Sequence[Relaxation]] | None = None,
+    relax: Callable[[float | None], Sequence[Relaxation]] | None = None,
 ) -> InfeasibleError:
     """The error for a clash: what is to be given up first comes first, then in the order of the policies."""
     members = clash.members({query.name: query for query in results if isinstance(query, BoundQuery)})

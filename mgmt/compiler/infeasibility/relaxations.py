@@ -136,7 +136,7 @@ class _Finder:
         try:
             relaxed(self._model, first).without_objectives().solve(self._seconds, self._seed)
         except InfeasibleError as error:
-            return error.relaxations
+            return error.relaxations_within(self._seconds)
         except PolicyError:
             pass  # there can be no such rows, or time is up
         return ()

@@ -10,6 +10,7 @@ from typing import Any
 from mgmt.compiler.decisions import Assignments, Decided
 from mgmt.compiler.partition import Step
 from mgmt.compiler.relational.split import SplitQuery
+from mgmt.compiler.results.units import unit_of
 from mgmt.compiler.verification.oracle import Verdict
 from mgmt.language.bound_queries.queries import Demand
 from mgmt.optimization.general.lexicographic import TierResult
@@ -40,7 +41,7 @@ def solution_of(
         status,
         version,
         deltas,
-        _objective_values(objectives, tiers, present, verdict),
+        _objective_values(program, tiers, present, verdict),
         assignments,
         gap,
         seconds,
@@ -69,9 +70,7 @@ def proposed_solution(
     """Values that were not decided here, as a solution: its objectives have no bound, and no value of before."""
     objectives = tuple(
         replace(objective, bound=None, proven=status is not SolveStatus.FEASIBLE)
-        for objective in _objective_values(
-            _objectives(program), _tiers(_objectives(program), (), verdict), None, verdict
-        )
+        for objective in _objective_values(program, _tiers(_objectives(program), (), verdict), None, verdict)
     )
     return Solution(status, version, deltas, objectives, assignments)
 
@@ -158,12 +157,14 @@ def _gap(result: TierResult) -> float:
 
 
 def _objective_values(
-    objectives: Sequence[tuple[str, Demand]],
+    program: Sequence[Step],
     tiers: Mapping[int, TierResult],
     present: Verdict | None,
     verdict: Verdict,
 ) -> tuple[ObjectiveValue, ...]:
     found = []
+    objectives = _objectives(program)
+    units = {step.name: unit_of(step.bound) for step in program if isinstance(step, SplitQuery)}
     for name, demand in sorted(objectives, key=lambda entry: entry[1].tail.tier):
         tail = demand.tail
         result = tiers[tail.tier]
@@ -179,6 +180,7 @@ def _objective_values(
                 verdict.objectives[name],
                 sign * result.bound // tail.weight if alone and result.bound is not None else None,
                 result.proven,
+                units[name],
             )
         )
     return tuple(found)

@@ -36,9 +36,10 @@ def of_no_rows(aggregate: exp.Expr) -> str | None:
     inner = aggregate.this if isinstance(aggregate, exp.Filter) else aggregate
     if isinstance(inner, (exp.Count, exp.Sum)):
         return "0"
-    if isinstance(inner, (exp.Min, exp.Max)):
+    own = str(inner.this).lower() if isinstance(inner, exp.Anonymous) else ""
+    if isinstance(inner, (exp.Min, exp.Max)) or own in {"any", "all"}:
         return "NULL"
-    if isinstance(inner, exp.Anonymous) and str(inner.this).lower() == "all_different":
+    if own == "all_different":
         return "TRUE"
     return None
 

@@ -130,10 +130,13 @@ class Requests:
             )
         raise UndecidedError("the view changed under every attempt; try again")
 
-    async def _relaxations(self, situation: Situation) -> tuple[str, ...]:
-        """What would help, as far as it can be had: which rules clash is known without."""
+    async def _relaxations(self, situation: Situation, drained: str = "") -> tuple[str, ...]:
+        """What would help, as far as it can be had: which rules clash is known without.
+
+        ``drained``: the host that is to be, so that this is not taken back.
+        """
         try:
-            return (await self._environment.explain(situation, Question("relaxations"))).lines
+            return (await self._environment.explain(situation, Question("relaxations", host=drained))).lines
         except SolverUnavailableError:
             return ()
 
@@ -174,7 +177,8 @@ class Requests:
             raise UnknownHostError(host, sorted(self._environment.view.names))
 
         try:
-            if await self._change_if_possible(lambda intent: intent.with_drain(host), f"draining {host}"):
+            what = f"draining {host}"
+            if await self._change_if_possible(lambda intent: intent.with_drain(host), what, drained=host):
                 self._events.add("drain", f"{host} is to be emptied", host=host)
                 self._changed(False)
         except RefusedError as refused:
@@ -407,7 +411,9 @@ class Requests:
 
     # -- how a request is agreed ----------------------------------------------------------------------
 
-    async def _change_if_possible(self, wish: Callable[[Intent], Intent], what: str) -> bool:
+    async def _change_if_possible(
+        self, wish: Callable[[Intent], Intent], what: str, *, drained: str = ""
+    ) -> bool:
         """Agree on the wish; raises RefusedError, with what would help, where the policies don't allow it."""
 
         async def possible(observation: Observation, intent: Intent) -> Intent:
@@ -424,7 +430,7 @@ class Requests:
             return await self._change(possible)
         except _ClashError as clash:
             # What would help takes solves of its own; other requests need not wait for them.
-            helping = await self._relaxations(clash.situation)
+            helping = await self._relaxations(clash.situation, drained)
             outcome = clash.outcome
             raise RefusedError(f"{what} would break", outcome.policies, outcome.details, helping) from None
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.partition import candidates_of
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
 from mgmt.explaining.policies.policy_files import statements_of
 from mgmt.language.bound_queries.queries import BoundQuery
@@ -38,17 +37,11 @@ class Coverage:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._opposed: dict[str, Model] = {}
-        self._candidates = candidates_of(model.program)
 
     def may_bind(self, state: Database) -> frozenset[str]:
         """The policies that have rows in a state, whatever is decided; the others cannot bind in it."""
-        with state.snapshot() as snapshot, self._model.available_views(snapshot):
-            without = {
-                name
-                for name, statements in self._candidates.items()
-                if any(not snapshot.rows(f"SELECT 1 FROM ({sql}) LIMIT 1") for sql in statements)
-            }
-        return frozenset(self._model.constraints) - without
+        with state.snapshot() as snapshot:
+            return frozenset(self._model.constraints) - self._model.without_rows(snapshot)
 
     def binds(
         self, asked: Model, outcome: Solution | InfeasibleError, name: str, budget: float, seed: int

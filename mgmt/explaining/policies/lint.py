@@ -5,20 +5,29 @@ Rules about the text need no rows; rules about the state look at those there are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from sqlglot import exp
 
 from mgmt.compiler.encoding.encoder import Encoder, Encoding
 from mgmt.compiler.model import Model
 from mgmt.errors import OverflowError, PolicyError  # noqa: A004 - the published name
 from mgmt.explaining.policies.lineage import Lineage
-from mgmt.language.bound_queries.queries import BoundQuery
+from mgmt.language.bound_queries.queries import BoundQuery, Demand
+from mgmt.language.names.catalog import domain_sql
+from mgmt.language.normalization.group_by_variable import replace_columns
+from mgmt.language.parsing.statements import parse_statements
+from mgmt.language.parsing.trailing_clauses import TailKind
+from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.source_text import Position
 from mgmt.sql.annotations import ANNOTATIONS, nearest, unknown_annotations
+from mgmt.sql.tokens import tokenize
 from mgmt.state.database import Snapshot
-from mgmt.state.schema import SqlType, quote
-from mgmt.state.schema_parsing.column_bounds import bounds
+from mgmt.state.schema import Column, SqlType, Table, quote
+from mgmt.state.schema_parsing.column_bounds import MOST_VALUES, bounds
 
 _MOST_SHOWN = 5
 
@@ -26,19 +35,33 @@ _MOST_SHOWN = 5
 class Rule(StrEnum):
     CROSS_PRODUCT = "cross-product"
     UNKNOWN_ANNOTATION = "unknown-annotation"
+    UNREAD_VIEW = "unread-view"
     UNUSED_VARIABLE = "unused-variable"
     RENAMED_VARIABLE = "renamed-variable"
     FROZEN_VARIABLE = "frozen-variable"
     CONSTANT_OBJECTIVE = "constant-objective"
+    CONSTANT_CHECK = "constant-check"
+    NO_VARIABLE = "no-variable"
     WEIGHT_OVERFLOW = "weight-overflow"
     VIOLATED_TODAY = "violated-today"
     NEVER_BINDS = "never-binds"
+    NO_ROWS = "no-rows"
+    NO_CANDIDATE = "no-candidate"
     MISSING_LABEL = "missing-label"
     UNASSIGNED = "unassigned"
 
 
-# What follows from the rows of today is worth knowing; it is no fault of the policies.
-_ABOUT_ROWS = {Rule.VIOLATED_TODAY, Rule.NEVER_BINDS}
+# What follows from the rows of today is worth knowing; so is what programs may read or rows alone have to meet.
+_NOTES = {
+    Rule.UNREAD_VIEW,
+    Rule.NO_VARIABLE,
+    Rule.VIOLATED_TODAY,
+    Rule.NEVER_BINDS,
+    Rule.NO_ROWS,
+    Rule.NO_CANDIDATE,
+}
+_SECONDS = 1.0
+"""That the database may take for what is said beside a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +75,8 @@ class Finding:
 
     @property
     def is_warning(self) -> bool:
-        """False for a remark about the rows of today."""
-        return self.rule not in _ABOUT_ROWS
+        """False for a remark, mostly about the rows of today."""
+        return self.rule not in _NOTES
 
     def __str__(self) -> str:
         where = f"{self.position}: " if self.position is not None else ""
@@ -66,14 +89,30 @@ def lint(model: Model) -> tuple[Finding, ...]:
     found = [
         *_cross_products(model),
         *_unknown_annotations(model),
+        *_unread_views(model),
         *_unused_variables(model),
         *_renamed_variables(model),
         *_frozen_variables(model),
-        *_constant_objectives(model),
+        *_rules_for_rows(model),
         *_findings_in_rows(model),
+        *remarks(model),
     ]
+    told = {finding.position for finding in found if finding.rule in {Rule.CONSTANT_CHECK, Rule.NO_VARIABLE}}
+    found = [one for one in found if one.rule is not Rule.NEVER_BINDS or one.position not in told]
     order = list(Rule)
     return tuple(sorted(found, key=lambda finding: order.index(finding.rule)))
+
+
+def remarks(model: Model) -> tuple[Finding, ...]:
+    """What a plan does not show: the policies that say nothing, and the values of today that no plan can keep."""
+    with model.database.snapshot() as snapshot:
+        found = [*_constant_objectives(model, snapshot), *_constant_checks(model, snapshot)]
+        try:
+            with snapshot.within(_SECONDS):
+                found += [*_without_rows(model, snapshot), *_without_candidates(model, snapshot)]
+        except PolicyError:
+            pass  # too long, or nothing to compute with: nothing is known, so nothing is said
+    return tuple(found)
 
 
 # ---- the text -------------------------------------------------------------------------------------------
@@ -114,6 +153,20 @@ def _unknown_annotations(model: Model) -> Iterator[Finding]:
                 position,
                 f"did you mean @{meant}?" if meant else f"the annotations are {known}",
             )
+
+
+def _unread_views(model: Model) -> Iterator[Finding]:
+    """Views that nothing names but the statement that makes them."""
+    named = Counter(token.text.lower() for text in model.texts for token in tokenize(text))
+    for text in model.texts:
+        for statement in parse_statements(text):
+            if statement.tail is None and named[statement.name.lower()] == 1:
+                yield Finding(
+                    Rule.UNREAD_VIEW,
+                    f"nothing reads the view {statement.name}, and it demands nothing itself",
+                    statement.position,
+                    "end it in CHECK, MINIMIZE or MAXIMIZE, or leave it out",
+                )
 
 
 def _unused_variables(model: Model) -> Iterator[Finding]:
@@ -169,18 +222,58 @@ def _frozen_variables(model: Model) -> Iterator[Finding]:
                 )
 
 
-def _constant_objectives(model: Model) -> Iterator[Finding]:
-    lineage = Lineage(model)
+def _demands(model: Model) -> Iterator[tuple[BoundQuery, Demand]]:
     for query in model.queries:
-        if not isinstance(query, BoundQuery) or query.demand is None or not query.demand.is_objective:
+        if isinstance(query, BoundQuery) and query.demand is not None:
+            yield query, query.demand
+
+
+def _rules_for_rows(model: Model) -> Iterator[Finding]:
+    """Constraints in which the solver has no say; that they look at the value of today is another finding."""
+    lineage = Lineage(model)
+    frozen = {finding.position for finding in _frozen_variables(model)}
+    for query, demand in _demands(model):
+        said = demand.is_objective or lineage.involves_solver(query) or demand.tail.position in frozen
+        if not said and demand.tail.expression.find(exp.Column) is not None:
+            yield Finding(
+                Rule.NO_VARIABLE,
+                f"{query.name} reads no variable: it holds or fails whatever is decided",
+                demand.tail.position,
+            )
+
+
+def _constant_objectives(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
+    lineage = Lineage(model)
+    for query, demand in _demands(model):
+        if demand.tail.kind is TailKind.CHECK or not demand.is_objective:
             continue
-        if not lineage.involves_solver(query):
+        if not lineage.involves_solver(query) or _constant(demand, snapshot) in (0, None):
             yield Finding(
                 Rule.CONSTANT_OBJECTIVE,
                 f"{query.name} is worth the same whatever is decided",
-                query.demand.tail.position,
+                demand.tail.position,
                 "let it speak of a variable column",
             )
+
+
+def _constant_checks(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
+    for query, demand in _demands(model):
+        if demand.tail.kind is TailKind.CHECK and _constant(demand, snapshot) in (True, None):
+            yield Finding(
+                Rule.CONSTANT_CHECK,
+                f"{query.name} demands nothing: its CHECK passes whatever is decided",
+                demand.tail.position,
+                "let it speak of a variable column",
+            )
+
+
+def _constant(demand: Demand, snapshot: Snapshot) -> object:
+    """What a demand without columns is worth; ``demand`` itself where it has some."""
+    tree = demand.tail.expression
+    if tree.find(exp.Column, exp.Query, exp.AggFunc, exp.Anonymous) is not None:
+        return demand
+    ((value,),) = snapshot.rows(f"SELECT {to_sql(tree)}")
+    return value
 
 
 # ---- the rows -------------------------------------------------------------------------------------------
@@ -310,6 +403,112 @@ def _unassigned(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _some(rows: list[tuple[object, ...]]) -> str:
-    shown = ["/".join(map(str, row)) for row in rows[:_MOST_SHOWN]]
+def _without_rows(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
+    """Demands of nothing, and tables of which nothing is decided; not where nobody has given any rows."""
+    tables = model.database.schema.tables
+    empty = {
+        table.name for table in tables if not snapshot.rows(f"SELECT 1 FROM {quote(table.name)} LIMIT 1")
+    }
+    if len(empty) == len(tables):
+        return
+    names = model.without_rows(snapshot)
+    told: dict[str, Position] = {}
+    for query, demand in _demands(model):
+        why = _why_without_rows(query, empty) if query.name in names else _never_met(model, snapshot, query)
+        if why:
+            told[f"{query.name} ({why})"] = demand.tail.position
+    if told:
+        yield Finding(
+            Rule.NO_ROWS, f"nothing is demanded today by {', '.join(told)}", next(iter(told.values()))
+        )
+    for table in tables:
+        if table.variables and table.name in empty:
+            decided = " and ".join(column.name for column in table.variables)
+            yield Finding(
+                Rule.NO_ROWS,
+                f"{table.name} is empty, so no {decided} is decided",
+                table.variables[0].position,
+            )
+
+
+def _why_without_rows(query: BoundQuery, empty: set[str]) -> str:
+    named = [source.relation.name for source in query.sources if source.relation.name in empty]
+    return f"{named[0]} is empty" if named else "no row meets its conditions"
+
+
+def _never_met(model: Model, snapshot: Snapshot, query: BoundQuery) -> str:
+    """Which variable has no value that meets a condition on it alone: one that is misspelt, or gone."""
+    relations = {source.alias.lower(): source.relation for source in query.sources}
+    for predicate in query.predicates:
+        columns = list(predicate.tree.find_all(exp.Column))
+        relation = relations.get(columns[0].table.lower()) if columns else None
+        column = None if relation is None else relation.find(columns[0].name)
+        if column is None or column.origin is None or predicate.tree.find(exp.Query) is not None:
+            continue
+        values = _values_sql(model, *column.origin)
+        if values and all(each == columns[0] for each in columns):
+            holder = exp.Paren(this=predicate.tree.copy())
+            replace_columns(holder, columns[0].table, columns[0].name, exp.column("value"))
+            if not snapshot.rows(f"SELECT 1 FROM ({values}) WHERE {to_sql(holder)} LIMIT 1"):
+                return f"no {column.origin[1]} meets its conditions"
+    return ""
+
+
+def _values_sql(model: Model, table: str, name: str) -> str:
+    """SQL for all that a variable can be, as ``value``; empty where that is too many numbers."""
+    column = model.database.schema.table(table).column(name)
+    values = "" if column.range is not None else domain_sql(model.catalog, table, name)
+    if column.range is not None and column.range[1] - column.range[0] < MOST_VALUES:
+        values = f"SELECT unnest(range({column.range[0]}, {column.range[1] + 1})) AS value"
+    return f"{values} UNION ALL SELECT NULL" if values and column.nullable else values
+
+
+def _without_candidates(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
+    """Values of today that variables cannot take: a host that is no longer there."""
+    for table in snapshot.schema.tables:
+        for variables, outside in _outside_domains(model, table):
+            today = [quote(variable.current or "") for variable in variables]
+            known = [f"{value} IS NOT NULL" for value in today]
+            keys = [quote(name) for name in table.primary_key]
+            rows = snapshot.rows(
+                f"SELECT {', '.join([*keys, *today])} FROM {quote(table.name)} AS {quote(table.name)} "
+                f"WHERE {' AND '.join([*known, outside])} ORDER BY {', '.join(keys)}"
+            )
+            if rows:
+                names = ", ".join(variable.name for variable in variables)
+                values = ", ".join(variable.current or "" for variable in variables)
+                told = [(*row[: len(keys)], f"({', '.join(map(str, row[len(keys) :]))})") for row in rows]
+                yield Finding(
+                    Rule.NO_CANDIDATE,
+                    f"in {len(rows)} of {table.name} the {values} of today is no candidate of {names}, so it is "
+                    f"decided anew: {_some(told, ' ')}",
+                    variables[0].position,
+                )
+
+
+def _outside_domains(model: Model, table: Table) -> Iterator[tuple[tuple[Column, ...], str]]:
+    """The variables of a table that are paired with values of today, and the condition that these are no candidates."""
+    known = {column.name: column for column in table.variables if column.current is not None}
+    together = [
+        key for key in table.foreign_keys if len(key.columns) > 1 and not known.keys().isdisjoint(key.columns)
+    ]
+    for key in together:
+        today = [known[name].current if name in known else name for name in key.columns]
+        pairs = zip(key.referenced, today, strict=True)
+        same = " AND ".join(
+            f"r.{quote(name)} = {quote(table.name)}.{quote(value or '')}" for name, value in pairs
+        )
+        variables = tuple(known[name] for name in key.columns if name in known)
+        yield variables, f"NOT EXISTS (SELECT 1 FROM {quote(key.table)} AS r WHERE {same})"
+    for column in known.values():
+        value = f"{quote(table.name)}.{quote(column.current or '')}"
+        if column.range is not None:
+            yield (column,), f"{value} NOT BETWEEN {column.range[0]} AND {column.range[1]}"
+        elif column.type is not SqlType.BOOLEAN and not any(column.name in key.columns for key in together):
+            domain = domain_sql(model.catalog, table.name, column.name)
+            yield (column,), f"NOT EXISTS (SELECT 1 FROM ({domain}) AS r WHERE r.value = {value})"
+
+
+def _some(rows: Sequence[tuple[object, ...]], between: str = "/") -> str:
+    shown = [between.join(map(str, row)) for row in rows[:_MOST_SHOWN]]
     return ", ".join(shown) + (", ..." if len(rows) > _MOST_SHOWN else "")

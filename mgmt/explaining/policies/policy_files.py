@@ -120,8 +120,8 @@ def blanked(text: SourceText, statements: Iterable[SourceStatement]) -> SourceTe
     return SourceText(text.name, "".join(characters))
 
 
-def insert_json(database: Database, text: SourceText) -> None:
-    """Insert rows given as ``{"table": [{"column": value}]}``.  DataError when they are not."""
+def insert_json(database: Database, text: SourceText) -> set[str]:
+    """Insert rows given as ``{"table": [{"column": value}]}``; the tables named.  DataError when they are not."""
     hint = 'write {"table": [{"column": value}]}; a file of one table\'s rows is called as the table, or NAME=FILE'
     values = json_values(text.text, text.name)
     if len(values) != 1 or not isinstance(values[0], dict):
@@ -136,3 +136,4 @@ def insert_json(database: Database, text: SourceText) -> None:
             number = next((f", row {number}" for number, row in enumerate(rows, 1) if row in wrong), "")
             error.say_of(f"{text.name}{number}")
             raise
+    return {table.lower() for table in values[0]}

@@ -49,7 +49,7 @@ class LoggedMove:
         if self.cause is Cause.OPTIONAL:
             serves = [change for change in self.without if change.worse_by > 0]
             best = min(serves, key=lambda change: change.tier)
-            return f"{move}, optional: {best.name} is better by {best.worse_by} with it (tier {best.tier})"
+            return f"{move}, optional: {best.name} is better by {best.worse_by} with it"
         return f"{move}, {self.cause}"
 
 

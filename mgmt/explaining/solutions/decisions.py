@@ -10,7 +10,7 @@ from mgmt.errors import DataError, UnknownColumnError, UnknownTableError
 from mgmt.solution import PrimaryKey, Value
 from mgmt.source_text import SourceText
 from mgmt.state.row_duplication import row_condition
-from mgmt.state.schema import Column, Schema, SqlType, Table, literal, quote
+from mgmt.state.schema import VARIABLE_PREFIXES, Column, Schema, SqlType, Table, literal, quote
 
 ASKED = "what was asked for"
 """The name of the constraint that a question adds; no policy has it, it would need quotes."""
@@ -23,6 +23,12 @@ class Decision:
     table: str
     primary_key: PrimaryKey
     variable: str
+
+    @property
+    def column(self) -> str:
+        """What people call the variable column: ``host`` for ``variable__host``."""
+        prefixes = (each for each in VARIABLE_PREFIXES if self.variable.lower().startswith(each))
+        return self.variable[len(next(prefixes, "")) :]
 
     def __str__(self) -> str:
         return f"{self.table} {shown_key(self.primary_key)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mgmt.explaining.solutions.decisions import Decision
 from mgmt.solution import ObjectiveValue, Solution, Value
@@ -26,6 +26,7 @@ class ObjectiveChange:
     sense: str
     one: int
     other: int
+    unit: str = ""
 
     @property
     def worse_by(self) -> int:
@@ -33,8 +34,12 @@ class ObjectiveChange:
         return -change if self.sense == "maximize" else change
 
     def __str__(self) -> str:
-        verdict = "worse" if self.worse_by > 0 else "better"
-        return f"{self.name} {self.one} -> {self.other} ({verdict} by {abs(self.worse_by)}, tier {self.tier})"
+        """``2 memory in level (7 instead of 5)``: what is paid, or gained."""
+        amount = abs(self.worse_by)
+        unit = f" {self.unit}" if self.unit else ""
+        if amount == 1 and unit.startswith(" rows of "):
+            unit = unit.replace(" rows ", " row ", 1)
+        return f"{amount}{unit} in {self.name} ({self.other} instead of {self.one})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,35 @@ class Difference:
         for change in self.objectives:
             tiers.setdefault(change.tier, []).append(change)
         return tuple(tiers[min(tiers)]) if tiers else ()
+
+    @property
+    def cost(self) -> str:
+        """``costs 2 memory in level (7 instead of 5)``, by the objectives that decide."""
+        paid = [str(change) for change in self.decisive if change.worse_by > 0]
+        gained = [str(change) for change in self.decisive if change.worse_by < 0]
+        words = [f"costs {' and '.join(paid)}"] if paid else []
+        words += [f"gains {' and '.join(gained)}"] if gained else []
+        return " and ".join(words) or "costs nothing in any objective"
+
+    @property
+    def alike(self) -> tuple[tuple[DecisionChange, ...], ...]:
+        """The decisions, those together that change from the same value to the same value."""
+        found: dict[tuple[object, ...], list[DecisionChange]] = {}
+        for change in self.decisions:
+            place = change.decision.table, change.decision.variable, change.one, change.other
+            found.setdefault(place, []).append(change)
+        return tuple(map(tuple, found.values()))
+
+    def without(self, decision: Decision) -> Difference:
+        """What changes besides."""
+        return replace(self, decisions=tuple(each for each in self.decisions if each.decision != decision))
+
+
+def shown(value: Value) -> str:
+    """A value for people; nothing is a dash."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value)
 
 
 def diff(one: Solution, other: Solution) -> Difference:
@@ -93,7 +127,7 @@ def objective_changes(
     """The objectives that both have and that differ."""
     theirs = {objective.name: objective for objective in other}
     return tuple(
-        ObjectiveChange(mine.name, mine.tier, mine.sense, mine.after, theirs[mine.name].after)
+        ObjectiveChange(mine.name, mine.tier, mine.sense, mine.after, theirs[mine.name].after, mine.unit)
         for mine in one
         if mine.name in theirs and theirs[mine.name].after != mine.after
     )

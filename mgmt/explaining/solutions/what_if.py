@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from mgmt.compiler.model import Model
 from mgmt.errors import DataError, InfeasibleError, PolicySyntaxError
 from mgmt.explaining.policies.policy_files import statements_of
 from mgmt.explaining.solutions.difference import Difference, diff
-from mgmt.solution import Solution
+from mgmt.explaining.solutions.nearest import Row, Tell, nearest
+from mgmt.explaining.solutions.why import FIRST_SHARE, quiet
+from mgmt.solution import Solution, Value
 from mgmt.source_text import SourceText
+from mgmt.state.database import Database
 from mgmt.state.duckdb_access.engine import RefusedStatementError
+from mgmt.state.schema import Table, quote
 
 _HINT = "give INSERT, UPDATE or DELETE statements"
 
@@ -29,13 +35,54 @@ class WhatIf:
             return None
         return diff(self.before, self.after)
 
+    def __str__(self) -> str:
+        if isinstance(self.after, InfeasibleError):
+            return f"then no placement satisfies {', '.join(map(str, self.after.core))}"
+        difference = self.difference
+        if difference is None:
+            return "then there is a placement; as things are there is none"
+        if not difference:
+            return "nothing would change"
+        number = len(difference.decisions)
+        changed = {0: "nothing else changes", 1: "1 value changes"}.get(number, f"{number} values change")
+        return f"it {difference.cost}; {changed}"
 
-def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0) -> WhatIf:
+
+def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0, tell: Tell = quiet) -> WhatIf:
     """Solve the present state, and again after running ``sql`` (one or more statements) on a private copy of it.
 
-    Raises PolicySyntaxError or DataError when the copy refuses the statements, or one is about more than rows;
-    SolveTimeout.
+    Of solutions that are as good as the best then, one near that of the present state is taken.  Both take ``budget``
+    seconds at most.  Raises PolicySyntaxError or DataError when the copy refuses the statements, or one is about more
+    than rows; SolveTimeout.
     """
+    before = model.database.clone()
+    after = changed_copy(before, sql)
+    deadline = time.monotonic() + budget
+
+    def solved(solve: Callable[[], Solution]) -> Solution | InfeasibleError:
+        try:
+            return solve()
+        except InfeasibleError as error:
+            tell("looking for what would help")
+            error.relaxations_within(deadline - time.monotonic())
+            return error
+
+    now, then = model.revised(database=before), model.revised(database=after)
+    tell("looking for the best plan as things are")
+    plan = solved(lambda: now.solve(FIRST_SHARE * budget, seed))
+    tell("looking for the best plan as things would be")
+    if isinstance(plan, InfeasibleError):
+        return WhatIf(plan, solved(lambda: then.solve(max(1.0, deadline - time.monotonic()), seed)))
+    touched = _touched(before, after, plan)
+
+    def near() -> Solution:
+        return nearest(then, plan, touched, bounded=False, deadline=deadline, seed=seed, tell=tell)
+
+    return WhatIf(plan, solved(near))
+
+
+def changed_copy(state: Database, sql: str) -> Database:
+    """A private copy of a state after statements about rows.  Raises PolicySyntaxError and DataError."""
     statements = statements_of(SourceText("what-if", sql))
     if not statements:
         raise DataError("there is nothing to try", hint=_HINT)
@@ -43,22 +90,43 @@ def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0) -> Wh
         if not statement.is_rows:
             what = " ".join(statement.words[:1]) or "this"
             raise DataError(f"{what} is not tried: only rows may be other than they are", hint=_HINT)
-    before = model.database.clone()
-    after = before.clone()
+    after = state.clone()
     for statement in statements:
         try:
             after.execute(statement.text)
         except RefusedStatementError as error:
-            tables = ", ".join(sorted(table.name for table in model.database.schema.tables))
+            tables = ", ".join(sorted(table.name for table in state.schema.tables))
             raise PolicySyntaxError(error.message, hint=f"the tables are {tables}") from error
-    return WhatIf(
-        _solved(model.revised(database=before), budget, seed),
-        _solved(model.revised(database=after), budget, seed),
-    )
+    return after
 
 
-def _solved(model: Model, budget: float, seed: int) -> Solution | InfeasibleError:
-    try:
-        return model.solve(budget, seed)
-    except InfeasibleError as error:
-        return error
+def _touched(before: Database, after: Database, plan: Solution) -> Collection[Row]:
+    """The rows to be placed that are others, and those that are placed at, or refer to, rows that are."""
+    schema = after.schema
+    keys = {table.name: _changed(before, after, table) for table in schema.tables}
+    found: set[Row] = set()
+    for table in schema.tables:
+        if not table.variables:
+            continue
+        found.update((table.name, key) for key in keys[table.name])
+        for column in table.columns:
+            if column.references is None:
+                continue
+            names = {key[0] for key in keys[schema.table(column.references[0]).name] if len(key) == 1}
+            if column.is_variable:
+                cells = plan.assignments[table.name, column.name].items()
+                found.update((table.name, key) for key, value in cells if value in names)
+            elif names:
+                listed = ", ".join(map(quote, (*table.primary_key, column.name)))
+                rows = after.execute(f"SELECT {listed} FROM {quote(table.name)}")
+                found.update((table.name, row[:-1]) for row in rows if row[-1] in names)
+    return found
+
+
+def _changed(before: Database, after: Database, table: Table) -> set[tuple[Value, ...]]:
+    """The keys of the rows of a table that only one has, or that differ."""
+    if not table.primary_key:
+        return set()
+    names = [*table.primary_key, *(column.name for column in table.columns if not column.is_variable)]
+    sql = f"SELECT {', '.join(map(quote, names))} FROM {quote(table.name)}"
+    return {row[: len(table.primary_key)] for row in {*before.execute(sql)} ^ {*after.execute(sql)}}

@@ -1,15 +1,25 @@
-"""Why a row is where it is, and why it is not elsewhere: ask for the opposite, solve again, and compare."""
+"""Why a row is where it is, and why it is not elsewhere: ask for the opposite, solve near the plan, and compare."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mgmt.compiler.model import Model
 from mgmt.errors import CoreMember, InfeasibleError, Relaxation
 from mgmt.explaining.solutions.decisions import ASKED, Decision, decisions_of, required
 from mgmt.explaining.solutions.difference import Difference, diff
+from mgmt.explaining.solutions.nearest import Tell, nearest
 from mgmt.language.names.catalog import domain_sql
 from mgmt.solution import PrimaryKey, Solution, SolveStatus, Value
+
+FIRST_SHARE = 0.5
+"""Of the time, for the plan that is asked about."""
+
+
+def quiet(_: str) -> None:
+    """Nobody waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +48,56 @@ class Verdict:
         """Whether it is just as good."""
         return self.difference is not None and not self.difference.objectives
 
+    @property
+    def consequences(self) -> Difference:
+        """What else changes with it."""
+        return Difference((), ()) if self.difference is None else self.difference.without(self.decision)
+
+    def sentence(self, subject: str = "") -> str:
+        """The answer, about the row or whatever it is called."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.sentence()
+
+    def _has(self, value: Value, verb: str = "") -> str:
+        """``has host h1`` or, with a verb, ``could have host h1``; of a flag ``is primary``, ``could be primary``."""
+        column = self.decision.column
+        if value is False:
+            return f"{_NOT[verb]} {column}"
+        if value is True:
+            return f"{verb} be {column}" if verb else f"is {column}"
+        return f"{verb} have {self._instead(value)}" if verb else f"has {self._instead(value)}"
+
+    def _instead(self, value: Value) -> str:
+        column = self.decision.column
+        if isinstance(value, bool):
+            return f"to be {column}" if value else f"not to be {column}"
+        return f"no {column}" if value is None else f"{column} {value}"
+
+
+_NOT = {"": "is not", "could": "need not be", "must": "must not be", "cannot": "must be"}
+
 
 class Why(Verdict):
     """Why a decision is as it is: what happens if the value chosen is forbidden."""
 
     __slots__ = ()
 
-    def __str__(self) -> str:
-        subject = f"{self.decision}: {self.decision.variable} = {_shown(self.chosen)}"
+    def sentence(self, subject: str = "") -> str:
+        subject = subject or str(self.decision)
         if not self.possible:
             if not self.core:
-                return f"{subject}: there is no other value"
-            return f"{subject} is required: without it these clash: {_names(self.core)}"
-        if self.tie:
-            return f"{subject} is one of several that are equally good; {_shown(self.other)} is another"
+                return f"{subject} {self._has(self.chosen, 'must')}: there is nothing else to choose"
+            return f"{subject} {self._has(self.chosen, 'must')}: else these clash: {_names(self.core)}"
         assert self.difference is not None
-        costs = ", ".join(map(str, self.difference.decisive))
-        return f"{subject}: the next best is {_shown(self.other)}, and with it {costs}"
+        if self.tie:
+            other = f"it {self._has(self.other, 'could')} just as well, at no cost"
+            return f"{subject} {self._has(self.chosen)}; {other}"
+        better = all(change.worse_by < 0 for change in self.difference.decisive)  # in too short a time
+        rank = "only later was found" if better else "the next best is"
+        other = f"{rank} {self._instead(self.other)}, which {self.difference.cost}"
+        return f"{subject} {self._has(self.chosen)}; {other}"
 
 
 class WhyNot(Verdict):
@@ -62,19 +105,20 @@ class WhyNot(Verdict):
 
     __slots__ = ()
 
-    def __str__(self) -> str:
-        subject = f"{self.decision}: {self.decision.variable} = {_shown(self.other)}"
+    def sentence(self, subject: str = "") -> str:
+        subject = subject or str(self.decision)
         if self.possible and self.chosen == self.other:
-            return f"{subject} is what was chosen"
+            return f"{subject} {self._has(self.other)}: it is what was chosen"
         if not self.possible:
+            cannot = f"{subject} {self._has(self.other, 'cannot')}"
             if not self.core:
-                return f"{subject} cannot be: it is not one of the values to choose from"
-            return f"{subject} cannot be: it clashes with {_names(self.core)}"
-        if self.tie:
-            return f"{subject} would be equally good; {_shown(self.chosen)} was chosen"
+                return f"{cannot}: it is not one of the values to choose from"
+            return f"{cannot}: it clashes with {_names(self.core)}"
         assert self.difference is not None
-        costs = ", ".join(map(str, self.difference.decisive))
-        return f"{subject} can be, but then {costs}"
+        could = f"{subject} {self._has(self.other, 'could')}"
+        if self.tie:
+            return f"{could} just as well, at no cost; it {self._has(self.chosen)}"
+        return f"{could}, which {self.difference.cost}; it {self._has(self.chosen)}"
 
 
 def why(
@@ -85,15 +129,24 @@ def why(
     *,
     budget: float = 2.0,
     seed: int = 0,
+    tell: Tell = quiet,
 ) -> tuple[Why, ...]:
     """For each decision of a row (or that of a column): why it is as it is in the best solution.
 
-    Raises InfeasibleError when there is no solution, SolveTimeout, and the errors of ``decisions_of``.
+    All of it takes ``budget`` seconds at most.  Raises InfeasibleError when there is no solution, SolveTimeout, and the
+    errors of ``decisions_of``.
     """
     model = model.at()  # all that is compared is of one moment
-    found = decisions_of(model, table, key, column)
-    best = model.solve(budget, seed)
-    return tuple(_why(model, decision, best, budget, seed) for decision in found)
+    return why_each(model, decisions_of(model, table, key, column), budget=budget, seed=seed, tell=tell)
+
+
+def why_each(
+    model: Model, decisions: Sequence[Decision], *, budget: float = 2.0, seed: int = 0, tell: Tell = quiet
+) -> tuple[Why, ...]:
+    """The same for decisions of any rows, of a model whose time stands still."""
+    question = _Question.begun(model, budget, seed, tell)
+    left = range(len(decisions), 0, -1)
+    return tuple(question.why(decision, share=1 / n) for decision, n in zip(decisions, left, strict=True))
 
 
 def why_not(
@@ -105,6 +158,7 @@ def why_not(
     *,
     budget: float = 2.0,
     seed: int = 0,
+    tell: Tell = quiet,
 ) -> WhyNot:
     """Why a row does not have a value: the constraints that forbid it, or which tier gets worse by how much.
 
@@ -113,49 +167,98 @@ def why_not(
     model = model.at()
     found = decisions_of(model, table, key, column)
     fitting = [decision for decision in found if _in_domain(model, decision, value)]
-    decision = (fitting or list(found))[0]
-    best = model.solve(budget, seed)
-    chosen, before = _chosen(model, best, decision)
-    if not fitting:
-        return WhyNot(decision, chosen, before, value)
-    if chosen == value:
-        return WhyNot(decision, chosen, before, value, difference=Difference((), ()))
-    asked = required(model, decision, value)
-    try:
-        other = asked.solve(budget, seed)
-    except InfeasibleError as error:
-        core = tuple(member for member in error.core if member.constraint != ASKED)
-        helpful = tuple(
-            relaxation
-            for relaxation in error.relaxations
-            if all(waiver.constraint != ASKED for waiver in relaxation.waivers)
+    (answer,) = why_not_each(model, (fitting or list(found))[:1], value, budget=budget, seed=seed, tell=tell)
+    return answer
+
+
+def why_not_each(
+    model: Model,
+    decisions: Sequence[Decision],
+    value: Value,
+    *,
+    budget: float = 2.0,
+    seed: int = 0,
+    tell: Tell = quiet,
+) -> tuple[WhyNot, ...]:
+    """The same for several decisions, of a model whose time stands still."""
+    question = _Question.begun(model, budget, seed, tell)
+    left = range(len(decisions), 0, -1)
+    return tuple(
+        question.why_not(decision, value, share=1 / n) for decision, n in zip(decisions, left, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A plan, and the time there is to ask about it."""
+
+    model: Model
+    best: Solution
+    deadline: float
+    seed: int
+    tell: Tell
+
+    @classmethod
+    def begun(cls, model: Model, budget: float, seed: int, tell: Tell) -> _Question:
+        deadline = time.monotonic() + budget
+        tell("looking for the best plan")
+        best = model.solve(FIRST_SHARE * budget, seed)
+        return cls(model, best, deadline, seed, tell)
+
+    def why(self, decision: Decision, share: float) -> Why:
+        chosen, before = _chosen(self.best, decision)
+        asked = required(self.model, decision, chosen, equal=False)
+        try:
+            other = self._nearest(asked, decision, share)
+        except InfeasibleError as error:
+            return Why(decision, chosen, before, None, _core(error))
+        next_best = other.value(decision.table, decision.variable, *decision.primary_key)
+        difference = diff(self.best, other)
+        return Why(
+            decision, chosen, before, next_best, difference=difference, proven=_proven(self.best, other)
         )
-        return WhyNot(decision, chosen, before, value, core, helpful)
-    return WhyNot(
-        decision, chosen, before, value, difference=diff(best, other), proven=_proven(best) and _proven(other)
-    )
+
+    def why_not(self, decision: Decision, value: Value, share: float) -> WhyNot:
+        chosen, before = _chosen(self.best, decision)
+        if not _in_domain(self.model, decision, value):
+            return WhyNot(decision, chosen, before, value)
+        if chosen == value:
+            return WhyNot(decision, chosen, before, value, difference=Difference((), ()))
+        asked = required(self.model, decision, value)
+        try:
+            other = self._nearest(asked, decision, share)
+        except InfeasibleError as error:
+            self.tell("looking for what would help")
+            helpful = tuple(
+                relaxation
+                for relaxation in error.relaxations_within(self.deadline - time.monotonic())
+                if all(waiver.constraint != ASKED for waiver in relaxation.waivers)
+            )
+            return WhyNot(decision, chosen, before, value, _core(error), helpful)
+        difference = diff(self.best, other)
+        return WhyNot(
+            decision, chosen, before, value, difference=difference, proven=_proven(self.best, other)
+        )
+
+    def _nearest(self, asked: Model, decision: Decision, share: float) -> Solution:
+        now = time.monotonic()
+        return nearest(
+            asked,
+            self.best,
+            [(decision.table, decision.primary_key)],
+            bounded=True,
+            deadline=now + share * (self.deadline - now),
+            seed=self.seed,
+            tell=self.tell,
+        )
 
 
-def _why(model: Model, decision: Decision, best: Solution, budget: float, seed: int) -> Why:
-    chosen, before = _chosen(model, best, decision)
-    asked = required(model, decision, chosen, equal=False)
-    try:
-        other = asked.solve(budget, seed)
-    except InfeasibleError as error:
-        core = tuple(member for member in error.core if member.constraint != ASKED)
-        return Why(decision, chosen, before, None, core)
-    next_best = other.value(decision.table, decision.variable, *decision.primary_key)
-    return Why(
-        decision,
-        chosen,
-        before,
-        next_best,
-        difference=diff(best, other),
-        proven=_proven(best) and _proven(other),
-    )
+def _core(error: InfeasibleError) -> tuple[CoreMember, ...]:
+    """What clashes, without the question itself."""
+    return tuple(member for member in error.core if member.constraint != ASKED)
 
 
-def _chosen(model: Model, best: Solution, decision: Decision) -> tuple[Value, Value]:
+def _chosen(best: Solution, decision: Decision) -> tuple[Value, Value]:
     """The value in a solution, and today's."""
     chosen = best.value(decision.table, decision.variable, *decision.primary_key)
     before = chosen
@@ -176,12 +279,8 @@ def _in_domain(model: Model, decision: Decision, value: Value) -> bool:
     return bool(model.database.execute(f"SELECT 1 FROM ({sql}) AS domain WHERE value = ?", (value,)))
 
 
-def _proven(solution: Solution) -> bool:
-    return solution.status is not SolveStatus.FEASIBLE
-
-
-def _shown(value: Value) -> str:
-    return "NULL" if value is None else str(value)
+def _proven(*solutions: Solution) -> bool:
+    return all(solution.status is not SolveStatus.FEASIBLE for solution in solutions)
 
 
 def _names(core: tuple[CoreMember, ...]) -> str:

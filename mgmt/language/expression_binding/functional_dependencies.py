@@ -6,28 +6,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
-from mgmt.errors import PolicySyntaxError
 from mgmt.language.bound_queries.expressions import Aggregate, Cell, DatabasePart, Expression
 from mgmt.language.names.scopes import Source
+from mgmt.source_text import Position
 from mgmt.state.schema import Schema
 
 _Column = tuple[str, str]  # alias and name, in lower case
+_AGGREGATED = (exp.AggFunc, exp.Filter)
 
 
-def refuse_ungrouped(
+def ungrouped_columns(
     parts: Sequence[Expression],
     keys: Sequence[DatabasePart],
     scope: Mapping[str, Source],
     settled: Iterable[_Column] = (),
-) -> None:
-    """Raises PolicySyntaxError for the first column in these that may differ within a group.
+) -> Iterator[tuple[Position, str, str]]:
+    """The columns in these that may differ within a group: place, alias and name.
 
     ``settled``: some that are known not to, besides what the keys settle.
     """
     fixed = fixed_columns(filter(None, map(_column, keys)), scope) | set(settled)
     spelled = {key.tree.sql() for key in keys}
     for part in parts:
-        _refuse(part, fixed, spelled, scope)
+        yield from _ungrouped(part, fixed, spelled, scope)
 
 
 def fewest_keys(keys: Sequence[DatabasePart], scope: Mapping[str, Source]) -> tuple[DatabasePart, ...]:
@@ -44,35 +45,29 @@ def _column(key: DatabasePart) -> _Column | None:
     return (key.tree.table.lower(), key.tree.name.lower()) if isinstance(key.tree, exp.Column) else None
 
 
-def _refuse(
-    part: Expression, fixed: set[tuple[str, str]], spelled: set[str], scope: Mapping[str, Source]
-) -> None:
+def _ungrouped(
+    part: Expression, fixed: set[_Column], spelled: set[str], scope: Mapping[str, Source]
+) -> Iterator[tuple[Position, str, str]]:
     if isinstance(part, Aggregate):
         return
-    used: list[tuple[str, str]] = []
+    used: list[_Column] = []
     if isinstance(part, DatabasePart):
-        if part.tree.sql() in spelled:
-            return
-        columns = _outside_aggregates(part.tree)
+        columns = _outside_aggregates(part.tree, spelled)
         used = [(column.table.lower(), column.name.lower()) for column in columns if column.table]
         used = [pair for pair in used if pair[0] in scope]
     elif isinstance(part, Cell):
         used = [(part.source.lower(), part.column.lower())]
-    for pair in used:
-        if pair not in fixed:
-            raise PolicySyntaxError(
-                f"column {'.'.join(pair)} must be in GROUP BY or inside an aggregate",
-                position=part.position,
-                hint=f"add it to GROUP BY, or say which of a group is meant: min({pair[1]})",
-            )
+    for alias, name in used:
+        if (alias, name) not in fixed:
+            yield part.position, alias, name
     for child in part.children:
-        _refuse(child, fixed, spelled, scope)
+        yield from _ungrouped(child, fixed, spelled, scope)
 
 
-def _outside_aggregates(tree: exp.Expr) -> Iterator[exp.Column]:
-    """The columns of what the database computes, without those in its own aggregates."""
-    for node in tree.walk(prune=lambda node: isinstance(node, (exp.AggFunc, exp.Filter))):
-        if isinstance(node, exp.Column):
+def _outside_aggregates(tree: exp.Expr, spelled: set[str]) -> Iterator[exp.Column]:
+    """The columns of what the database computes, without those in its own aggregates and in what is grouped by."""
+    for node in tree.walk(prune=lambda node: isinstance(node, _AGGREGATED) or node.sql() in spelled):
+        if isinstance(node, exp.Column) and node.sql() not in spelled:
             yield node
 
 

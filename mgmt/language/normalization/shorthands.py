@@ -210,7 +210,8 @@ def _expand_capacity(statement: Statement, schema: Schema) -> Statement:
         exp.LTE(this=exp.Sum(this=call.expressions[2].copy()), expression=call.expressions[3].copy())
         for call in calls
     ]
-    return replace(statement, select=select, tail=replace(tail, expression=exp.and_(*checks, copy=False)))
+    tail = replace(tail, expression=exp.and_(*checks, copy=False))
+    return replace(statement, select=select, tail=tail, made_groups=group is None)
 
 
 def _key_of(domain: exp.Expr, select: exp.Select, schema: Schema) -> list[exp.Expr]:

@@ -55,12 +55,13 @@ _WORDS = sorted(
         ],
     }
 )
+_TAILS_ARE = "CHECK condition, MINIMIZE number, MAXIMIZE number or PINNED WHERE condition"
 _MOST_SPELLINGS = 3  # are tried: to read a statement takes time
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One CREATE CONSTRAINT or CREATE VIEW.  Without a tail it is an intermediate view."""
+    """One CREATE CONSTRAINT or CREATE VIEW.  Without a tail it is a view for others to read."""
 
     name: str
     select: exp.Expr
@@ -73,6 +74,8 @@ class Statement:
     """The tokens of the SELECT as it is written; none for a statement that was made."""
     unread: PolicySyntaxError | None = None
     """Why ``select`` is empty: it is no SQL that is read here, but perhaps DuckDB's."""
+    made_groups: bool = False
+    """Whether it has groups that nobody wrote (``capacity_constraint``), in which what is selected may differ."""
 
     @property
     def written(self) -> str:
@@ -96,9 +99,37 @@ def _read(tokens: list[Token], source: SourceText) -> Statement:
         if misspelt is None:
             raise
         raise misspelt from error
-    if statement.unread is not None:
-        statement = replace(statement, unread=_misspelt(tokens, source) or statement.unread)
-    return statement
+    if _is_whole(statement, tokens):
+        return statement
+    misspelt = _misspelt(tokens, source)
+    if _demands(tokens) and statement.tail is None:
+        raise misspelt or _without_demand(statement.name, tokens, source)
+    return replace(statement, unread=misspelt or statement.unread)
+
+
+def _is_whole(statement: Statement, tokens: list[Token]) -> bool:
+    """Whether it could be read, and demands something if it is to."""
+    return statement.unread is None and (statement.tail is not None or not _demands(tokens))
+
+
+def _demands(tokens: list[Token]) -> bool:
+    return tokens[1].text.upper() == "CONSTRAINT"
+
+
+def _without_demand(name: str, tokens: list[Token], source: SourceText) -> PolicySyntaxError:
+    """A constraint has no tail: HAVING is often meant for one, or WHERE."""
+    having, where = (_cut_at(tokens, {word})[1] for word in ("HAVING", "WHERE"))
+    if having:
+        place, hint = (
+            having[0].start,
+            f"write CHECK in place of HAVING, which only chooses groups; or write CREATE VIEW {name}",
+        )
+    else:
+        place = tokens[-1].end + 1
+        hint = f"{'WHERE only chooses rows: ' if where else ''}end it in {_TAILS_ARE}; or write CREATE VIEW {name}"
+    return PolicySyntaxError(
+        f"the constraint {name} demands nothing", position=source.position(place), hint=hint
+    )
 
 
 def _misspelt(tokens: list[Token], source: SourceText) -> PolicySyntaxError | None:
@@ -118,7 +149,7 @@ def _misspelt(tokens: list[Token], source: SourceText) -> PolicySyntaxError | No
         text = f"{source.text[start : token.start]}{meant[0]}{source.text[token.end + 1 : end]}"
         corrected = SourceText(source.name, text)
         try:
-            readable = _parse_statement(tokenize(corrected), corrected).unread is None
+            readable = _is_whole(_parse_statement(tokenize(corrected), corrected), tokens)
         except PolicySyntaxError:
             readable = False
         if readable:

@@ -1,8 +1,8 @@
 """Aggregates that only one side knows: the language's own, written as SQL; and DuckDB's, which no solver knows.
 
-The language's own are any, all, all_different, all_equal and increasing.  Without rows any is false and all others
-are true; NULL is skipped.  Any other aggregate but count, sum, min and max is DuckDB's: it computes them in views that
-read no variable.
+The language's own are any, all, all_different, all_equal and increasing; NULL is skipped.  Over no values any and all
+are NULL, as SQL has it of bool_or and bool_and, and the others true.  Any other aggregate but count, sum, min and max
+is DuckDB's: it computes them in views that read no variable.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def aggregate_sql(node: exp.Expr, suffix: str, to_sql: Callable[[exp.Expr], str]
 
 
 def _any(operand: exp.Expr, suffix: str, to_sql: Callable[[exp.Expr], str]) -> str:
-    return f"(coalesce(max(CASE WHEN {to_sql(operand)} THEN 1 ELSE 0 END){suffix}, 0) = 1)"
+    return f"(bool_or(CAST(({to_sql(operand)}) AS BOOLEAN)){suffix})"
 
 
 def _all(operand: exp.Expr, suffix: str, to_sql: Callable[[exp.Expr], str]) -> str:
-    return f"(coalesce(min(CASE WHEN NOT ({to_sql(operand)}) THEN 0 ELSE 1 END){suffix}, 1) = 1)"
+    return f"(bool_and(CAST(({to_sql(operand)}) AS BOOLEAN)){suffix})"
 
 
 def _all_different(operand: exp.Expr, suffix: str, to_sql: Callable[[exp.Expr], str]) -> str:

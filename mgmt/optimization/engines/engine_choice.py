@@ -66,7 +66,7 @@ _MOST_FOR_CP_SAT = 6_000
 _MOST_WITHOUT_A_CHOICE = 60_000
 """With no choice known CP-SAT is asked for one up to this size."""
 _FEW_CELLS = 300
-"""Solved whole sooner than a flow is built for the first tiers."""
+"""Solved whole sooner than a flow is built for the first tiers; open ones sooner than exchanges find out."""
 _MOST_CELLS = 400_000
 _MOST_WRITTEN = 2_000_000
 """Cells that are written down at all."""
@@ -237,7 +237,8 @@ def _among(
     search.narrow()
     if best.proven:
         return best.placement("closed-form bounds")
-    search.exchange(_EXCHANGES_SHARE, sums=False)
+    if len(search.cells) - cells.classes.number > _FEW_CELLS:  # else CP-SAT decides it sooner
+        search.exchange(_EXCHANGES_SHARE, sums=False)
     search.ejections()
     if best.proven:
         return best.placement("closed-form bounds")

@@ -52,6 +52,7 @@ def solution_document(solution: Solution, log: Sequence[LoggedMove] = ()) -> dic
                 "after": objective.after,
                 "bound": objective.bound,
                 "proven": objective.proven,
+                "unit": objective.unit,
             }
             for objective in solution.objectives
         ],
@@ -117,6 +118,7 @@ def objective_document(change: ObjectiveChange) -> dict[str, Any]:
         "one": change.one,
         "other": change.other,
         "worse_by": change.worse_by,
+        "unit": change.unit,
     }
 
 
@@ -171,6 +173,7 @@ def comparison_document(
 
 def what_if_document(answer: WhatIf) -> dict[str, Any]:
     return {
+        "text": str(answer),
         "before": _outcome_document(answer.before),
         "after": _outcome_document(answer.after),
         "difference": difference_document(answer.difference),

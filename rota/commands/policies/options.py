@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,7 +17,12 @@ from mgmt.state.memory_limits import MEMORY
 from rota.agent.settings import memory_size
 from rota.commands.policies.workbench import Workbench, open_workbench
 from rota.errors import UsageProblem
+from rota.terminal.progress import waiting
 
+if TYPE_CHECKING:
+    from mgmt.errors import InfeasibleError
+
+Answer = TypeVar("Answer")
 Command = Callable[..., None]
 
 
@@ -74,6 +80,24 @@ class Effort:
     budget: float
     seed: int
     now: float | None = None
+
+    def answered(
+        self, ask: Callable[[Callable[[str], None]], Answer], what: str, *, quiet: bool
+    ) -> Answer | InfeasibleError:
+        """What ``ask`` finds, which is given a function that tells people who wait what is being done.
+
+        If nothing can be placed, the error, with what would help as far as it is found in the time that is left.
+        """
+        from mgmt.errors import InfeasibleError
+
+        deadline = time.monotonic() + self.budget
+        with waiting(f"{what}, {self.budget:g} s at most", quiet) as tell:
+            try:
+                return ask(tell)
+            except InfeasibleError as error:
+                tell("looking for what would help")
+                error.relaxations_within(deadline - time.monotonic())
+                return error
 
 
 def sources(command: Command) -> Command:
@@ -144,7 +168,7 @@ def solving(command: Command) -> Command:
             default=10.0,
             show_default=True,
             metavar="SECONDS",
-            help="Time for a solve.",
+            help="Time for the answer.",
         ),
         click.option(
             "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the search."

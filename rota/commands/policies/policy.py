@@ -16,7 +16,6 @@ from rota.commands.policies.questions import QUESTIONS
 from rota.commands.policies.workbench import read_bundle
 from rota.errors import AgentError, ReportedFailure, UsageProblem
 from rota.terminal.output import as_json, emit, table
-from rota.terminal.progress import waiting
 
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model
@@ -242,27 +241,27 @@ def solve(
                 "--apply writes to where rows come from: leave out INSERT and what else makes rows up"
             )
         model = bench.model()
-        outcome = _solved(model, effort, bundle)
+        bench.require_rows()
+        outcome = _solved(model, effort, bundle, quiet=json_wanted)
         failure = _show(model, outcome, effort, log, json_wanted, apply=bench.apply if apply else None)
     if failure is not None:
         raise failure
 
 
-def _solved(model: Model, effort: Effort, bundle: Path | None = None) -> Outcome:
+def _solved(model: Model, effort: Effort, bundle: Path | None = None, *, quiet: bool) -> Outcome:
     """What a solve comes to; all of it is saved in ``bundle``."""
     from dataclasses import replace
 
-    from mgmt.errors import InfeasibleError, VerificationError
+    from mgmt.errors import VerificationError
     from mgmt.explaining.solutions.replay_bundle import answer_of, bundle_of, bundle_of_error
 
     now = model.database.now() if effort.now is None else effort.now
     kept = None if bundle is None else bundle_of(model, seed=effort.seed, budget=effort.budget, now=now)
     outcome: Outcome
     try:
-        with waiting(f"solving, {effort.budget:g} s at most"):
-            outcome = model.solve(effort.budget, effort.seed, now=now)
-    except InfeasibleError as error:
-        outcome = error
+        outcome = effort.answered(
+            lambda _: model.solve(effort.budget, effort.seed, now=now), "solving", quiet=quiet
+        )
     except VerificationError as error:
         if bundle is not None:
             _write(bundle, bundle_of_error(error).save())
@@ -283,18 +282,20 @@ def _show(
 ) -> ReportedFailure | None:
     """Print an outcome, and write it where it is to be applied; the failure to end with, if there is no placement."""
     from mgmt.errors import InfeasibleError
+    from mgmt.explaining.policies.lint import remarks
     from mgmt.explaining.solutions.decision_log import decision_log
-    from rota.commands.policies.documents import infeasible_document, solution_document
+    from rota.commands.policies.documents import finding_document, infeasible_document, solution_document
     from rota.commands.policies.report import in_one_line, show_infeasible, show_solution
 
     if isinstance(outcome, InfeasibleError):
         emit(infeasible_document(outcome), json_wanted, lambda _: show_infeasible(outcome))
         return ReportedFailure(in_one_line(outcome))
     moves = decision_log(model, outcome, seed=effort.seed) if log else ()
-    document = solution_document(outcome, moves)
+    said = remarks(model.at(outcome.moment))
+    document = solution_document(outcome, moves) | {"remarks": [finding_document(each) for each in said]}
     if apply is not None:
         document["applied_version"] = apply(outcome)
-    emit(document, json_wanted, lambda _: show_solution(outcome, moves))
+    emit(document, json_wanted, lambda _: show_solution(outcome, moves, said))
     if apply is not None and not json_wanted:
         done = "applied; the state is at" if outcome.deltas else "nothing to apply; the state stays at"
         click.echo(f"{done} version {document['applied_version']}")
@@ -314,7 +315,7 @@ def _replay(path: Path, log: bool, json_wanted: bool) -> None:
     bench, bundle = read_bundle(path)
     with bench.problems_shown():
         model, effort = bundle.model(), Effort(bundle.budget, bundle.seed, bundle.now)
-        outcome = _solved(model, effort)
+        outcome = _solved(model, effort, quiet=json_wanted)
         failure = _show(model, outcome, effort, log, json_wanted)
     if bundle.answer is not None:
         if _plain(answer_of(outcome)) != _plain(bundle.answer):

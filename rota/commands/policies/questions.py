@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from rota.commands.options import json_option
-from rota.commands.policies.options import Effort, Sources, solving, sources
+from rota.commands.policies.options import Answer, Effort, Sources, solving, sources
 from rota.commands.policies.workbench import read_bundle
 from rota.errors import ReportedFailure
 from rota.terminal.output import emit
@@ -50,8 +50,12 @@ def why(
     with given.workbench() as bench:
         model = bench.model()
         found, key = row_named(model.database.schema, row)
-        verdicts = _or_infeasible(
-            lambda: ask(model, found.name, key, column, budget=effort.budget, seed=effort.seed), json_wanted
+        verdicts = _or_failure(
+            lambda tell: ask(
+                model, found.name, key, column, budget=effort.budget, seed=effort.seed, tell=tell
+            ),
+            effort,
+            json_wanted,
         )
     emit(
         {"decisions": [verdict_document(verdict) for verdict in verdicts]},
@@ -92,8 +96,11 @@ def why_not(
         found, key = row_named(model.database.schema, row)
         decision = decisions_of(model, found.name, key, column)[0]
         wanted = parsed_value(found.column(decision.variable), value)
-        verdict = _or_infeasible(
-            lambda: ask(model, found.name, key, wanted, column, budget=effort.budget, seed=effort.seed),
+        verdict = _or_failure(
+            lambda tell: ask(
+                model, found.name, key, wanted, column, budget=effort.budget, seed=effort.seed, tell=tell
+            ),
+            effort,
             json_wanted,
         )
     emit(verdict_document(verdict), json_wanted, lambda _: show_verdict(verdict))
@@ -124,7 +131,12 @@ def what_if(
     from rota.commands.policies.report import in_one_line, show_what_if
 
     with given.workbench() as bench:
-        answer = ask(bench.model(), sql, budget=effort.budget, seed=effort.seed)
+        model = bench.model()
+        answer = _or_failure(
+            lambda tell: ask(model, sql, budget=effort.budget, seed=effort.seed, tell=tell),
+            effort,
+            json_wanted,
+        )
     emit(what_if_document(answer), json_wanted, lambda _: show_what_if(answer))
     if isinstance(answer.after, InfeasibleError):
         raise ReportedFailure(in_one_line(answer.after))
@@ -156,8 +168,8 @@ def headroom(
     with given.workbench() as bench:
         model = bench.model()
         found, key = row_named(model.database.schema, row)
-        answer = _or_infeasible(
-            lambda: ask(model, found.name, key, budget=effort.budget, seed=effort.seed), json_wanted
+        answer = _or_failure(
+            lambda _: ask(model, found.name, key, budget=effort.budget, seed=effort.seed), effort, json_wanted
         )
     emit(headroom_document(answer), json_wanted, lambda _: show_headroom(answer))
 
@@ -210,21 +222,17 @@ def _kept(path: Path) -> Solution | InfeasibleError:
             return error
 
 
-Answer = TypeVar("Answer")
-
-
-def _or_infeasible(ask: Callable[[], Answer], json_wanted: bool) -> Answer:
+def _or_failure(ask: Callable[[Callable[[str], None]], Answer], effort: Effort, json_wanted: bool) -> Answer:
     """The answer; if not even today's rows can be placed, the clash is the answer."""
     from mgmt.errors import InfeasibleError
     from rota.commands.policies.documents import infeasible_document
     from rota.commands.policies.report import in_one_line, show_infeasible
 
-    try:
-        return ask()
-    except InfeasibleError as error:
-        caught = error
-    emit(infeasible_document(caught), json_wanted, lambda _: show_infeasible(caught))
-    raise ReportedFailure(in_one_line(caught))
+    found = effort.answered(ask, "answering", quiet=json_wanted)
+    if not isinstance(found, InfeasibleError):
+        return found
+    emit(infeasible_document(found), json_wanted, lambda _: show_infeasible(found))
+    raise ReportedFailure(in_one_line(found))
 
 
 QUESTIONS = (why, why_not, what_if, diff, headroom)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mgmt.explaining.policies.lint import Finding
     from mgmt.explaining.policies.policy_tests import PolicyTestReport
     from mgmt.explaining.solutions.decision_log import LoggedMove
-    from mgmt.explaining.solutions.difference import Difference
+    from mgmt.explaining.solutions.difference import DecisionChange, Difference
     from mgmt.explaining.solutions.headroom import Headroom
     from mgmt.explaining.solutions.what_if import WhatIf
     from mgmt.explaining.solutions.why import Verdict
@@ -24,9 +24,16 @@ if TYPE_CHECKING:
 
 _MOST_MOVES = 50
 _MOST_ROWS = 6
+_MOST_CHANGES = 12
+"""Lines of rows that change with what is asked for."""
+_MOST_KEYS = 3
+"""Rows named of those that change alike."""
+_UNPROVEN = "(time ended before the best was proven: with a larger --budget it may cost less)"
 
 
-def show_solution(solution: Solution, log: Sequence[LoggedMove] = ()) -> None:
+def show_solution(
+    solution: Solution, log: Sequence[LoggedMove] = (), remarks: Sequence[Finding] = ()
+) -> None:
     gap = f", at most {solution.gap:.1%} from the optimum" if solution.gap else ""
     backend = solution.statistics.get("backend", "")
     click.echo(
@@ -56,6 +63,8 @@ def show_solution(solution: Solution, log: Sequence[LoggedMove] = ()) -> None:
     show_deltas(solution.deltas, log)
     for unassigned in solution.unassigned:
         click.echo(f"warning: {unassigned}\n{_indented(unassigned.hint)}")
+    for remark in remarks:
+        click.echo(_finding(remark))
 
 
 def show_deltas(deltas: Sequence[Delta], log: Sequence[LoggedMove] = ()) -> None:
@@ -135,40 +144,62 @@ def show_verdict(verdict: Verdict) -> None:
     if verdict.core:
         show_core(verdict.core)
     show_relaxations(verdict.relaxations)
-    if verdict.difference is not None:
-        show_difference(verdict.difference)
+    if verdict.consequences.decisions:
+        click.echo("With it:")
+    show_difference(verdict.consequences)
     if not verdict.proven:
-        click.echo("(time ended before the optimum was proven)")
+        click.echo(_UNPROVEN)
 
 
 def show_difference(difference: Difference, sides: tuple[str, str] = ("is", "would be")) -> None:
-    if difference.objectives:
-        table(
-            ("tier", "objective", *sides, "worse by"),
-            [(c.tier, f"{c.sense} {c.name}", c.one, c.other, c.worse_by) for c in difference.objectives],
-        )
-    if difference.decisions:
-        shown = difference.decisions[:_MOST_MOVES]
+    """The rows that change, those that do so alike in one line; then the objectives, the most important first."""
+    from mgmt.explaining.solutions.difference import shown
+
+    alike = difference.alike
+    if alike:
         table(
             ("row", "column", *sides),
             [
                 (
-                    str(change.decision),
-                    change.decision.variable,
-                    "-" if change.one is None else change.one,
-                    "-" if change.other is None else change.other,
+                    _rows_of(changes),
+                    changes[0].decision.column,
+                    shown(changes[0].one),
+                    shown(changes[0].other),
                 )
-                for change in shown
+                for changes in alike[:_MOST_CHANGES]
             ],
+        )
+    more = sum(map(len, alike[_MOST_CHANGES:]))
+    if more:
+        click.echo(f"and {count(more, 'more row')} (--json has them all)")
+    if difference.objectives:
+        table(
+            ("objective", *sides, "worse by", "unit"),
+            [(f"{c.sense} {c.name}", c.one, c.other, c.worse_by, c.unit) for c in difference.objectives],
         )
 
 
+def _rows_of(changes: Sequence[DecisionChange]) -> str:
+    """``task 1, 4, 7 and 3 more``: all of one table."""
+    from mgmt.explaining.solutions.decisions import shown_key
+
+    keys = [shown_key(change.decision.primary_key) for change in changes]
+    more = f" and {len(keys) - _MOST_KEYS} more" if len(keys) > _MOST_KEYS else ""
+    return f"{changes[0].decision.table} {', '.join(keys[:_MOST_KEYS])}{more}"
+
+
 def show_what_if(answer: WhatIf) -> None:
-    _show_outcomes((("as it is", answer.before), ("what if", answer.after)))
+    from mgmt.errors import InfeasibleError
+    from mgmt.solution import Solution, SolveStatus
+
+    click.echo(str(answer))
+    if isinstance(answer.after, InfeasibleError):
+        show_infeasible(answer.after)
     if answer.difference is not None:
-        if not answer.difference:
-            click.echo("nothing would change")
         show_difference(answer.difference)
+    outcomes = (answer.before, answer.after)
+    if any(isinstance(each, Solution) and each.status is SolveStatus.FEASIBLE for each in outcomes):
+        click.echo(_UNPROVEN)
 
 
 def _show_outcomes(outcomes: Sequence[tuple[str, Solution | InfeasibleError]]) -> None:
@@ -207,12 +238,16 @@ def show_headroom(answer: Headroom) -> None:
 
 def show_findings(findings: Sequence[Finding], excerpts: Mapping[Finding, str]) -> None:
     for finding in findings:
-        click.echo(f"{'warning' if finding.is_warning else 'note'}: {finding}")
+        click.echo(_finding(finding))
         if excerpts.get(finding):
             click.echo(_indented(excerpts[finding]))
     warnings = sum(finding.is_warning for finding in findings)
     notes = len(findings) - warnings
     click.echo(f"{count(warnings, 'warning')}, {count(notes, 'note')}" if findings else "nothing to remark")
+
+
+def _finding(finding: Finding) -> str:
+    return f"{'warning' if finding.is_warning else 'note'}: {finding}"
 
 
 def show_entries(entries: Sequence[PolicyEntry]) -> None:

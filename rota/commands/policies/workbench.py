@@ -59,6 +59,8 @@ class Workbench:
     """A private copy of it, or one in memory, with schema and rows."""
     read_version: int = 0
     """The version of the state when it was copied."""
+    brought: set[str] = field(default_factory=set)
+    """The tables, in lower case, that files and databases bring rows of, or say to have none."""
 
     def __enter__(self) -> Self:
         return self
@@ -82,6 +84,20 @@ class Workbench:
             raise UsageProblem("there are no policies: give files with CREATE CONSTRAINT, or --pack NAME")
         assert self.state is not None
         return Model.build(self.state, self.policies)
+
+    def require_rows(self) -> None:
+        """Raises UsageProblem where nothing brings rows of anything that is decided."""
+        from mgmt.state.schema import quote
+
+        assert self.state is not None
+        decided = [table for table in self.state.schema.tables if table.variables]
+        missing = [table for table in decided if table.name.lower() not in self.brought]
+        if missing and not any(self.state.execute(f"SELECT 1 FROM {quote(t.name)} LIMIT 1") for t in decided):
+            table = missing[0]
+            raise UsageProblem(
+                f"nothing brings rows of {table.name!r}, whose {table.variables[0].name} is to be decided: give "
+                f"--data {table.name}=FILE, or INSERT INTO {table.name} in a FILE"
+            )
 
     def apply(self, solution: Solution) -> int:
         """Write a plan to the state database; returns its new version.
@@ -208,7 +224,10 @@ def _take_files(bench: Workbench, files: Sequence[Path]) -> list[SourceStatement
     for path in files:
         text = SourceText(str(path), _read(path))
         bench.originals[text.name] = text.text
-        if any(statement.words[:1] == ("TEST",) for statement in statements_of(text)):
+        statements = statements_of(text)
+        if not statements:
+            raise UsageProblem(f"{path} holds no statement: it says nothing")
+        if any(statement.words[:1] == ("TEST",) for statement in statements):
             bench.tests.append(text)
             continue
         sources = sorted_sources([text])
@@ -235,6 +254,7 @@ def _open_state(bench: Workbench, url: str | None, data: Sequence[Path], memory:
     bench.stored.attach(data)
     if not bench.stored.has_rows_of_schema():
         raise UsageProblem("the state database has none of the schema's tables: is it the right one?")
+    bench.brought |= bench.stored.brought_tables
     with bench.stored.snapshot() as snapshot:
         contents = snapshot.dump()
     # Tables that the state database does not have are empty ones of the copy; undeclared ones are declared there.
@@ -281,7 +301,7 @@ def _load_data(bench: Workbench, path: Path) -> None:
     text = SourceText(str(path), _read(path))
     bench.originals[text.name] = text.text
     if parts_of(path)[1] == ".json":
-        insert_json(bench.state, text)
+        bench.brought |= insert_json(bench.state, text)
         return
     for statement in statements_of(text):
         _run(bench.state, statement.text, statement.position)

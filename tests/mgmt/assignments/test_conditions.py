@@ -60,7 +60,7 @@ TEAM = "SELECT task.team FROM task JOIN host ON task.variable__host = host.name 
 BESIDE = "SELECT host.rack FROM task CROSS JOIN host WHERE host.size > 2 GROUP BY host.rack CHECK"
 COUNTS = {
     "any": f"{TEAM} any(host.size < 3)",
-    "one where rows and values meet": f"{TEAM} any(host.size > 4 * task.kind + 3)",
+    "one where rows and values meet": f"{TEAM} count(*) FILTER (WHERE host.size > 4 * task.kind + 3) > 0",
     "any of some, and all": f"{TEAM} any(host.size > 2) FILTER (WHERE task.kind = 1) AND all(host.size < 9)",
     "not any": f"{TEAM} NOT any(host.size < 4) OR any(host.size > 8)",
     "not all": f"{TEAM} NOT all(host.size < 6)",
@@ -261,6 +261,14 @@ def test_a_condition_is_recognised_and_means_what_the_constraint_model_says(name
         if differs and seed > states:
             break
     assert differs, "the rule never makes a difference"
+
+
+def test_where_every_row_has_a_value_any_is_one_count() -> None:
+    """Otherwise it is two: that one is, or that there is none at all."""
+    policy = f"CREATE CONSTRAINT rule AS {TEAM} any(host.size > 4 * task.kind + 3); {PLACED}"
+    for seed in (2, 3, 4):
+        rows = state(seed, SCHEMA.replace("TEXT REFERENCES", "TEXT NOT NULL REFERENCES"))
+        assert formulations_of(compared(rows, policy, f"seed {seed}")) <= {"columns"}
 
 
 @pytest.mark.parametrize("says", ["CHECK FALSE", "MINIMIZE count(*) TIER 1"])

@@ -57,8 +57,9 @@ async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
         with pytest.raises(DrainRefusedError) as refused:
             await cluster.controller.requests.drain("n3")
         assert set(refused.value.policies) == {"drained_hosts_are_empty", "one_replica_per_rack"}
-        assert refused.value.relaxations[0].startswith("add a host like n")
-        assert f"it would help to {refused.value.relaxations[0]}; or drop " in str(refused.value)
+        assert refused.value.relaxations[0] == "let n6 be used again (`rota undrain n6`)"
+        assert refused.value.relaxations[1].startswith("add a host like n")
+        assert f"it would help to {refused.value.relaxations[0]}; or add a host like " in str(refused.value)
         asked = cluster.controller.status()["last_solve"]
         assert (asked["status"], asked["asked"]) == ("infeasible", "draining n3")
         assert {each["policy"] for each in asked["clashing"]} == set(refused.value.policies)

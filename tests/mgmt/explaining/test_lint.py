@@ -88,6 +88,21 @@ PAIR = "CREATE CONSTRAINT pair AS SELECT task.id FROM task {} MINIMIZE sum(size)
             USED
             + "CREATE CONSTRAINT c AS SELECT * FROM task WHERE variable__host = 'h1' MINIMIZE sum(weight);",
         ),
+        (
+            Rule.CONSTANT_OBJECTIVE,
+            "CREATE CONSTRAINT c AS SELECT * FROM task WHERE variable__host = 'h1' MAXIMIZE 3 - 3;",
+            "CREATE CONSTRAINT c AS SELECT * FROM task WHERE variable__host = 'h1' MAXIMIZE 3;",
+        ),
+        (
+            Rule.CONSTANT_CHECK,
+            USED + "CREATE CONSTRAINT c AS SELECT * FROM task WHERE variable__host = 'h1' CHECK 1 = 1;",
+            "CREATE CONSTRAINT c AS SELECT * FROM task WHERE variable__host = 'h1' CHECK FALSE;",
+        ),
+        (
+            Rule.CONSTANT_CHECK,
+            USED + "CREATE CONSTRAINT c AS SELECT * FROM task CHECK TRUE SOFT;",
+            "CREATE CONSTRAINT c AS SELECT * FROM task WHERE variable__host = 'h1' CHECK FALSE SOFT;",
+        ),
     ],
 )
 def test_the_rules_about_the_text(rule: Rule, wrong: str, right: str) -> None:
@@ -169,6 +184,85 @@ def test_a_check_that_can_never_bind() -> None:
     assert Rule.NEVER_BINDS in rules(ROOM.format("+ 100"), *ROWS)
     assert Rule.NEVER_BINDS not in rules(ROOM.format(""), *ROWS)
     assert Rule.NEVER_BINDS not in rules(ROOM.format("+ 100")), "without rows there is nothing to say"
+
+
+@pytest.mark.parametrize(
+    ("rule", "wrong", "right"),
+    [
+        (
+            Rule.NO_VARIABLE,
+            "CREATE CONSTRAINT c AS SELECT * FROM host CHECK size > 1;",
+            "CREATE CONSTRAINT c AS SELECT * FROM task JOIN host ON variable__host = name CHECK size > 1;",
+        ),
+        (
+            Rule.UNREAD_VIEW,
+            "CREATE VIEW v AS SELECT * FROM task WHERE variable__host = 'h1';",
+            "CREATE VIEW v AS SELECT * FROM task; CREATE CONSTRAINT c AS SELECT * FROM v CHECK variable__host <> 'x';",
+        ),
+    ],
+)
+def test_what_may_be_meant_is_a_note(rule: Rule, wrong: str, right: str) -> None:
+    (found,) = [finding for finding in findings(USED + wrong, *ROWS) if finding.rule is rule]
+    assert not found.is_warning
+    assert str(found.position).startswith("p.sql:2:")
+    assert rule not in rules(USED + right, *ROWS)
+    assert Rule.NEVER_BINDS not in {
+        each.rule for each in findings(USED + wrong, *ROWS) if "c holds" in each.message
+    }
+
+
+def test_what_demands_nothing_of_the_rows_of_today() -> None:
+    """One line for all of them, with what is empty."""
+    schema = SCHEMA + "CREATE TABLE banned (task INTEGER PRIMARY KEY, host TEXT);\n"
+    policy = (
+        "CREATE CONSTRAINT heavy AS SELECT * FROM task WHERE weight > 9 CHECK variable__host = 'h0';"
+        "CREATE CONSTRAINT few AS SELECT * FROM task WHERE weight > 9 MAXIMIZE sum(variable__host = 'h0');"
+        "CREATE CONSTRAINT apart AS SELECT * FROM task JOIN banned ON task = id CHECK variable__host <> banned.host;"
+        "CREATE CONSTRAINT gone AS SELECT * FROM task WHERE variable__host IN ('h8', 'h9') MINIMIZE count(*);"
+        "CREATE CONSTRAINT still AS SELECT * FROM task WHERE variable__host IN ('h1', 'h9') MINIMIZE count(*);"
+    )
+    (found,) = [each for each in findings(policy, *ROWS, schema=schema) if each.rule is Rule.NO_ROWS]
+    assert found.message == (
+        "nothing is demanded today by heavy (no row meets its conditions), few (no row meets its conditions), "
+        "apart (banned is empty), gone (no variable__host meets its conditions)"
+    )
+    rows = (
+        *ROWS,
+        "UPDATE task SET weight = 10",
+        "INSERT INTO banned VALUES (1, 'h0')",
+        "UPDATE host SET name = 'h9' WHERE name = 'h1'",
+    )
+    assert Rule.NO_ROWS not in {each.rule for each in findings(policy, *rows, schema=schema)}
+    assert Rule.NO_ROWS not in {each.rule for each in findings(policy, schema=schema)}, (
+        "no rows, nothing to say"
+    )
+    (_, task) = [each for each in findings(USED, ROWS[0]) if each.rule is Rule.NO_ROWS]
+    assert task.message == "task is empty, so no variable__host is decided"
+
+
+def test_values_of_today_that_are_no_candidates() -> None:
+    """A host that is gone: its tasks were placed anew without a word."""
+    schema = """
+        CREATE TABLE disk (host TEXT, slot INTEGER, PRIMARY KEY (host, slot));
+        CREATE TABLE task (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, host TEXT, slot INTEGER, level INTEGER,
+          size INTEGER, variable__host TEXT, variable__slot INTEGER,
+          variable__level INTEGER CHECK (variable__level BETWEEN 1 AND 3),
+          variable__size INTEGER DOMAIN (SELECT slot FROM disk),
+          FOREIGN KEY (variable__host, variable__slot) REFERENCES disk (host, slot), UNIQUE (kind));
+    """
+    rows = (
+        "INSERT INTO disk VALUES ('h0', 1), ('h1', 2)",
+        "INSERT INTO task (id, kind, host, slot, level, size) VALUES (1, 'a', 'h0', 1, 3, 1), (2, 'b', 'h0', 2, 4, 3), "
+        "(3, 'c', NULL, 7, NULL, NULL)",
+    )
+    policy = "CREATE CONSTRAINT c AS SELECT * FROM task CHECK variable__level > 1;"
+    found = [each for each in findings(policy, *rows, schema=schema) if each.rule is Rule.NO_CANDIDATE]
+    assert [(each.message, each.is_warning) for each in found] == [
+        ("in 1 of task the host, slot of today is no candidate of variable__host, variable__slot, so it is decided "
+         "anew: 2 (h0, 2)", False),
+        ("in 1 of task the level of today is no candidate of variable__level, so it is decided anew: 2 (4)", False),
+        ("in 1 of task the size of today is no candidate of variable__size, so it is decided anew: 2 (3)", False),
+    ]  # fmt: skip
 
 
 def test_hosts_without_a_rack() -> None:

@@ -8,10 +8,11 @@ are all ``count(*)`` of ``task JOIN host ON task.host = host.name``: groups are 
 
     max(host.size) <= 8       is   count(*) FILTER (WHERE host.size > 8) = 0
     any(host.zone = 'z1')     is   count(*) FILTER (WHERE host.zone = 'z1') >= 1
+                              OR   count(host.zone = 'z1') < 1
     NOT all_equal(host.zone)  is   count(DISTINCT host.zone) >= 2
 
-A check passes unless it is FALSE, so UNKNOWN and TRUE need not be told apart; over no rows MIN and MAX are NULL, ANY is
-FALSE, and ALL and ALL_EQUAL are TRUE (see ``mgmt.compiler.aggregates``).
+A check passes unless it is FALSE, so UNKNOWN and TRUE need not be told apart; over no rows MIN, MAX, ANY and ALL are
+NULL, and ALL_EQUAL is TRUE (see ``mgmt.compiler.aggregates``).
 """
 
 from __future__ import annotations
@@ -224,11 +225,13 @@ def _counted(check: Expression, *, holds: bool) -> Expression:
 def _of_aggregate(check: Aggregate, holds: bool) -> Expression:
     function, operand = check.function, check.operand
     assert operand is not None
-    if function is AggregateFunction.ANY:
-        return _compared(_count(check, operand), ">=" if holds else "<", 1)
-    if function is AggregateFunction.ALL:
-        failing = Negation(SqlType.BOOLEAN, operand.position, operand)
-        return _compared(_count(check, failing), "<" if holds else ">=", 1)
+    if function in {AggregateFunction.ANY, AggregateFunction.ALL}:
+        is_any = function is AggregateFunction.ANY
+        settling = operand if is_any else Negation(SqlType.BOOLEAN, operand.position, operand)
+        settled = _compared(_count(check, settling), ">=" if is_any == holds else "<", 1)
+        if is_any != holds:
+            return settled
+        return Disjunction(SqlType.BOOLEAN, check.position, (settled, _compared(_count_of(check), "<", 1)))
     if function is AggregateFunction.ALL_EQUAL:
         distinct = replace(check, type=SqlType.INTEGER, function=AggregateFunction.COUNT_DISTINCT)
         return _compared(distinct, "<=" if holds else ">", 1)
