@@ -262,10 +262,10 @@ class Cluster:
         """Whether the cluster goes on once everybody is started again, whoever has died: nobody has lost its memory."""
         if self.disks is None or self.has_lost_disks:
             return False
-        return self._is_known_to_half() and not self._has_lost_view()
+        return self._is_known_to_half()
 
     def _is_known_to_half(self) -> bool:
-        """Whether at least half of the latest view have it on their disks, and so of every later one that may be it.
+        """Whether at least half of the latest view would know of it, and so of every later one that may be it.
 
         They have not if most were newcomers, and lost their power before they had saved it: it needs an operator then,
         for nobody knows of a disk without a view that it was not lost. What only one was ever in is no such view.
@@ -273,34 +273,13 @@ class Cluster:
         latest = self.latest
         if latest is None or len(self._ever_in[latest]) == 1:
             return True
-        known = {name: self._known_on(name) for name in self.hosts}
-        later = {
-            view_id: view
-            for views in known.values()
-            for view_id, view in views.items()
-            if view.epoch > latest.epoch
-        }
+        memories = {name: file.saved for name, file in self._files.items() if file.saved is not None}
+        views = {latest, *(view for memory in memories.values() for view in _views_of(memory))}
         return all(
-            2 * sum(view_id in known.get(member.name, ()) for member in view.members) >= len(view)
-            for view_id, view in (later | {latest.id: latest}).items()
+            2 * sum(_would_know(memories.get(member.name), view) for member in view.members) >= len(view)
+            for view in views
+            if view.epoch >= latest.epoch
         )
-
-    def _known_on(self, name: str) -> dict[bytes, Configuration]:
-        """The views on the disk of this host by id: the last one it was in, and those that it voted for since."""
-        file = self._files.get(name)
-        if file is None or file.saved is None:
-            return {}
-        views = (file.saved.view, *file.saved.stable.accepted)
-        return {view.id: view for view in views if view is not None}
-
-    def _has_lost_view(self) -> bool:
-        """Whether most of the latest view were told of a later one without them, which those in it never heard of.
-
-        They do not count as knowing, and so an operator is needed.
-        """
-        latest = self.latest
-        told = {host.name for host in self.running() if process_on(host).is_superseded}
-        return latest is not None and 2 * sum(member.name in told for member in latest.members) > len(latest)
 
     def agreed(self) -> bool:
         """Whether every running member of the latest view stands in it."""
@@ -681,6 +660,19 @@ class Cluster:
 
     def _fail(self, what: str) -> NoReturn:
         raise InvariantViolation(what, seed=self.simulator.seed, now=self.now, trace=tuple(self.trace))
+
+
+def _views_of(memory: Remembered) -> tuple[Configuration, ...]:
+    """The last view on this disk, and those that it voted for since."""
+    return memory.stable.accepted if memory.view is None else (memory.view, *memory.stable.accepted)
+
+
+def _would_know(memory: Remembered | None, view: Configuration) -> bool:
+    """Whether a member of this view with this on its disk has it there, or was in the view before and so could vote."""
+    if memory is None:
+        return False
+    was_before = memory.view is not None and memory.view.epoch == view.epoch - 1
+    return was_before or any(known.id == view.id for known in _views_of(memory))
 
 
 def _standing_on(host: Host) -> Standing:

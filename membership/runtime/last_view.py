@@ -66,7 +66,7 @@ class Remembered(msgspec.Struct, frozen=True):
     founded: bool
     """Whether it, or one before it, founded the cluster."""
     is_copy: bool = False
-    """There may have been later views: the file was put back from a copy, or the others removed this process."""
+    """There may have been later views: the file was put back from a copy, or others recovered without this process."""
 
     @property
     def view(self) -> Configuration | None:
@@ -80,7 +80,7 @@ class _Record(msgspec.Struct, frozen=True, array_like=True):
     view: bytes
     """Both empty: the process was in no view so far."""
     superseded: bool = False
-    """There are later views than this one."""
+    """There may be later views, of which this record says nothing."""
     accepted: tuple[tuple[bytes, bytes], ...] = ()
     """Identifiers and bytes of the views accepted since."""
 

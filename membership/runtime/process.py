@@ -100,8 +100,8 @@ class MemberProcess:
         """The last one that was shown, whether it is to be remembered or not: its members know where the others are."""
         self._expect = expect
         self.is_superseded = remembered is not None and remembered.is_copy
-        """Whether there have been later views than this process's last one, without it: it was removed, or may have
-        been in them before its disk was put back from a copy."""
+        """Whether there may have been later views than this process's last one of which its disk says nothing: others
+        recovered without it, or that disk was put back from a copy."""
         self._durable = StableState() if remembered is None else remembered.stable
         """What is known to be on disk."""
         self._stable = self._found = self._durable
@@ -278,8 +278,8 @@ class MemberProcess:
                     self.state.publish()  # whoever saves is woken
                 else:
                     self._durable = state
-            case Evicted(_, by_operator, restarted):
-                self._evicted(by_operator=by_operator, is_superseded=not restarted, now=now)
+            case Evicted(_, by_operator, _, superseded):
+                self._evicted(by_operator=by_operator, is_superseded=superseded, now=now)
             case Left(decided, superseded):
                 self.leave_decided = decided
                 self.is_superseded |= superseded

@@ -20,7 +20,7 @@ from membership.protocol.context.stable_storage import StableState
 from membership.protocol.core import Core
 from membership.protocol.core.view_installation import ViewInstaller
 from membership.protocol.recovery.quorum_watch import QuorumWatch
-from membership.protocol.view.configuration import Configuration
+from membership.protocol.view.configuration import Configuration, Lineage
 from membership.protocol.view.cut import Cut
 from membership.runtime import last_view
 from membership.runtime.last_view import LastView, Remembered
@@ -54,6 +54,17 @@ def _a_superseded_view_counts_after_a_founding_in_vain(monkeypatch: pytest.Monke
         self.is_superseded = is_superseded
 
     monkeypatch.setattr(MemberProcess, "_evicted", forget)
+
+
+def _who_was_removed_counts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    depart = ViewInstaller._depart
+
+    def as_by_a_recovery(
+        self: ViewInstaller, epoch: int, lineage: Lineage, *, by_operator: bool = False
+    ) -> None:
+        depart(self, epoch, (*lineage, b"recovered"), by_operator=by_operator)
+
+    monkeypatch.setattr(ViewInstaller, "_depart", as_by_a_recovery)
 
 
 def _a_full_disk_is_acted_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,6 +126,7 @@ DEFECTS: dict[str, tuple[Plant, str]] = {
         _a_superseded_view_counts_after_a_founding_in_vain,
         r"n\d takes its last view for one that counts, though it knew of later ones",
     ),
+    "most_removed": (_who_was_removed_counts_for_nothing, r"not one again"),
     "full_disk": (
         _a_full_disk_is_acted_on,
         r"n0 started the cluster again in epoch 1000, and so there are two",

@@ -117,7 +117,7 @@ class Cluster:
         self.disks: dict[str, StableState] = {}
         """What is durable on each host."""
         self.copies: set[str] = set()
-        """Hosts whose disks were put back from copies, or that were removed: there may have been later views."""
+        """Hosts whose disks may say nothing of later views: put back from copies, or others recovered without them."""
         self.full_disks: set[str] = set()
         """Hosts whose disks take nothing."""
         self.disk_delay = 0.01
@@ -189,7 +189,7 @@ class Cluster:
                 if event.superseded:
                     self.copies.add(host.name)
             elif isinstance(event, Evicted):
-                if not event.restarted:
+                if event.superseded:
                     self.copies.add(host.name)
                 self.simulator.call_after(0.3, partial(self._restart, host))
 

@@ -134,10 +134,8 @@ class World:
 
     def cut_power(self, host: Host) -> None:
         host.core, host.stands_in = None, None
-        self.under_way = deque(
-            each for each in self.under_way if not (each[0] == "write" and each[1] is host)
-        )
-        self.late = deque(each for each in self.late if not (each[0] == "write" and each[1] is host))
+        self.under_way = deque(each for each in self.under_way if not _is_write(each, host))
+        self.late = deque(each for each in self.late if not _is_write(each, host))
 
     def step(self) -> None:
         """The next thing that is under way, or else the next that is due."""
@@ -176,11 +174,13 @@ class World:
                     self.under_way.append(("message", receiver, None, send.message, host))
         for event in effects.events:
             if isinstance(event, StableStateToSave):
-                self.under_way.append(("write", host, core, event.state, None))
+                is_behind = any(_is_write(each, host) for each in self.late)
+                queue = self.late if is_behind else self.under_way
+                queue.append(("write", host, core, event.state, None))
             elif isinstance(event, ViewChanged) and not core.gathering:
                 self._show(host, event.configuration)
             elif isinstance(event, Evicted):
-                if not event.restarted:
+                if event.superseded:
                     host.is_copy = True
                 self.cut_power(host)
                 self.start(host)
@@ -209,7 +209,11 @@ class World:
     def deviate(self, deviation: Deviation) -> None:
         match deviation.kind:
             case "late":
-                self.late.append(self.under_way.popleft())
+                first = self.under_way.popleft()
+                self.late.append(first)
+                if _is_write(first, first[1]):  # a disk writes in order
+                    self.late.extend(each for each in self.under_way if _is_write(each, first[1]))
+                    self.under_way = deque(each for each in self.under_way if not _is_write(each, first[1]))
             case "cut off":
                 self.hosts[deviation.host].is_cut_off = True
             case "cut power" | "blink":
@@ -250,6 +254,10 @@ class World:
                 number = -1 if source is None else source.number
                 digest.update(repr((kind, host.number, number, _name(what))).encode())
         return digest.digest()
+
+
+def _is_write(item: tuple[Any, ...], host: Host) -> bool:
+    return item[0] == "write" and item[1] is host
 
 
 def _name(what: Any) -> Any:

@@ -824,35 +824,37 @@ async def test_one_that_dies_comes_back_without_seeds(
         assert host.cluster.founded, "the cluster, in an earlier life"
 
 
-async def test_who_was_removed_remembers_that_there_has_been_a_later_view(
+async def test_whom_others_recovered_without_remembers_that_there_has_been_a_later_view(
     inline_disk: None, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     async with running() as world:
         for number in (1, 2, 3):
             world.start(number, last_view=tmp_path / f"view{number}")
         await world.until(lambda: all(host.size == 3 for host in world.hosts.values()))
-        removed, memory = world.hosts[3].cluster, LastView(tmp_path / "view3", SETTINGS.rings)
+        one, removed = world.hosts[1].cluster, world.hosts[3].cluster
+        memory = LastView(tmp_path / "view3", SETTINGS.rings)
 
         def is_superseded() -> bool:
             remembered = memory.load()
             return remembered is not None and remembered.is_copy
 
+        assert one is not None
         assert removed is not None
         assert not is_superseded()
         removed.transport.fault_injector.faults = Faults(ingress_loss=1.0, egress_loss=1.0)
-        await world.until(lambda: world.hosts[1].size == world.hosts[2].size == 2)
+        await one.recover(["10.0.0.1:7946", "10.0.0.2:7946"], force=True)
         removed.transport.fault_injector.faults = Faults()
         await world.until(is_superseded)
         await world.until(lambda: all(host.size == 3 for host in world.hosts.values()), timeout=60)
         await world.until(lambda: not is_superseded())
 
 
-async def test_a_removal_that_ends_the_process_is_written_down_first(
+async def test_a_recovery_that_ends_the_process_is_written_down_first(
     inline_disk: None, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     async with running() as world:
         for number in (1, 2, 3):
-            world.start(number, last_view=tmp_path / f"view{number}")
+            world.start(number, last_view=tmp_path / f"view{number}", rejoin=False)
         await world.until(lambda: all(host.size == 3 for host in world.hosts.values()))
         one, other = world.hosts[1].cluster, world.hosts[3]
         assert one is not None
@@ -866,7 +868,7 @@ async def test_a_removal_that_ends_the_process_is_written_down_first(
                 other.crash()
 
         state.publish = end_at_once  # type: ignore[method-assign]
-        await one.evict(other.cluster.me.name)
+        await one.recover(["10.0.0.1:7946", "10.0.0.2:7946"], force=True)
         await other.stopped.wait()
         remembered = LastView(tmp_path / "view3", SETTINGS.rings).load()
         assert remembered is not None

@@ -332,8 +332,23 @@ class TestLeaving:
         effects = core.receive(
             view.members[1].address, wire.EvictedNotice(core.me.incarnation, view.epoch + 1), 1.2
         )
-        assert effects.events == (Left(decided=True, superseded=True),)
+        assert effects.events == (Left(decided=True),)
         assert core.status is Status.LEFT
+
+    @pytest.mark.parametrize("is_recovered", [False, True])
+    def test_what_it_knows_counts_no_more_where_others_recovered_without_it(
+        self, lab, is_recovered: bool
+    ) -> None:
+        """A majority of its view has not voted for theirs; for one that was voted for, it may have."""
+        view = lab.configuration(3)
+        lineage = (*view.lineage, *[b"r" * 16] * is_recovered)
+        leaving, staying = lab.core_in(view), lab.core_in(view)
+        leaving.leave(1.0)
+        notice = wire.EvictedNotice(leaving.me.incarnation, 1_000_000, False, lineage)
+        source = view.members[1].address
+        assert leaving.receive(source, notice, 1.2).events == (Left(decided=True, superseded=is_recovered),)
+        (event,) = staying.receive(source, notice, 1.2).events
+        assert event == Evicted(1_000_000, superseded=is_recovered)
 
     def test_waiting_is_bounded(self, lab) -> None:
         core = lab.core_in(lab.configuration(4))

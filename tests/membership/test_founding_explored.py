@@ -9,7 +9,7 @@ from membership.protocol.core.dispatch import Dispatcher
 from membership.protocol.lifecycle.founder_election import FounderElection
 from membership.protocol.lifecycle.refounding import Refounding
 from membership.protocol.view.configuration import Configuration
-from membership.protocol.view.cut import Cut
+from membership.protocol.view.cut import Cut, Removal
 from membership.protocol.view.member import Member
 from tests.membership.exploration import (
     KINDS,
@@ -36,14 +36,25 @@ def cold(expect: int) -> World:
     return started(World([Host(number, expect=expect, processes=1) for number in range(3)]))
 
 
-def after_a_power_cut(lost: frozenset[int] = frozenset(), superseded: frozenset[int] = frozenset()) -> World:
-    """All were in one view; some have lost their disks, or were removed from the view that they remember."""
+def of_all() -> Configuration:
     founder, *others = (member(number, 0) for number in range(3))
-    view = Configuration.found(founder, b"cluster-for-test", SETTINGS.rings).apply(Cut.of(others))
+    return Configuration.found(founder, b"cluster-for-test", SETTINGS.rings).apply(Cut.of(others))
+
+
+def after_a_power_cut(lost: frozenset[int] = frozenset(), copied: frozenset[int] = frozenset()) -> World:
+    """All were in one view; some have lost their disks, or got copies of them."""
+    view = of_all()
     disks = [StableState() if number in lost else StableState(view) for number in range(3)]
-    return started(
-        World([Host(number, disks[number], number in superseded, processes=1) for number in range(3)])
-    )
+    return started(World([Host(number, disks[number], number in copied, processes=1) for number in range(3)]))
+
+
+def after_a_removal(*, is_told: bool) -> World:
+    """Two of three have voted for the next view, without them; the one that is in it was told of it or not."""
+    view = of_all()
+    removed = view.members[view.index_of("n1") or 0], view.members[view.index_of("n2") or 0]
+    after = view.apply(Cut.of((), [Removal(each.incarnation) for each in removed]))
+    disks = [StableState(after if is_told else view), *2 * [StableState(view, (after,))]]
+    return started(World([Host(number, disk, processes=1) for number, disk in enumerate(disks)]))
 
 
 WORLDS = {
@@ -51,7 +62,9 @@ WORLDS = {
     "cold start, all three": lambda: cold(3),
     "power cut": after_a_power_cut,
     "power cut, one disk lost": lambda: after_a_power_cut(lost=frozenset({1})),
-    "power cut, one was removed": lambda: after_a_power_cut(superseded=frozenset({0})),
+    "power cut, one disk is a copy": lambda: after_a_power_cut(copied=frozenset({0})),
+    "most were removed": lambda: after_a_removal(is_told=True),
+    "most were removed, and only they know": lambda: after_a_removal(is_told=False),
 }
 
 
@@ -79,6 +92,14 @@ def test_a_vote_that_came_to_nothing_does_not_keep_those_apart_who_are_all_there
     heard that it was in force."""
     schedule = (Deviation(35, "blink", 0), Deviation(93, "cut power", 2))
     world, _ = run(WORLDS["cold start, two of three"], schedule)
+    finish(world)
+
+
+def test_who_may_still_be_let_into_an_earlier_view_does_not_count_before_it_has_accepted_the_next() -> None:
+    """Found by two deviations: one that was alone in the view it remembers had let two others in, of whom one never
+    heard of it; it founded on the word of that one, which then came into the earlier view as the member it was."""
+    schedule = (Deviation(20, "cut off", 2), Deviation(34, "cut power", 0))
+    world, _ = run(WORLDS["most were removed"], schedule)
     finish(world)
 
 

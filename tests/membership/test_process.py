@@ -76,5 +76,9 @@ def test_a_view_that_nothing_came_after_counts_when_a_founding_comes_to_nothing(
     member.tick(member.restart_at)
     assert member.core._election.knows
     say(member, Evicted(4), 9.0)
-    assert member.to_save is not None, "that the others removed this process is written down"
+    assert not member.is_superseded, "who was removed has what it voted for"
+    assert member.restart_at is not None
+    member.tick(member.restart_at)
+    say(member, Evicted(1_000_000, superseded=True), 20.0)
+    assert member.to_save is not None, "that others recovered without this process is written down"
     assert member.to_save.is_copy

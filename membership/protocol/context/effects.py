@@ -50,13 +50,15 @@ class Evicted:
 
     `by_operator`: by command, as far as is known here; otherwise the others found it faulty.
     `restarted`: this member gave the view `epoch` up, because it has no majority within reach and never will: these
-    members were started again, or founded it in vain. The core is finished: rejoin with a new core and a new
-    incarnation.
+    members were started again, or founded it in vain. `superseded`: what this member knows of its last view counts no
+    more, for the others may have gone on by an operator's word, without a vote in it. The core is finished: rejoin
+    with a new core and a new incarnation.
     """
 
     epoch: int
     by_operator: bool = False
     restarted: tuple[str, ...] = ()
+    superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Left:
 
     decided: bool
     superseded: bool = False
-    """Others go on: there has been a view without this process."""
+    """As of who was evicted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,9 +53,9 @@ class Core(MemberCoreBase):
     with `expect` above 1, processes that name each other agree on who founds (see founder_election). `cluster_id`:
     16 bytes; given to a joiner it refuses other clusters. `stable`: what an earlier process of this name has left
     on its disk: if a majority of the last view there has been started again too, they go on from it in a new view
-    (see founder_election). `is_copy`: there may have been later views: the disk was put back from a copy, or this
-    process was removed. `has_disk`: what is to be saved is durable when `saved` says so; otherwise memory is all
-    there is. `cache`: shared by the cores of one process.
+    (see founder_election). `is_copy`: there may have been later views: the disk was put back from a copy, or others
+    recovered without this process. `has_disk`: what is to be saved is durable when `saved` says so; otherwise memory
+    is all there is. `cache`: shared by the cores of one process.
     `detectors`: the kind of edge detector, by default windowed. `broadcaster`: how news spreads, by default gossip.
     `signer`: signs this member's reports; then all members must sign, and what is not signed by its observer does
     not count.

@@ -17,7 +17,7 @@ from membership.protocol.core.status import Status
 from membership.protocol.core.view_instance import ViewInstance
 from membership.protocol.lifecycle.leave import Leaver, Phase
 from membership.protocol.recovery.operator_recovery import continues
-from membership.protocol.view.configuration import Configuration, ConfigurationError
+from membership.protocol.view.configuration import Configuration, ConfigurationError, Lineage
 from membership.protocol.view.cut import Cut
 
 
@@ -132,7 +132,7 @@ class ViewInstaller:
         elif not continues(configuration.lineage, self._context.view.lineage):
             self._context.drop("a configuration from another recovery of this cluster")
         elif self._context.me not in configuration:
-            self._depart(configuration.epoch)
+            self._depart(configuration.epoch, configuration.lineage)
         else:
             self._catch_up.forget_decisions()
             self._context.removal_history.learn(message.faulty, now)
@@ -176,7 +176,7 @@ class ViewInstaller:
                 self.tick_leave(now)
             else:
                 mine = next(r for r in cut.removals if r.incarnation == self._context.me.incarnation)
-                self._depart(configuration.epoch, by_operator=mine.evicted)
+                self._depart(configuration.epoch, configuration.lineage, by_operator=mine.evicted)
             return False
         self._catch_up.remember(view.id, view.epoch, cut, now)
         self._context.removal_history.on_cut(view, cut, now)
@@ -256,15 +256,17 @@ class ViewInstaller:
         elif not continues(message.lineage, view.lineage):
             self._context.drop("an eviction notice from another recovery of this cluster")
         else:
-            self._depart(message.epoch, by_operator=message.by_operator)
+            self._depart(message.epoch, message.lineage, by_operator=message.by_operator)
 
-    def _depart(self, epoch: int, *, by_operator: bool = False) -> None:
+    def _depart(self, epoch: int, lineage: Lineage, *, by_operator: bool = False) -> None:
+        """Others are in a view of this epoch and lineage, without this member."""
+        superseded = lineage != self._context.view.lineage
         if self.leaver is not None:
-            self.leaver.on_confirmed()
+            self.leaver.on_confirmed(superseded=superseded)
             self._check_left()
         else:
             self.status = Status.EVICTED
-            self._context.publish(Evicted(epoch, by_operator))
+            self._context.publish(Evicted(epoch, by_operator, superseded=superseded))
 
     def give_up(self, restarted: tuple[str, ...], epoch: int | None = None) -> None:
         """Leave a view that can never have a majority again, because these members were started again.
@@ -272,9 +274,8 @@ class ViewInstaller:
         `epoch`: of a proposed view that this process waits for in vain; or of one that others have gone on to.
         """
         self.status = Status.EVICTED
-        self._context.publish(
-            Evicted(self._context.view.epoch if epoch is None else epoch, restarted=restarted)
-        )
+        epoch = self._context.view.epoch if epoch is None else epoch
+        self._context.publish(Evicted(epoch, restarted=restarted, superseded=not restarted))
 
     def _check_left(self) -> None:
         if self.leaver is not None and self.leaver.phase is Phase.DONE:

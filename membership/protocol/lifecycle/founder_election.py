@@ -24,7 +24,8 @@ Why there is never a second cluster. Take a view V in force, and any view W that
 By induction all that was in force before is on one chain. W was voted for in a view, or proposed by a founder:
 
 * Voted for: by a majority of a view on the chain, each of whom had that view on its disk, and is in it to this day: who
-  has promised itself to a founder is another incarnation. The rule of consensus leaves one successor.
+  has accepted a founder's view is another incarnation, or comes into no earlier view. The rule of consensus leaves one
+  successor.
 * Proposed: accepted by a majority of the last view that its founder remembers or, at a cold start, of the seeds; half
   of the view with what they knew, so that one of them voted for the successor, if there is one, or accepted what
   another founder proposed that came into force. It has that on its disk, and has told the founder, who counts on nobody
@@ -32,8 +33,12 @@ By induction all that was in force before is on one chain. W was voted for in a 
   the same of each of them as of the first: a majority, so that nothing more is decided there, and half with what they
   knew, so that nobody went further.
 
-A process that was told that it was removed, or left, treats its last view like a copy of a disk: there has been a later
-one. A process that came back without its disk stands for its name, never for what it may have known, and founds nothing
+A process that was removed, or left, counts in its last view as it did before: it has what it accepted there, and where
+most of a view voted for their own removal they may be the only ones that know. Nobody goes on without the later view,
+as one of any half of them has accepted it. That rests on the vote. An operator's recovery takes none: a process that
+hears of one without it, or cannot tell, treats its last view like a copy of a disk: there has been a later one.
+
+A process that came back without its disk stands for its name, never for what it may have known, and founds nothing
 unless it was told to expect others. In a view that may never have come into force, those who were to be new in it have
 no memory of it by right; all but one of them are taken at their word (`_are_enough`): one may have lost its disk. A
 view that one member decided alone counts as such until another one is heard in it (see view_installation).
@@ -100,18 +105,17 @@ class FounderElection:
         *,
         is_copy: bool = False,
     ) -> None:
-        """`is_copy`: there may have been later views than the one on its disk: that is a copy, or this process was
-        removed from it."""
+        """`is_copy`: there may have been later views than the one on its disk, without a vote in it: that is a copy,
+        or others recovered without this process."""
         self._context = context
         found = context.storage.durable
         self.remembered = remembered = found.view
         self._is_copy = is_copy
-        self.expect = expect if remembered is None else len(remembered) // 2 + 1
-        """How many processes the first view of several is held for."""
+        self._expect = expect
         self._seeds: tuple[Address, ...] = ()
         self.accepted = () if is_copy else found.accepted
         """The views that this process has accepted, and does not know to have come into force."""
-        self.is_active = self.expect > 1 or remembered is not None or bool(self.accepted)
+        self.is_active = expect > 1 or remembered is not None or bool(self.accepted)
         """Whether this process takes part in an election; else it just wants to join, or was told to found."""
         self._loaded = {view.id for view in self.accepted}
         self.proposed: Configuration | None = None
@@ -149,6 +153,16 @@ class FounderElection:
             self._candidate = self.remembered is not None
             self.deadline = now
             self._patient_until = now + _PATIENCE * self._context.settings.rpc_cap
+
+    @property
+    def expect(self) -> int:
+        """How many processes the first view of several is held for. Where others are needed, only what they have
+        accepted counts: who just promised itself may be let into an earlier view, as the incarnation that it is."""
+        if self._confirmed is not None:
+            return len(self._confirmed)
+        if self.remembered is None:
+            return self._expect
+        return max(len(view) // 2 + 1 for view in self._gone_on_from)
 
     @property
     def followed(self) -> Address | None:
@@ -570,7 +584,6 @@ class FounderElection:
         if waiting:
             raise RecoveryError(f"{', '.join(waiting)} does not wait for {me.name} yet; try again")
         self._confirmed = frozenset(named)
-        self.expect = len(named)
         self.recovery = self._context.rng.randbytes(RECOVERY_BYTES)
 
     def _tell(self) -> None:
@@ -621,7 +634,7 @@ class FounderElection:
         met = self._names(self._peers) & names
         remembering = self._knowing(self._peers, remembered)
         text = (
-            f"the cluster comes back when {self.expect} of the {len(remembered)} members of its last view "
+            f"the cluster comes back when {len(remembered) // 2 + 1} of the {len(remembered)} members of its last view "
             f"({remembered.epoch}) do, {len(met)} have met so far"
         )
         if missing := names - met:

@@ -45,7 +45,6 @@ class Leaver:
         if self.phase is not Phase.ASKING:
             return
         self.phase = Phase.TELLING
-        self._superseded = True
         self._decided = Decided(*context.header, value, context.header[1] + 1)
         others = [member.address for member in context.view.members if member != context.me]
         if len(others) > _EVERYBODY:
@@ -56,10 +55,10 @@ class Leaver:
         if not others:
             self._finish(decided=True)
 
-    def on_confirmed(self) -> None:
+    def on_confirmed(self, *, superseded: bool) -> None:
         """Somebody in a later view says that this member is not in it."""
         if self.phase is not Phase.DONE:
-            self._superseded = True
+            self._superseded = superseded
             self._finish(decided=True)
 
     def on_view_change(self, now: float) -> None:

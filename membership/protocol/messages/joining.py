@@ -79,7 +79,7 @@ class ColdStart(Message, frozen=True, gc=False, tag=54):
     `candidate`: others name the sender as a seed. `turn`: of its candidacy. `follows`: the incarnation, and its turn,
     that the sender promised itself to; empty for nobody. `asking`: the sender names the receiver as a seed.
     `remembers`: the epoch of the last view that the sender was in, -1 if it was in none. `is_copy`: there may have
-    been later ones, for that is what a copy of its disk says, or it was removed from that one. `accepted`: ids of the
+    been later ones, for that is what a copy of its disk says, or others recovered without it. `accepted`: ids of the
     proposed views that the sender has written down since (see refounding).
     """
 
