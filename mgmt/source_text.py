@@ -25,7 +25,11 @@ _ENCODINGS = {
     BOM_UTF16_BE: "utf-16-be",
 }
 # Modules that unpack a file, by what it begins with.
-_PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\0": "lzma"}
+_PACKED = {
+    b"\x1f\x8b": "gzip",
+    b"\xfd7zXZ\0": "lzma",
+    **{b"BZh%d1AY&SY" % level: "bz2" for level in range(1, 10)},
+}
 _ZSTANDARD = b"\x28\xb5\x2f\xfd"
 
 

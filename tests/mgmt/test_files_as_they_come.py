@@ -8,6 +8,7 @@ import json
 import lzma
 import os
 import re
+import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -265,6 +266,95 @@ def test_a_check_names_the_row_that_breaks_it(tmp_path: Path) -> None:
         assert (
             refused.value.message == f"{path}: table 'nodes' refuses a row: CHECK ({check}) is broken: {row}"
         )
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("2026-11-25 10:00:00 Europe/Berlin", "2026-11-25 09:00:00"),
+        ("2026-11-25 10:00:00+02:30:15", "2026-11-25 07:29:45"),
+        ("2026-11-25T10:00:00.1234560", "2026-11-25 10:00:00.123456"),
+        ("2026-11-25 10:00:00 -05", None),
+        ("2026-11-25 10:00:00.123456789", None),
+        ("2026-11-25 10:00:00 Foo/Bar", None),
+    ],
+)
+def test_a_time_is_read_with_its_zone_and_whole_or_refused(
+    tmp_path: Path, text: str, read: str | None
+) -> None:
+    schema = "CREATE TABLE t (id INTEGER PRIMARY KEY, at TIMESTAMP);"
+    path = saved(tmp_path / "t.csv", f"id,at\n1,{text}\n")
+    if read is None:
+        with pytest.raises(DataError, match=rf"row 1: column 'at' of table 't': '{re.escape(text)}' is no"):
+            rows_of(path, schema, "t")
+        assert types_of(path, "t")["at"] == "text"
+    else:
+        assert rows_of(path, schema, "t") == [(1, read)]
+
+
+def test_nanoseconds_of_parquet_are_not_rounded(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.parquet")
+    duckdb.sql(
+        "SELECT 1 AS id, TIMESTAMP_NS '2026-11-25 10:00:00.000000001' AS at, TIMESTAMP_NS '2026-11-25' AS day"
+    ).write_parquet(path)
+    assert types_of(Path(path), "t") == {"id": "integer", "at": "text", "day": "timestamp"}
+    with pytest.raises(DataError, match=r"row 1: column 'at' of table 't': .*01' is no timestamp"):
+        rows_of(Path(path), "CREATE TABLE t (id INTEGER PRIMARY KEY, at TIMESTAMP);", "t")
+
+
+def test_numbers_that_no_double_keeps_are_not_read_as_others(tmp_path: Path) -> None:
+    schema = "CREATE TABLE t (id INTEGER PRIMARY KEY, x {});"
+    path = saved(tmp_path / "t.json", '[{"id": 9007199254740993.0, "x": 1e400}]')
+    assert rows_of(path, schema.format("TEXT"), "t") == [(2**53 + 1, "1e400")]
+    for each in (path, saved(tmp_path / "t.csv", "id,x\n1,1e400\n")):
+        with pytest.raises(DataError, match=r"row 1: column 'x' of table 't': '1e400' is no real"):
+            rows_of(each, schema.format("REAL"), "t")
+
+
+def test_a_folder_brings_no_column(tmp_path: Path) -> None:
+    (tmp_path / "host=n1").mkdir()
+    path = tmp_path / "host=n1" / "t.parquet"
+    duckdb.sql("SELECT 1 AS id").write_parquet(str(path))
+    assert rows_of(path, table="t") == [(1,)]
+
+
+def test_a_value_may_be_long(tmp_path: Path) -> None:
+    path = saved(tmp_path / "nodes.csv", f'name,memory,note\nKöln,8,"{"x" * 3_000_000}"\nn2,9,\n')
+    assert rows_of(path, NODES) == ROWS
+
+
+def test_a_row_that_is_too_long_is_named_by_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mgmt.state.sources.csv_file._LONGEST", 1 << 20)
+    path = saved(tmp_path / "nodes.csv", f'name,memory\nn1,8\n"{"x" * 3_000_000}",9\n')
+    with pytest.raises(DataError, match=r"nodes\.csv: line 3: the row is longer than 1 MiB"):
+        rows_of(path, NODES)
+
+
+def test_a_name_may_begin_as_a_packed_file_does(tmp_path: Path) -> None:
+    assert rows_of(saved(tmp_path / "t.csv", "BZhour,id\n1,2\n"), table="t") == [(1, 2)]
+
+
+def test_bytes_of_sqlite_are_shown_alike_beside_texts_and_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    values = [b"n1", b"\xc3'\"\\\n ~"]
+    for texts in ([], ["n2"]):
+        path.unlink(missing_ok=True)
+        with closing(sqlite3.connect(path)) as file:
+            file.execute("CREATE TABLE t (id, host)")
+            file.executemany("INSERT INTO t VALUES (?, ?)", enumerate([*values, *texts]))
+            file.commit()
+        found = rows_of(path, "CREATE TABLE t (id INTEGER PRIMARY KEY, host TEXT);", "t")
+        assert found == list(enumerate(["n1", r"\xC3\x27\x22\x5C\x0A ~", *texts]))
+
+
+def test_a_text_of_sqlite_that_is_none_is_named_by_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript(
+            "CREATE TABLE t (id, host); INSERT INTO t VALUES (1, 'a'), (2, CAST(x'ff41' AS TEXT))"
+        )
+    with pytest.raises(DataError, match=r"t\.sqlite, row 2: column 'host': '.udcffA' is no text"):
+        rows_of(path, "CREATE TABLE t (id INTEGER PRIMARY KEY, host TEXT);", "t")
 
 
 @pytest.mark.parametrize(

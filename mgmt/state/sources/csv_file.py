@@ -26,6 +26,8 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n|\Z)")
 _END = re.compile(r"\r\n?|\n")
 _SAID = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
 _BEFORE = re.compile(rf"{MARK}?(?:{_SAID.pattern})?[\r\n]*", re.IGNORECASE)
+_LONGEST = 64 << 20
+"""Bytes of a row."""
 _STRICT = "quote='\"', escape='\"', comment='', nullstr='', allow_quoted_nulls=false"
 
 
@@ -123,6 +125,8 @@ def _fault(text: str, header: _Header) -> str | None:
                 return f"{where}, column {name!r}: {found['after']!r} stands behind the quote that ends the value"
         while len(cells) > width and not cells[-1][0]:
             cells.pop()
+        if len(text[begin:place].encode()) > _LONGEST:
+            return f"{where}: the row is longer than {_LONGEST >> 20} MiB"
         if len(cells) != width:
             return f"{where}: {len(cells)} value(s) for {width} column(s)"
     return None
@@ -134,7 +138,8 @@ def csv_texts(path: str, names: Sequence[str], separator: str = ",", skipped: in
     named = ", ".join(f"c{place} AS {quote(name)}" for place, name in enumerate(names) if name)
     return (
         f"SELECT {named} FROM read_csv({single_file(path)}, auto_detect=false, compression='none', header=false,"
-        f" skip={skipped}, {_STRICT}, delim={literal(separator)}, columns={{{columns}}})"
+        f" skip={skipped}, max_line_size={_LONGEST}, buffer_size={_LONGEST}, {_STRICT},"
+        f" delim={literal(separator)}, columns={{{columns}}})"
     )
 
 

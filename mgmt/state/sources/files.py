@@ -149,7 +149,7 @@ class ParquetFile(File):
     def rows(self, name: str) -> Rows:
         return Rows(
             self.loader,
-            f"SELECT * FROM read_parquet({single_file(str(self.path))})",
+            f"SELECT * FROM read_parquet({single_file(str(self.path))}, hive_partitioning=false)",
             self.place,
             fault=lambda: "it is damaged, or no Parquet file",
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from math import isinf
 from typing import Any
 
 from mgmt.errors import DataError
@@ -19,7 +20,16 @@ from mgmt.state.sources.source import Cell, Rows
 _BARE = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false")
 
 _BLANK = re.compile(r"[ \t\r\n]*")
-_DECODER = json.JSONDecoder()
+_WHOLE = re.compile(r"(-?[0-9]+)\.0+")
+
+
+def _fraction(text: str) -> float | str:
+    """A number with a point or an exponent; its text where a double would be another whole number, or infinite."""
+    value, whole = float(text), _WHOLE.fullmatch(text)
+    return text if isinf(value) or (whole is not None and int(whole[1]) != value) else value
+
+
+_DECODER = json.JSONDecoder(parse_float=_fraction)
 
 
 def json_values(text: str, place: str) -> list[Any]:

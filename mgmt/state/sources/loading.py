@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _INCOMING = "rota incoming"
 _WHOLE = r"\s*[+-]?[0-9]+(\.0*)?\s*"
-_ZONE = r".*[0-9]\s*(Z|[+-][0-9]{2}(:?[0-9]{2})?)\s*"
+_NANOSECONDS = r"\.[0-9]{6}[0-9]*[1-9]"
 _NESTED = ("STRUCT", "MAP", "UNION")
 _LONG = ("UBIGINT", "HUGEINT", "UHUGEINT")
 _SHOWN = 10
@@ -148,6 +148,8 @@ def _candidates(own: str, found: str, *, are_texts: bool) -> Iterator[tuple[SqlT
         yield SqlType.REAL, f"CAST(CAST({own} AS DOUBLE) AS {found}) = {own}"
     elif found in _LONG or found.startswith("DECIMAL"):
         yield SqlType.INTEGER, f"TRY_CAST({own} AS BIGINT) IS NOT NULL"
+    elif found == "TIMESTAMP_NS":
+        yield SqlType.TIMESTAMP, conversion(own, found, SqlType.TIMESTAMP)[1]
 
 
 def _exact(own: str) -> str:
@@ -208,11 +210,13 @@ def conversion(own: str, found: str, kind: SqlType) -> tuple[str, str]:
     if kind is SqlType.DATE:
         return value, f"{fits} AND TRY_CAST({own} AS TIMESTAMP) = {value}"
     if kind is SqlType.TIMESTAMP and text:
-        zoned = f"regexp_full_match({own}, '{_ZONE}') AND {own} LIKE '%:%'"
-        return (
-            f"CASE WHEN {zoned} THEN CAST(TRY_CAST({own} AS TIMESTAMPTZ) AS TIMESTAMP) ELSE {value} END",
-            fits,
-        )
+        # Without a zone it is in that of the connection, which is UTC; as a TIMESTAMP it would lose a zone's name.
+        value = f"CAST(TRY_CAST({own} AS TIMESTAMPTZ) AS TIMESTAMP)"
+        return value, f"{value} IS NOT NULL AND NOT regexp_matches({own}, '{_NANOSECONDS}')"
+    if kind is SqlType.TIMESTAMP and found == "TIMESTAMP_NS":
+        return value, f"{fits} AND {value} = {own}"
+    if kind is SqlType.REAL and text:  # 1e400 is more than any double
+        return value, f"{fits} AND (isfinite({value}) OR NOT regexp_matches({own}, '[0-9]'))"
     return value, fits
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _LARGEST, _EXACT = 2**63 - 1, 2**53 - 1
 """Of whole numbers: in a column of them, and beside fractions, which are doubles."""
 _NESTED = (dict, list, tuple)
+_BYTES = [chr(n) if 32 <= n < 127 and n not in b"\\'\"" else f"\\x{n:02X}" for n in range(256)]
 
 
 class PythonData(Source):
@@ -147,6 +148,8 @@ def _text_of(value: object) -> str | None:
     """Any value as a text: what is nested as JSON, in which it stays what it is."""
     if isinstance(value, (bool, *_NESTED)):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    if isinstance(value, bytes):  # as DuckDB shows them
+        return "".join(map(_BYTES.__getitem__, value))
     return None if value is None or value != value else str(value)
 
 

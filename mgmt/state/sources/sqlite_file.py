@@ -35,6 +35,8 @@ class SqliteFile(Source):
             self._connection = sqlite3.connect(
                 address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
             )
+        # What is no text is refused with its row, when all are read.
+        self._connection.text_factory = lambda text: text.decode(errors="surrogateescape")
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[None]:
