@@ -255,7 +255,8 @@ class StoreCluster(Cluster):
             return None
         if self._lost_disk not in (None, host.name):
             return f"{host.name} keeps its disk: what {self._lost_disk} has lost is not made good yet"
-        if not makes_good(self._log_invariants.latest, frozenset((host.name,))):
+        alone = self.latest is None or len(self.latest) == 1
+        if alone or not makes_good(self._log_invariants.latest, frozenset((host.name,))):
             return f"{host.name} keeps its disk: nobody else has what is on it"
         return None
 

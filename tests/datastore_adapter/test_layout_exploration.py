@@ -9,6 +9,7 @@ import pytest
 
 from datastore_adapter.log.layout.server import LayoutServer
 from datastore_adapter.log.messages import HostIdentity
+from tests.budget import budgeted
 from tests.datastore_adapter.layout_explorer import Bounds, Explored, explore
 
 ADDRESSES = frozenset({"stop", "take over"})
@@ -33,8 +34,9 @@ def test_one_in_the_middle_of_the_other() -> None:
     holds(Bounds(faults=0, cuts=0, switches=2), 1500)
 
 
-@pytest.mark.slow("10 000 states each")
-@pytest.mark.parametrize("bounds", [Bounds(faults=2, cuts=0), Bounds(faults=1, cuts=1, kinds=AMNESIA)])
+@pytest.mark.parametrize(
+    "bounds", budgeted([Bounds(faults=2, cuts=0), Bounds(faults=1, cuts=1, kinds=AMNESIA)], 1)
+)
 def test_servers_that_stop_and_return_emptied_or_at_the_address_of_another(bounds: Bounds) -> None:
     """Or a link is cut, before or after a request has arrived."""
     holds(bounds, 10_000)
