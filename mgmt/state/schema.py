@@ -166,6 +166,12 @@ def create_table(table: Table) -> str:
     return f"CREATE TABLE {quote(table.name)} ({parts})"
 
 
+def without_prefix(name: str) -> str:
+    """What people call a variable column: ``host`` for ``variable__host``."""
+    prefixes = (each for each in VARIABLE_PREFIXES if name.lower().startswith(each))
+    return name[len(next(prefixes, "")) :]
+
+
 def storage(kind: SqlType) -> str:
     """DuckDB's name of a type."""
     return _STORAGE[kind]

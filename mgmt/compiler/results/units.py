@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from mgmt.language.bound_queries.queries import BoundQuery
+from mgmt.state.schema import without_prefix
 
 _SAME_UNIT = (exp.Sum, exp.Max, exp.Min)
 """What is in the unit of its argument."""
@@ -19,4 +20,4 @@ def unit_of(query: BoundQuery) -> str:
         return f"rows of {query.sources[0].relation.name}"
     while isinstance(tree, (*_SAME_UNIT, exp.Coalesce, exp.Filter)):
         tree = tree.this.unnest()
-    return tree.name if isinstance(tree, exp.Column) else ""
+    return without_prefix(tree.name) if isinstance(tree, exp.Column) else ""

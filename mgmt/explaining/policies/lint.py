@@ -21,6 +21,7 @@ from mgmt.language.names.catalog import domain_sql
 from mgmt.language.normalization.group_by_variable import replace_columns
 from mgmt.language.parsing.statements import parse_statements
 from mgmt.language.parsing.trailing_clauses import TailKind
+from mgmt.language.pushdown.engine_errors import refusals_at
 from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.source_text import Position
 from mgmt.sql.annotations import ANNOTATIONS, nearest, unknown_annotations
@@ -247,7 +248,7 @@ def _constant_objectives(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
     for query, demand in _demands(model):
         if demand.tail.kind is TailKind.CHECK or not demand.is_objective:
             continue
-        if not lineage.involves_solver(query) or _constant(demand, snapshot) in (0, None):
+        if not lineage.involves_solver(query) or _constant(query, demand, snapshot) in (0, None):
             yield Finding(
                 Rule.CONSTANT_OBJECTIVE,
                 f"{query.name} is worth the same whatever is decided",
@@ -258,7 +259,7 @@ def _constant_objectives(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
 
 def _constant_checks(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
     for query, demand in _demands(model):
-        if demand.tail.kind is TailKind.CHECK and _constant(demand, snapshot) in (True, None):
+        if demand.tail.kind is TailKind.CHECK and _constant(query, demand, snapshot) in (True, None):
             yield Finding(
                 Rule.CONSTANT_CHECK,
                 f"{query.name} demands nothing: its CHECK passes whatever is decided",
@@ -267,12 +268,13 @@ def _constant_checks(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
-def _constant(demand: Demand, snapshot: Snapshot) -> object:
+def _constant(query: BoundQuery, demand: Demand, snapshot: Snapshot) -> object:
     """What a demand without columns is worth; ``demand`` itself where it has some."""
     tree = demand.tail.expression
     if tree.find(exp.Column, exp.Query, exp.AggFunc, exp.Anonymous) is not None:
         return demand
-    ((value,),) = snapshot.rows(f"SELECT {to_sql(tree)}")
+    with refusals_at(query.name, demand.tail.position):
+        ((value,),) = snapshot.rows(f"SELECT {to_sql(tree)}")
     return value
 
 
@@ -404,7 +406,7 @@ def _unassigned(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _without_rows(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
-    """Demands of nothing, and tables of which nothing is decided; not where nobody has given any rows."""
+    """Demands no row is subject to, and tables of which nothing is decided; not where nobody has given any rows."""
     tables = model.database.schema.tables
     empty = {
         table.name for table in tables if not snapshot.rows(f"SELECT 1 FROM {quote(table.name)} LIMIT 1")
@@ -419,7 +421,7 @@ def _without_rows(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
             told[f"{query.name} ({why})"] = demand.tail.position
     if told:
         yield Finding(
-            Rule.NO_ROWS, f"nothing is demanded today by {', '.join(told)}", next(iter(told.values()))
+            Rule.NO_ROWS, f"no row of today is subject to {', '.join(told)}", next(iter(told.values()))
         )
     for table in tables:
         if table.variables and table.name in empty:

@@ -10,7 +10,7 @@ from mgmt.errors import DataError, UnknownColumnError, UnknownTableError
 from mgmt.solution import PrimaryKey, Value
 from mgmt.source_text import SourceText
 from mgmt.state.row_duplication import row_condition
-from mgmt.state.schema import VARIABLE_PREFIXES, Column, Schema, SqlType, Table, literal, quote
+from mgmt.state.schema import Column, Schema, SqlType, Table, literal, quote, without_prefix
 
 ASKED = "what was asked for"
 """The name of the constraint that a question adds; no policy has it, it would need quotes."""
@@ -27,8 +27,7 @@ class Decision:
     @property
     def column(self) -> str:
         """What people call the variable column: ``host`` for ``variable__host``."""
-        prefixes = (each for each in VARIABLE_PREFIXES if self.variable.lower().startswith(each))
-        return self.variable[len(next(prefixes, "")) :]
+        return without_prefix(self.variable)
 
     def __str__(self) -> str:
         return f"{self.table} {shown_key(self.primary_key)}"
@@ -100,7 +99,9 @@ def decisions_of(
             hint=f"it does in {', '.join(t.name for t in model.database.schema.tables if t.variables)}",
         )
     where = row_condition(dict(zip(table.primary_key, key, strict=True)))
-    if not model.database.execute(f"SELECT 1 FROM {quote(table.name)} WHERE {where}"):
+    keys = ", ".join(map(quote, table.primary_key))
+    found = model.database.execute(f"SELECT {keys} FROM {quote(table.name)} WHERE {where}")
+    if not found:
         raise DataError(
             f"no row {shown_key(key)} in table {table.name!r}",
             rows=[key],
@@ -115,7 +116,8 @@ def decisions_of(
                 f"the solver decides no column {column!r} of table {table.name!r}",
                 hint=f"it decides {', '.join(v.name for v in table.variables)}",
             )
-    return tuple(Decision(table.name, key, variable.name) for variable in variables)
+    # The key as the database writes it: a time stamp has other spellings, too.
+    return tuple(Decision(table.name, found[0], variable.name) for variable in variables)
 
 
 def required(model: Model, decision: Decision, value: Value, *, equal: bool = True) -> Model:

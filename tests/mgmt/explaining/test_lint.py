@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.errors import PolicySyntaxError
+from mgmt.errors import PolicyError, PolicySyntaxError
 from mgmt.explaining.policies.lint import Finding, Rule, lint
 from mgmt.language.policy_packs import load_pack, pack_names
 from mgmt.source_text import SourceText
@@ -223,7 +223,7 @@ def test_what_demands_nothing_of_the_rows_of_today() -> None:
     )
     (found,) = [each for each in findings(policy, *ROWS, schema=schema) if each.rule is Rule.NO_ROWS]
     assert found.message == (
-        "nothing is demanded today by heavy (no row meets its conditions), few (no row meets its conditions), "
+        "no row of today is subject to heavy (no row meets its conditions), few (no row meets its conditions), "
         "apart (banned is empty), gone (no variable__host meets its conditions)"
     )
     rows = (
@@ -238,6 +238,20 @@ def test_what_demands_nothing_of_the_rows_of_today() -> None:
     )
     (_, task) = [each for each in findings(USED, ROWS[0]) if each.rule is Rule.NO_ROWS]
     assert task.message == "task is empty, so no variable__host is decided"
+
+
+def test_what_cannot_be_computed_is_an_error_with_its_place() -> None:
+    policy = "CREATE CONSTRAINT c AS SELECT * FROM task CHECK CAST('x' AS INTEGER) = 1;"
+    with pytest.raises(PolicyError, match=r"p.sql:2:43: c: .*'x'"):
+        findings(USED + policy, *ROWS)
+
+
+def test_what_fails_without_rows_is_not_said_to_demand_nothing() -> None:
+    """A group is there without rows, too: ``at least one`` of a host that is misspelt fails."""
+    policy = "CREATE CONSTRAINT c AS SELECT * FROM task WHERE variable__host = 'H0' CHECK count(*) >= 1;"
+    found = {each.rule: each.message for each in findings(policy, *ROWS, "UPDATE task SET host = 'h0'")}
+    assert found[Rule.VIOLATED_TODAY] == "c does not hold as things are, in 1 row"
+    assert found[Rule.NO_ROWS] == "no row of today is subject to c (no variable__host meets its conditions)"
 
 
 def test_values_of_today_that_are_no_candidates() -> None:

@@ -12,8 +12,9 @@ from mgmt.explaining.solutions.difference import diff
 from mgmt.explaining.solutions.headroom import headroom
 from mgmt.explaining.solutions.what_if import what_if
 from mgmt.explaining.solutions.why import why, why_not
+from mgmt.solution import PrimaryKey
 from mgmt.source_text import SourceText
-from tests.mgmt.support import database
+from tests.mgmt.support import UNHURRIED, database
 
 SCHEMA = """
 CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT NOT NULL, size INTEGER NOT NULL);
@@ -50,6 +51,27 @@ def model(tasks: list[tuple[int, int, str | None]]) -> Model:
         "disk": [{"task": number, "number": 0} for number, *_ in tasks],
     }
     return Model.build(database(SCHEMA, rows), SourceText("rules.sql", POLICY))  # type: ignore[arg-type]
+
+
+def test_a_row_is_named_by_any_spelling_of_its_key() -> None:
+    schema = """CREATE TABLE task (
+      day TIMESTAMP PRIMARY KEY, variable__slot INTEGER NOT NULL CHECK (variable__slot BETWEEN 0 AND 1)
+    );"""
+    asked = Model.build(
+        database(schema, {"task": [{"day": "2026-01-03 00:00:00"}]}),
+        "CREATE CONSTRAINT early AS SELECT * FROM task MINIMIZE sum(variable__slot);",
+    )
+    for spelling in ("2026-01-03", "2026-01-03 00:00:00", "2026-01-03T00:00"):
+        answer = why_not(asked, *_named(asked, f"task:{spelling}"), 1, budget=UNHURRIED)
+        assert str(answer) == (
+            "task 2026-01-03 00:00:00 could have slot 1, which costs 1 slot in early (1 instead of 0); "
+            "it has slot 0"
+        )
+
+
+def _named(asked: Model, row: str) -> tuple[str, PrimaryKey]:
+    table, key = row_named(asked.database.schema, row)
+    return table.name, key
 
 
 def test_why_a_value_is_required() -> None:
