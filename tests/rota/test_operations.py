@@ -90,7 +90,7 @@ async def test_drain_and_a_drain_that_cannot_be(tmp_path: Path) -> None:
             await agent.post("/v1/drain", {"host": "n6"})
         assert (refused.value.code, refused.value.exit_status) == ("refused", 1)
         assert "one_replica_per_rack" in str(refused.value)
-        assert "it would help to add a host" in str(refused.value)
+        assert "it would help to let n3 be used again (`rota undrain n3`)" in str(refused.value)
         after = await agent.get("/v1/layout")
         assert hosts_of(after) == hosts_of(drained)
         assert after["drained"] == ["n3"]

@@ -22,6 +22,7 @@ from mgmt.solving.placement_solver import Solved, Undecided
 from rota.agent.solver_process import SolverLimits, SolverProcess, open_solver_process
 from rota.local.cluster import ClusterPlan, open_local_cluster
 from tests.fake_adapter import FakeAdapter, FakeEngine
+from tests.mgmt.support import UNHURRIED
 
 pytestmark = pytest.mark.socket
 
@@ -334,9 +335,9 @@ async def test_it_answers_questions_about_the_state() -> None:
     policies = PolicyChoice()
     async with open_solver_process() as solver:
         segment = some_state().segments[0].key
-        found = await solver.explain(some_state(), policies, Question("why", segment), 2.0, 0)
+        found = await solver.explain(some_state(), policies, Question("why", segment), UNHURRIED, 0)
         assert found.error == ""
         assert all(segment in line for line in found.lines)
         nonsense = Question("what-if", sql="DELETE FROM tabel")
-        assert "tabel" in (await solver.explain(some_state(), policies, nonsense, 2.0, 0)).error
+        assert "tabel" in (await solver.explain(some_state(), policies, nonsense, UNHURRIED, 0)).error
         assert await solver.solve(some_state(), policies, 2.0, 0)

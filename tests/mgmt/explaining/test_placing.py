@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from mgmt.compiler.model import Model
 from mgmt.errors import DataError, InfeasibleError, PolicySyntaxError, UnknownColumnError, UnknownTableError
+from mgmt.explaining.solutions import what_if as what_ifs
+from mgmt.explaining.solutions import why as whys
 from mgmt.explaining.solutions.decision_log import Cause, decision_log
 from mgmt.explaining.solutions.decisions import decisions_of, row_named
 from mgmt.explaining.solutions.difference import diff
 from mgmt.explaining.solutions.headroom import headroom
-from mgmt.explaining.solutions.what_if import what_if
-from mgmt.explaining.solutions.why import why, why_not
 from mgmt.solution import PrimaryKey
 from mgmt.source_text import SourceText
 from tests.mgmt.support import UNHURRIED, database
+
+why = partial(whys.why, budget=UNHURRIED)
+why_not = partial(whys.why_not, budget=UNHURRIED)
+what_if = partial(what_ifs.what_if, budget=UNHURRIED)
 
 SCHEMA = """
 CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT NOT NULL, size INTEGER NOT NULL);
@@ -62,7 +68,7 @@ def test_a_row_is_named_by_any_spelling_of_its_key() -> None:
         "CREATE CONSTRAINT early AS SELECT * FROM task MINIMIZE sum(variable__slot);",
     )
     for spelling in ("2026-01-03", "2026-01-03 00:00:00", "2026-01-03T00:00"):
-        answer = why_not(asked, *_named(asked, f"task:{spelling}"), 1, budget=UNHURRIED)
+        answer = why_not(asked, *_named(asked, f"task:{spelling}"), 1)
         assert str(answer) == (
             "task 2026-01-03 00:00:00 could have slot 1, which costs 1 slot in early (1 instead of 0); "
             "it has slot 0"
