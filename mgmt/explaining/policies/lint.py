@@ -61,7 +61,7 @@ _NOTES = {
     Rule.NO_ROWS,
     Rule.NO_CANDIDATE,
 }
-_SECONDS = 1.0
+_SECONDS = 10.0
 """That the database may take for what is said beside a plan."""
 
 
