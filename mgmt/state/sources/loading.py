@@ -7,7 +7,7 @@ column's type is an error that names its row, never rounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,8 @@ _NANOSECONDS = r"\.[0-9]{6}[0-9]*[1-9]"
 _NESTED = ("STRUCT", "MAP", "UNION")
 _LONG = ("UBIGINT", "HUGEINT", "UHUGEINT")
 _SHOWN = 10
+_TOGETHER = 60
+"""Conditions in one query, whose planning takes time that grows with the square of their number."""
 _WRITTEN = {
     SqlType.BOOLEAN: "(?i)true|false",
     SqlType.INTEGER: r"\s*(0|-?[1-9][0-9]*)\s*",
@@ -126,15 +128,25 @@ def _kinds(rows: Rows, brought: Mapping[str, str]) -> dict[str, SqlType]:
         for name, found in brought.items()
         for kind, condition in _candidates(quote(name), found, are_texts=rows.are_texts)
     ]
-    if asked:
-        all_of_them = ", ".join(
-            f"bool_and({condition}) FILTER ({quote(name)} IS NOT NULL)" for name, _, condition in asked
-        )
-        (kept,) = rows.connection.execute(f"SELECT {all_of_them} FROM ({rows.sql}) AS given").fetchall()
-        kinds.update({name: SqlType.TEXT for name, _, _ in asked})
-        holding = [(name, kind) for (name, kind, _), holds in zip(asked, kept, strict=True) if holds]
-        kinds.update(reversed(holding))
+    kept = [
+        holds
+        for first in range(0, len(asked), _TOGETHER)
+        for holds in _keep(rows, asked[first : first + _TOGETHER])
+    ]
+    kinds.update({name: SqlType.TEXT for name, _, _ in asked})
+    kinds.update(
+        reversed([(name, kind) for (name, kind, _), holds in zip(asked, kept, strict=True) if holds])
+    )
     return {name: SqlType.TEXT if kind is SqlType.UNKNOWN else kind for name, kind in kinds.items()}
+
+
+def _keep(rows: Rows, asked: Sequence[tuple[str, SqlType, str]]) -> tuple[bool | None, ...]:
+    """Which of these conditions all values meet that are there; None: there is no value."""
+    all_of_them = ", ".join(
+        f"bool_and({condition}) FILTER ({quote(name)} IS NOT NULL)" for name, _, condition in asked
+    )
+    (kept,) = rows.connection.execute(f"SELECT {all_of_them} FROM ({rows.sql}) AS given").fetchall()
+    return tuple(kept)
 
 
 def _candidates(own: str, found: str, *, are_texts: bool) -> Iterator[tuple[SqlType, str]]:
