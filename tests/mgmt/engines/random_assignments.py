@@ -163,4 +163,4 @@ class ByOffset:
 
     def sorts(self, number: int) -> Indices:
         assert len(self.offset) == number
-        return self.offset.astype(np.int32)
+        return np.unique(self.offset, return_inverse=True)[1].astype(np.int32)
