@@ -262,6 +262,11 @@ def test_every_engine_finds_the_optimum_of_an_assignment(chunk: int, monkeypatch
     assert outcomes["infeasible"] >= 10
 
 
+def test_a_limit_wants_rows_where_no_value_is() -> None:
+    """Flows placed the rows all the same."""
+    assert check_assignment(table, 1348) == "infeasible"
+
+
 def check_policies(names: tuple[str, ...], models: list[Model], seed: int) -> str:
     """What policies ask for, in columns and cell by cell; the models share a database."""
     data = AmountsData(Random(seed))

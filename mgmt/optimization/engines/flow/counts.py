@@ -67,9 +67,14 @@ class Count:
 
     @property
     def impossible(self) -> bool:
-        """Whether no number of rows will do somewhere, or more are demanded than there are."""
+        """Whether no number of rows will do somewhere, or more are demanded than there are or where no value is."""
+        nowhere = np.ones(self.buckets, np.bool_)
+        nowhere[self.bucket[self.bucket >= 0]] = False
+        lower = np.broadcast_to(self.lower, (self.groups, self.buckets))
         return bool(
-            (self.upper < np.maximum(self.lower, 0)).any() or (self.lower > self.sizes[:, None]).any()
+            (self.upper < np.maximum(self.lower, 0)).any()
+            or (self.lower > self.sizes[:, None]).any()
+            or (lower[:, nowhere] > 0).any()
         )
 
     @property
