@@ -249,7 +249,7 @@ def reading_errors(place: str) -> Iterator[None]:
     except (duckdb.IOException, OSError) as error:
         raise StateDatabaseError(
             f"cannot use {place}: {first_line(error)}",
-            hint="is it there and yours, and does no other program hold it?",
+            hint="is it there, whole and yours, and does no other program hold it?",
         ) from error
     except UnreadableTextError as error:
         raise DataError(f"{place}: {error.message}", hint=error.hint) from error
