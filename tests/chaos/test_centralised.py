@@ -12,6 +12,7 @@ import pytest
 
 import chaos
 from chaos import BadArgumentError, InvariantViolation, NetworkSettings, faults
+from chaos.checkers.quorum_promise import quorum_lost_bound
 from chaos.simulated_cluster.centralised import CentralisedCluster
 from chaos.simulated_cluster.faults import core_on
 from chaos.simulation.host import Host
@@ -228,7 +229,7 @@ class TestEnsemble:
     ) -> None:
         cluster = boot(20, seed)
         settings, began = cluster.settings, cluster.now
-        bound = settings.quorum_timeout + (settings.probe_failures + 3) * settings.probe_interval
+        bound = quorum_lost_bound(settings)
         cluster.apply(faults.Partition((cluster.ensemble,)))
         cluster.apply(faults.Crash(("n7",)))
         cluster.run(began + 60.0)

@@ -6,7 +6,7 @@ Rules about the text need no rows; rules about the state look at those there are
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -87,14 +87,15 @@ class Finding:
 
 def lint(model: Model) -> tuple[Finding, ...]:
     """All findings, in the order of the rules above."""
+    frozen = tuple(_frozen_variables(model))
     found = [
         *_cross_products(model),
         *_unknown_annotations(model),
         *_unread_views(model),
         *_unused_variables(model),
         *_renamed_variables(model),
-        *_frozen_variables(model),
-        *_rules_for_rows(model),
+        *frozen,
+        *_rules_for_rows(model, {finding.position for finding in frozen}),
         *_findings_in_rows(model),
         *remarks(model),
     ]
@@ -229,10 +230,10 @@ def _demands(model: Model) -> Iterator[tuple[BoundQuery, Demand]]:
             yield query, query.demand
 
 
-def _rules_for_rows(model: Model) -> Iterator[Finding]:
-    """Constraints in which the solver has no say; that they look at the value of today is another finding."""
+def _rules_for_rows(model: Model, frozen: Collection[Position | None]) -> Iterator[Finding]:
+    """Constraints in which the solver has no say; that they look at the value of today is another finding, at
+    ``frozen``."""
     lineage = Lineage(model)
-    frozen = {finding.position for finding in _frozen_variables(model)}
     for query, demand in _demands(model):
         said = demand.is_objective or lineage.involves_solver(query) or demand.tail.position in frozen
         if not said and demand.tail.expression.find(exp.Column) is not None:
