@@ -51,9 +51,11 @@ class ControlSettings:
     events_kept: int = 1000
     """Events remembered; the oldest are forgotten first."""
     standbys: int = 1
-    """Managers next in seniority that load and compile the solver once in advance, which saves about a second when
-    the controller's host is lost soon after: a solver's process ends when it is idle.  Whoever is the controller
-    loads it again at every view change, while it looks at the engine."""
+    """Managers next in seniority that load and compile the solver in advance, and again when a view change is near,
+    since a solver's process ends when it is idle: they are quick where the controller's host is what is lost."""
+    keep_solver: bool = True
+    """Whether the controller's solver stays loaded while there is nothing to do.  Else it is loaded when a member is
+    suspected, and a repair after a quiet time begins later by what that takes longer than the view change."""
     limits: ExecutionLimits = field(default_factory=ExecutionLimits)
     """Of the execution of steps."""
     waves: WaveLimits = field(default_factory=WaveLimits)
