@@ -164,22 +164,21 @@ class Controller:
         self._give_up("the view changed")
 
     async def _keep_solver(self) -> None:
-        """Have a solver loaded, which takes seconds, wherever one is needed next: where the controller is at all times,
-        and where the next one would be when the view is about to change, or has changed."""
+        """Have a solver loaded, which takes seconds, wherever one is needed next: where the controller is, and where
+        the next one would be."""
         while True:
             is_near, self._change_is_near = self._change_is_near.is_set(), trio.Event()
             in_line = [
                 host.name for host in managers_of(self._environment.view)[: 1 + self._settings.standbys]
             ]
-            is_controller = in_line[:1] == [self._me]
-            if self._me in in_line and (is_near or (is_controller and self._settings.keep_solver)):
-                await self._environment.warm_up()
-            elif self._me in in_line and self._environment.intent is not None:
-                await self._environment.prepare(self._environment.intent.policies)
-            is_early = self._environment.intent is None
-            with trio.move_on_after(
-                self._settings.wishes_interval if is_early else self._settings.round_interval
-            ):
+            intent = self._environment.intent
+            if self._me in in_line and intent is not None:
+                if is_near or self._settings.keep_solver:
+                    await self._environment.warm_up()  # it may have ended since it was prepared
+                else:
+                    await self._environment.prepare(intent.policies)
+            pause = self._settings.wishes_interval if intent is None else self._settings.round_interval
+            with trio.move_on_after(pause):
                 await self._change_is_near.wait()
 
     def _wishes_changed(self, at_once: bool) -> None:

@@ -51,11 +51,11 @@ class ControlSettings:
     events_kept: int = 1000
     """Events remembered; the oldest are forgotten first."""
     standbys: int = 1
-    """Managers next in seniority that load and compile the solver in advance, and again when a view change is near,
-    since a solver's process ends when it is idle: they are quick where the controller's host is what is lost."""
+    """Managers next in seniority that have a solver loaded, as the controller has: they are quick where its host is
+    what is lost."""
     keep_solver: bool = True
-    """Whether the controller's solver stays loaded while there is nothing to do.  Else it is loaded when a member is
-    suspected, and a repair after a quiet time begins later by what that takes longer than the view change."""
+    """Whether these keep their solver while there is nothing to do.  Else it is loaded once in advance, and again when
+    a member is suspected: after a quiet time a repair begins later by what that takes longer than the view change."""
     limits: ExecutionLimits = field(default_factory=ExecutionLimits)
     """Of the execution of steps."""
     waves: WaveLimits = field(default_factory=WaveLimits)

@@ -117,8 +117,9 @@ class AgentSettings:
     solver_idle: float = 60.0
     """Seconds without work after which the solver's process is ended; its memory is then free again."""
     keep_solver: bool = True
-    """Whether the controller keeps its solver's process (about 150 MB) while there is nothing to do, so that a repair
-    begins as soon as a host is removed.  ``false``: it is started when a host is suspected, as where one takes over."""
+    """Whether this host, while it is the controller or the next in line, keeps the solver's process (115 MiB) although
+    there is nothing to do, so that a repair begins as soon as a host is removed.  ``false``: it is started when a host
+    is suspected."""
     solver_memory: int = MEMORY
     """Bytes that the solver's process may take for rows and statements, and as many for a model: what needs more is
     refused before it is built."""

@@ -161,7 +161,7 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
 @click.option(
     "--keep-solver/--no-keep-solver",
     default=None,
-    help="Keep the controller's solver while there is nothing to do. [default: yes]",
+    help="Keep the solver loaded on the controller and the next in line. [default: yes]",
 )
 @click.option(
     "--solver-memory",
