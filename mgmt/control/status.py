@@ -17,7 +17,7 @@ from mgmt.placement.disk_watch import disk_to_json
 from mgmt.placement.fallback_placement import is_unavailable
 from mgmt.placement.flap_damping import frozen_at
 from mgmt.placement.hosts import HostView, controller_of
-from mgmt.placement.layout_report import away_to_json, check_observation, shards_to_json
+from mgmt.placement.layout_report import away_to_json, check_observation, shards_to_json, troubled_segments
 from mgmt.plans.plan import Plan, is_reached
 from mgmt.plans.plan_report import summary
 from mgmt.solving.placement_solver import Infeasible, SolveOutcome
@@ -166,6 +166,7 @@ class ControlStatus:
             "last_error": self.trouble,
             "rack_violations": 0 if check is None else check.rack_violations,
             "under_replicated": 0 if check is None else check.under_replicated,
+            "troubled": [] if observation is None else troubled_segments(view, observation, intent),
             "drains": self._drains(),
             "statistics": self.statistics(),
         }

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Protocol
 
 DEFAULT_CAPACITY = 10**12
-_OWN_TAGS = {"rack", "zone", "capacity", "manager", "store", "engine"}
+_OWN_TAGS = {"rack", "zone", "capacity", "manager", "store", "engine", "http", "rota"}
 """Tags with a meaning here, or of the agents."""
 
 

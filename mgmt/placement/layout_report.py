@@ -43,6 +43,15 @@ def racks_of(hosts: Mapping[str, Host]) -> dict[str, str]:
 
 def check_observation(view: HostView, observation: Observation, intent: Intent | None) -> RuleCheck:
     """The rules as they hold now: only live copies count, and for racks those that are in sync."""
+    chains, wanted, counted = _observed(view, observation, intent)
+    return _check(chains, wanted, racks_of(view.by_name), counted)
+
+
+def _observed(
+    view: HostView, observation: Observation, intent: Intent | None
+) -> tuple[dict[str, list[str]], dict[str, int], dict[str, int]]:
+    """By segment: the hosts of its live copies in sync, how many are wanted, and the copies that count where those are
+    not as many as the hosts."""
     names = view.names
     chains = {
         segment.key: [
@@ -55,8 +64,32 @@ def check_observation(view: HostView, observation: Observation, intent: Intent |
     wanted = {key: _wanted(intent) for key in chains}
     if intent is not None:
         wanted |= dict.fromkeys(intent.segments, intent.replication_factor)
-    counted = {s.key: s.fewest_copies for s in observation.segments if s.fewest_copies is not None}
-    return _check(chains, wanted, racks_of(view.by_name), counted)
+    return (
+        chains,
+        wanted,
+        {s.key: s.fewest_copies for s in observation.segments if s.fewest_copies is not None},
+    )
+
+
+def troubled_segments(
+    view: HostView, observation: Observation, intent: Intent | None
+) -> list[dict[str, Any]]:
+    """The segments that break a rule, by key, with the hosts of their live copies in sync.
+
+    ``copies``: so many of ``wanted``; ``crowded``: the racks with more of them than their even share.
+    """
+    chains, wanted, counted = _observed(view, observation, intent)
+    racks = racks_of(view.by_name)
+    found = []
+    for key in sorted(wanted):
+        chain = chains.get(key, [])
+        copies = counted.get(key, len(chain))
+        crowded = _crowded(chain, wanted[key], racks)
+        if copies < wanted[key] or crowded:
+            found.append(
+                {"segment": key, "copies": copies, "wanted": wanted[key], "hosts": chain, "crowded": crowded}
+            )
+    return found
 
 
 def check_placement(view: HostView, placement: Placement, intent: Intent) -> RuleCheck:
@@ -78,13 +111,15 @@ def _check(
     counted: Mapping[str, int],
 ) -> RuleCheck:
     """``counted``: copies by segment where they are not as many as the chain is long."""
-    number = max(1, len(set(racks.values())))
-    crowded = 0
-    for key, hosts in chains.items():
-        share = max(1, ceil(wanted[key] / number))
-        crowded += max(Counter(racks[host] for host in hosts).values(), default=0) > share
+    crowded = sum(bool(_crowded(hosts, wanted[key], racks)) for key, hosts in chains.items())
     short = sum(counted.get(key, len(chains.get(key, ()))) < count for key, count in wanted.items())
     return RuleCheck(crowded, short)
+
+
+def _crowded(hosts: Sequence[str], wanted: int, racks: Mapping[str, str]) -> list[str]:
+    """The racks that have more of these copies than their even share."""
+    share = max(1, ceil(wanted / max(1, len(set(racks.values())))))
+    return sorted(rack for rack, count in Counter(racks[host] for host in hosts).items() if count > share)
 
 
 def shards_to_json(observation: Observation) -> list[dict[str, Any]]:

@@ -55,10 +55,12 @@ from rota.http.api import build_application
 from rota.http.server import UnixSocket, reload_access, serve
 from rota.services.control_service import SERVICE as CONTROL_SERVICE
 from rota.services.event_log import EventLog
+from rota.services.former_members import FILE as FORMER_MEMBERS
+from rota.services.former_members import FormerMembers
 from rota.services.key_service import SERVICE as KEY_SERVICE
 from rota.services.key_service import KeyService
 from rota.services.store_api import StoreApi
-from rota.services.store_tags import check_store, servers_of
+from rota.services.store_tags import HTTP, VERSION_TAG, check_store, servers_of
 from rota.services.view_report import view_event
 from rota.version import VERSION
 
@@ -106,7 +108,8 @@ class Node:
         self._leave = trio.Event()
         self._events = EventLog()
         self._keys = KeyService(self.name, settings.key_file)
-        self._api = NodeApi(self.name, self._events, self._keys, store=settings.has_store)
+        self._former = FormerMembers(self._data_dir / FORMER_MEMBERS)
+        self._api = NodeApi(self.name, self._events, self._keys, self._former, store=settings.has_store)
         self._access = Access(
             settings.api_tokens,
             TlsFiles.of(settings.api_certificate, settings.api_key, settings.api_client_ca),
@@ -186,6 +189,7 @@ class Node:
                         UnixSocket.of(self._settings.api_socket, self._settings.api_socket_group),
                     )
                     nursery.start_soon(self._stop_joining_when_asked, nursery.cancel_scope)
+                    nursery.start_soon(self._former.keep)
                     await self._be_member(on_listening, remembered)
                     await self._api.operations.finish()
                     nursery.cancel_scope.cancel()
@@ -423,7 +427,9 @@ class Node:
 
     def _metadata(self, settings: AgentSettings) -> dict[str, str]:
         """What is agreed with the view about this host when it starts."""
-        metadata = {**settings.tags, "capacity": str(settings.capacity)}
+        metadata = {**settings.tags, "capacity": str(settings.capacity), VERSION_TAG: VERSION}
+        scheme = "http" if settings.api_certificate is None else "https"
+        metadata[HTTP] = f"{scheme}://{self.api_address}"
         if not settings.has_store:
             metadata["store"] = "no"
         if not (settings.manager and settings.has_store):
@@ -433,6 +439,7 @@ class Node:
     async def _follow_views(self, cluster: Cluster, views: trio.MemorySendChannel[HostView] | None) -> None:
         async for change in cluster.changes():
             self._record_change(change)
+            self._former.see(change)
             if views is not None:
                 view = host_view(change.view.epoch, change.view.by_seniority())
                 if self._sampling is not None:

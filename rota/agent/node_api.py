@@ -36,6 +36,7 @@ from rota.http.requests import ASKED_BY
 from rota.services.control_requests import ANSWERED_ANYWHERE, ASKED_AT, answer
 from rota.services.control_service import SERVICE, answer_requests, ask_member
 from rota.services.event_log import EventLog
+from rota.services.former_members import FormerMembers
 from rota.services.key_service import KeyService
 from rota.services.membership_operations import Operations
 from rota.services.store_api import StoreApi
@@ -71,8 +72,17 @@ STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
 class NodeApi:
     """Implements ``rota.http.backend.Backend``.  The parts are set as they come up; until then it says so."""
 
-    def __init__(self, name: str, events: EventLog, key_service: KeyService, *, store: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        events: EventLog,
+        key_service: KeyService,
+        former: FormerMembers,
+        *,
+        store: bool = True,
+    ) -> None:
         self._name = name
+        self._former = former
         self._key_service = key_service
         self._events = events
         self._views = ViewHistory(name, events)
@@ -134,6 +144,8 @@ class NodeApi:
             "size": len(view),
             "recoveries": [recovery.hex() for recovery in view.lineage],
             "quorum": cluster.quorum,
+            "silent": _silent(cluster),
+            "former": self._former.latest(),
             "controller": control["controller"],
             "layout_epoch": control["layout_epoch"],
             "open_moves": control["open_moves"],
@@ -151,7 +163,9 @@ class NodeApi:
         }
 
     def members(self) -> Members:
-        return members_of(_joined(self.cluster).view)
+        answer = members_of(_joined(self.cluster).view)
+        answer["former"] = self._former.latest()
+        return answer
 
     def local_events(self, after: int) -> list[Event]:
         return self._events.after(after)
@@ -285,6 +299,12 @@ def _disk(server: LogThread) -> Disk:
         "reason": report.failure or ("it takes no more records" if report.full else ""),
         "sync_seconds": report.sync_seconds,
     }
+
+
+def _silent(cluster: Cluster) -> list[str]:
+    """Who does not answer while no majority is in reach."""
+    reading = None if cluster.quorum else cluster.suspicions()
+    return [] if reading is None else list(reading.silent)
 
 
 def _joined(part: Part | None) -> Part:

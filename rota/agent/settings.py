@@ -212,7 +212,7 @@ class AgentSettings:
 
     def _check_engine(self) -> None:
         for key in sorted(RESERVED.intersection(self.tags)):
-            raise SettingsError(f"tags: {key} is told by the agent itself; say store or engine instead")
+            raise SettingsError(f"tags: {key} is told by the agent itself; choose another name")
         if self.engine and self.store != "log":
             raise SettingsError(
                 f"engine: servers that somebody else runs are adopted, and with store {self.store!r} there are none or "

@@ -15,7 +15,7 @@ from typing import Any
 import click
 from click.shell_completion import get_completion_class
 
-from rota.commands import chaos, doctor, operations, starting, view
+from rota.commands import chaos, doctor, operations, starting, status, view
 from rota.commands.access import contexts, keys, tokens
 from rota.commands.layout import exports, layout, plans, questions
 from rota.commands.options import target_options
@@ -45,6 +45,7 @@ def rota(**_: Any) -> None:
 
 for group in (
     starting,
+    status,
     view,
     layout,
     plans,

@@ -1,188 +1,82 @@
-"""Who is in: ``rota members``, ``rota status``, ``rota events``, ``rota suspicions``."""
+"""Who is in, and what happens: ``rota members``, ``rota events``, ``rota suspicions``."""
 
 from __future__ import annotations
 
 import datetime
 import json
+from functools import partial
 from typing import Any
 
 import click
 
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
-from rota.commands.options import api_option, json_option, watch_option
-from rota.errors import ApiError
-from rota.terminal.output import away_text, emit, short_id, size, table
-from rota.terminal.plan_progress import share_of
-from rota.terminal.watching import watch
+from rota.commands.options import api_option, json_option
+from rota.terminal.output import ago, emit, short_id, size, table
 
 
-@click.command()
+@click.command(short_help="Who is in, where, and at which version.")
+@click.option("--all", "with_former", is_flag=True, help="Also who failed, left or was evicted, and when.")
+@click.option("--wide", is_flag=True, help="Also since which view, and the incarnations.")
 @api_option
 @json_option
-def members(api: Target, json_wanted: bool) -> None:
-    """The view: epoch, id and every member with its tags.
+def members(with_former: bool, wide: bool, api: Target, json_wanted: bool) -> None:
+    """The view: epoch, id and every member with its HTTP address, version and tags.
 
     \b
     Examples:
       rota members
+      rota members --all
       rota members --json | jq '.members[].name'
     """
-    emit(ApiClient(api).get("/v1/members"), json_wanted, _show_members)
+    answer = ApiClient(api).get("/v1/members")
+    emit(answer, json_wanted, partial(_show_members, wide=wide))
+    if with_former and not json_wanted:
+        _show_former(answer)
 
 
-def _show_members(answer: dict[str, Any]) -> None:
+def _show_members(answer: dict[str, Any], *, wide: bool = False) -> None:
     click.echo(f"view {answer['epoch']} ({short_id(answer['id'])}), {len(answer['members'])} members")
+
+    def row(member: dict[str, Any]) -> tuple[Any, ...]:
+        where = (member.get("http") or "").removeprefix("http://")
+        found = (member["name"], member["state"], member["address"], where, member.get("version") or "")
+        more = (member["joined_epoch"], short_id(member["incarnation"])) if wide else ()
+        return (*found, *more, _tags(member["tags"]))
+
+    more = ("since view", "incarnation") if wide else ()
+    columns = ("member", "state", "address", "http", "rota", *more, "tags")
+    table(columns, map(row, answer["members"]))
+
+
+def _show_former(answer: dict[str, Any]) -> None:
+    former = answer.get("former", ())
+    if not former:
+        click.echo("nobody has gone in the last 72 hours, as far as this agent saw")
+        return
+    click.echo("gone in the last 72 hours, as far as this agent saw")
     table(
-        ("member", "address", "state", "since view", "incarnation", "tags"),
+        ("member", "address", "how", "when", "gone with view", "tags"),
         [
             (
-                member["name"],
-                member["address"],
-                member["state"],
-                member["joined_epoch"],
-                short_id(member["incarnation"]),
-                " ".join(f"{key}={_tag(key, value)}" for key, value in sorted(member["tags"].items())),
+                each["name"],
+                each["address"],
+                each["how"],
+                ago(each["time"]),
+                each["epoch"],
+                _tags(each["tags"]),
             )
-            for member in answer["members"]
+            for each in former
         ],
     )
 
 
+def _tags(tags: dict[str, str]) -> str:
+    return " ".join(f"{key}={_tag(key, value)}" for key, value in sorted(tags.items()))
+
+
 def _tag(key: str, value: str) -> str:
     return size(int(value)).replace(" ", "") if key == "capacity" and value.isdigit() else value
-
-
-@click.command(short_help="Health: quorum, controller, layout, open moves.")
-@watch_option
-@api_option
-@json_option
-def status(watched: bool, api: Target, json_wanted: bool) -> None:
-    """Health: quorum, controller, layout epoch, open moves, what was dropped and why.
-
-    \b
-    Examples:
-      rota status
-      rota status --watch
-      rota status --json | jq '.dropped'
-    """
-    if watched:
-        watch(lambda: _status(api), _show_status, json_wanted=json_wanted)
-    emit(_status(api), json_wanted, _show_status)
-
-
-def _status(api: Target) -> dict[str, Any]:
-    client = ApiClient(api)
-    answer: dict[str, Any] = client.get("/v1/status")
-    if answer["controller"] and answer["controller"] != answer["name"]:
-        # What an agent that stands by knows of the layout is some seconds old; the controller knows better.
-        try:
-            answer["control"] = client.get("/v1/control")
-        except ApiError as error:
-            answer["control"]["last_error"] = str(error)
-    return answer
-
-
-def _show_status(answer: dict[str, Any]) -> None:
-    def line(name: str, value: object) -> None:
-        click.echo(f"{name:<14}{value}")
-
-    version = f", rota {answer['version']}" if "version" in answer else ""  # agents of 0.1 do not say
-    line("agent", f"{answer['name']} at {answer['address']}, {answer['state']}{version}")
-    if answer["epoch"] is None:
-        line("view", "none yet; " + answer["state"])
-        return
-    line("view", f"{answer['epoch']} ({short_id(answer['id'])}), {answer['size']} members")
-    line("quorum", "yes" if answer["quorum"] else "LOST: this side keeps its last view and changes nothing")
-    if "ensemble" in answer:
-        line("ensemble", ", ".join(f"{voter['name']} at {voter['address']}" for voter in answer["ensemble"]))
-        line("encryption", _encryption(answer.get("keys")))
-        _show_dropped(answer)
-        return
-    line("controller", answer["controller"] or "none")
-    line("encryption", _encryption(answer.get("keys")))
-    if answer["control"] is None:
-        line("layout", "this agent runs without the store")
-        _show_dropped(answer)
-        return
-    control = answer["control"]
-    if answer["engine"] is not None:
-        line("servers", _servers(answer["engine"]))
-    line("layout", _layout(control))
-    if control["shards"]:
-        slots = sum(shard["slots"] for shard in control["shards"])
-        line("shards", f"{len(control['shards'])}, with {slots} slots")
-    if not answer["quorum"]:
-        line("", "what follows is as of the last time a majority answered")
-    line("open moves", control["open_moves"])
-    if control["progress"] is not None:
-        share, words = share_of(control["progress"])
-        line("progress", f"{share:.0%}, {words}")
-    if control["observing"]:
-        line("observing", "nothing of the engine is changed until `rota apply` or `rota resume`")
-    for question in control["asks"]:
-        line("asks", question["text"])
-    if control["paused"]:
-        line("paused", "no data is moved until `rota resume`")
-    if control.get("held"):
-        line("held back", control["held"]["text"])
-    for away in control["away"]:
-        line("unreadable", away_text(away["segment"], away))
-    for disk in control.get("disks", ()):
-        relief = (
-            "no more records there, its copies go elsewhere"
-            if disk["relieved"]
-            else "too few others would be left to relieve it"
-        )
-        line(f"{disk['state']} disk", f"{disk['host']}: {disk['reason']}; {relief}")
-    if "disks" not in control and control["full"]:  # a controller of 0.1
-        line("full disks", f"{', '.join(control['full'])}: no more records there, their copies go elsewhere")
-    if control["frozen"]:
-        told = ", ".join(f"{host} ({left:.0f} s)" for host, left in sorted(control["frozen"].items()))
-        line("frozen", f"{told}: came back, nothing new for them so long")
-    if control["drains"]:
-        drained = sorted(control["drains"].items())
-        line("drained", ", ".join(f"{host} ({left} copies left)" if left else host for host, left in drained))
-    if control["pins"]:
-        line("pinned", ", ".join(f"{pin['segment']} to {pin['host']}" for pin in control["pins"]))
-    unit = "shards" if control["shards"] else "segments"
-    line(
-        "rules",
-        f"{control['rack_violations']} rack violations, {control['under_replicated']} under-replicated {unit}",
-    )
-    if control.get("last_error"):
-        line("trouble", control["last_error"])
-    _show_dropped(answer)
-
-
-def _layout(control: dict[str, Any]) -> str:
-    epoch = f"epoch {control['layout_epoch']}" if control["layout_epoch"] >= 0 else "none yet"
-    if not (lost := control.get("layout_servers_lost")):
-        return epoch
-    return (
-        f"{epoch}, LOST its majority: layout servers {', '.join(lost)}; `rota layout recover` goes on without"
-    )
-
-
-def _servers(engine: dict[str, Any]) -> str:
-    addresses = ", ".join(engine["servers"])
-    if engine["running"] is None:
-        return f"adopted: {addresses}"
-    restarts = f", {engine['restarts']} restarts" if engine["restarts"] else ""
-    return f"{engine['name']}: {addresses}; {engine['running']} run{restarts}"
-
-
-def _show_dropped(answer: dict[str, Any]) -> None:
-    dropped = {reason: count for reason, count in answer["dropped"].items() if count}
-    what = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items())) or "nothing"
-    click.echo(f"{'dropped':<14}{what}")
-
-
-def _encryption(keys: dict[str, Any] | None) -> str:
-    if keys is None:
-        return "none: packets travel in clear"
-    more = len(keys["installed"]) - 1
-    return f"key {keys['primary']}" + (f", {more} more installed" if more else "")
 
 
 @click.command()
@@ -268,4 +162,4 @@ def _show_suspicions(answer: dict[str, Any]) -> None:
         click.echo("nobody suspects anybody")
 
 
-COMMANDS = (members, status, events, suspicions)
+COMMANDS = (members, events, suspicions)

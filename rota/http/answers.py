@@ -67,7 +67,8 @@ class Disk(TypedDict):
 
 
 class Status(TypedDict):
-    """How one agent is.  What it does not know at present is null; ``version``: of rota, which it runs."""
+    """How one agent is.  What it does not know at present is null; ``version``: of rota, which it runs.  ``silent``:
+    who does not answer it while no majority is in reach; ``former``: as in `/v1/members`."""
 
     version: str
     name: str
@@ -80,6 +81,8 @@ class Status(TypedDict):
     size: int
     recoveries: list[str]
     quorum: bool
+    silent: NotRequired[list[str]]
+    former: NotRequired[list[FormerMember]]
     controller: str | None
     layout_epoch: int | None
     open_moves: int
@@ -93,7 +96,8 @@ class Status(TypedDict):
 
 
 class MemberEntry(TypedDict):
-    """A member; ``place``: on the first ring."""
+    """A member; ``place``: on the first ring.  ``http``, ``version``: where its agent answers and which rota it runs,
+    null where it does not say (before 0.2)."""
 
     name: str
     address: str
@@ -101,16 +105,31 @@ class MemberEntry(TypedDict):
     incarnation: str
     joined_epoch: int
     place: int
+    http: str | None
+    version: str | None
+    tags: dict[str, str]
+
+
+class FormerMember(TypedDict):
+    """A host that is in the view no more.  ``how``: failed (found faulty, or gone while this agent was cut off itself),
+    left or evicted; ``time``: in Unix seconds of the agent that answers; ``epoch``: of the first view without it."""
+
+    name: str
+    address: str
+    how: str
+    time: float
+    epoch: int
     tags: dict[str, str]
 
 
 class Members(TypedDict):
-    """A view."""
+    """A view; and who went in the last 72 hours, the last one first, a hundred at most, as far as this agent saw it."""
 
     epoch: int
     id: str
     cluster_id: str
     members: list[MemberEntry]
+    former: NotRequired[list[FormerMember]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,6 +105,17 @@ class Shard(TypedDict):
     in_sync: int
 
 
+class TroubledSegment(TypedDict):
+    """A segment that breaks a rule: ``copies`` of those that are ``wanted`` are live and in sync, on these hosts;
+    ``crowded``: racks with more of them than their even share."""
+
+    segment: str
+    copies: int
+    wanted: int
+    hosts: list[str]
+    crowded: list[str]
+
+
 class Control(TypedDict):
     """What the management plane of one host is at.  ``layout_epoch`` is -1 before the engine has answered;
     ``layout_servers_lost``: those without which no majority of them is left, so that nothing can be changed."""
@@ -136,6 +147,7 @@ class Control(TypedDict):
     last_error: str
     rack_violations: int
     under_replicated: int
+    troubled: NotRequired[list[TroubledSegment]]
     drains: dict[str, int]
     statistics: dict[str, int]
 

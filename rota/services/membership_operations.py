@@ -114,7 +114,7 @@ class Operations:
 def _refuse_reserved(keys: Iterable[Any]) -> None:
     for key in keys:
         if key in RESERVED:
-            text = f"{key} is told by the agent itself; its settings say --store or --engine"
+            text = f"{key} is told by the agent itself; choose another name"
             raise ApiError(text, code="bad_request", status=400)
 
 

@@ -1,4 +1,5 @@
-"""What hosts tell each other of their stores, with the view: what data are kept in, and where a host's servers are."""
+"""What agents tell each other of themselves, with the view: where they answer over HTTP, which version they are, what
+data are kept in, and where a host's servers are."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from membership import Address, AddressError
 from rota.errors import AgentError
 
 if TYPE_CHECKING:  # the command line reads settings, and starts without trio
-    from membership import Cluster
+    from membership import Cluster, Member
 
 STORE: Final = "store"
 """Absent: the log; `no`: none; else valkey, redis or ``ADOPTED``."""
@@ -17,8 +18,16 @@ ADOPTED: Final = "adopted"
 """Servers that somebody else runs."""
 SERVERS: Final = "engine"
 """``host:port`` of each server, with commas between."""
-RESERVED: Final = frozenset({STORE, SERVERS})
+HTTP: Final = "http"
+"""The address of the HTTP interface, as the agent itself is told of it."""
+VERSION_TAG: Final = "rota"
+RESERVED: Final = frozenset({STORE, SERVERS, HTTP, VERSION_TAG})
 """Tags that are no operator's."""
+
+
+def tags_of(member: Member) -> dict[str, str]:
+    """The tags of a member, without what is told of its agent beside them."""
+    return {key: value for key, value in member.metadata if key not in (HTTP, VERSION_TAG)}
 
 
 def servers_of(cluster: Cluster) -> Callable[[str], Sequence[str]]:

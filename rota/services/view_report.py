@@ -9,6 +9,7 @@ from typing import Any
 
 from membership import Change, Configuration, Member
 from rota.http.answers import Members
+from rota.services.store_tags import HTTP, VERSION_TAG, tags_of
 
 NAMES_SHOWN = 12
 """Of those who came or went in one way, in the text of an event; its data have all."""
@@ -28,7 +29,9 @@ def members_of(view: Configuration) -> Members:
                 "incarnation": member.incarnation.hex(),
                 "joined_epoch": joined_epoch,
                 "place": place,  # on the first ring
-                "tags": dict(member.metadata),
+                "http": member.attributes.get(HTTP),
+                "version": member.attributes.get(VERSION_TAG),
+                "tags": tags_of(member),
             }
             for place, (member, joined_epoch) in sorted(
                 enumerate(zip(view.members, view.joined_epochs, strict=True)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -71,6 +72,15 @@ def printable(content: bytes, remedy: str) -> str:
 def short_id(text: str) -> str:
     """Ids are 128 bits; eight digits are enough to compare by eye."""
     return text[:8]
+
+
+def ago(moment: float) -> str:
+    """A time in Unix seconds, as long ago as it is by this machine's clock."""
+    seconds = max(0.0, time.time() - moment)
+    for unit, length in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
 
 
 def size(count: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -129,3 +130,57 @@ def test_a_layout_of_shards_has_their_slots_and_free_servers(
     assert "layout epoch 3 (the latest known)" in out
     status, _, err = run(capsys, "drain", "n1", "--wait")
     assert (status, "may move replicas by itself" in err) == (1, True), "what is known may be out of date"
+
+
+@pytest.mark.parametrize(
+    ("control", "more", "words"),
+    [
+        ({}, {"quorum": False, "silent": ["n4", "n5"]}, "no majority is within reach"),
+        ({"layout_servers_lost": ["n2"]}, {}, "the store does not answer"),
+        ({"under_replicated": 3}, {}, "3 under-replicated segments"),
+        (
+            {"away": [{"segment": "s00", "start": 0, "end": 9, "hosts": ["n3"]}]},
+            {},
+            "records of s00 cannot be read",
+        ),
+        ({}, {"epoch": None, "state": "joining"}, "n1 is in no view"),
+    ],
+)
+def test_the_status_is_a_health_check(
+    control: dict[str, Any],
+    more: dict[str, Any],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered(monkeypatch, CONTROL)
+    assert run(capsys, "status")[0] == 0
+    answered(monkeypatch, {**CONTROL, **control}, **more)
+    for arguments in (("status",), ("status", "--json")):
+        status, _, err = run(capsys, *arguments)
+        assert status == 1
+        assert words in err
+
+
+def test_who_is_gone_who_is_silent_and_which_segments_are_in_trouble(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = {
+        "name": "n3",
+        "address": "10.0.0.3:7946",
+        "how": "failed",
+        "time": time.time() - 190,
+        "epoch": 5,
+        "tags": {},
+    }
+    troubled = [
+        {"segment": "s01", "copies": 1, "wanted": 3, "hosts": ["n2"], "crowded": []},
+        {"segment": "s02", "copies": 3, "wanted": 3, "hosts": ["n1", "n2", "n4"], "crowded": ["r1"]},
+    ]
+    answered(monkeypatch, {**CONTROL, "troubled": troubled}, former=[gone], quorum=False, silent=["n4"])
+    _, out, _ = run(capsys, "status")
+    assert "gone          n3 failed 3 min ago; `rota members --all` has all" in out
+    assert "silent: n4. Start those again; if they never come back, `rota recover --survivors`" in out
+    assert "too few copies: s01 (1 of 3)" in out
+    assert "too many copies in one rack: s02 (r1)" in out
+    assert "with n2 the last copy of 1 would be lost" in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from rota.agent.node_api import NodeApi
 from rota.errors import ApiError
 from rota.services.event_log import EventLog
+from rota.services.former_members import FormerMembers
 from rota.services.key_service import KeyService
 from rota.services.store_api import MAPS_AT_ONCE, StoreApi
 from tests.datastore_adapter.harness import Harness
@@ -110,8 +112,8 @@ def test_streams(harness: Harness, description: Description) -> None:
     harness.loop.run(story())
 
 
-def test_an_agent_that_ends_begins_no_request_and_says_so() -> None:
-    api = NodeApi("n1", EventLog(), KeyService("n1", None))
+def test_an_agent_that_ends_begins_no_request_and_says_so(tmp_path: Path) -> None:
+    api = NodeApi("n1", EventLog(), KeyService("n1", None), FormerMembers(tmp_path / "former"))
     api.is_ending = True
     with pytest.raises(ApiError, match="is ending") as refused:
         api.store()

@@ -167,7 +167,8 @@ class Core(MemberCoreBase):
         instance = self._instance
         if instance is None or self.status in FINISHED:
             return None
-        return suspicions_of(self._context, instance, self._monitor, quorum=not self._quorum.lost, now=now)
+        quorum, silent = not self._quorum.lost, self._quorum.silent(now)
+        return suspicions_of(self._context, instance, self._monitor, quorum=quorum, silent=silent, now=now)
 
     def fast_forward_edges(self) -> list[FastForwardEdge] | None:
         """The edges of a member at which nothing goes on but probing, else None: for simulations of long times.

@@ -102,12 +102,20 @@ class Suspicions:
     """What this member's own probes say."""
     reason: str
     """Why there is no new view yet, in a sentence; empty when nothing calls for one."""
+    silent: tuple[str, ...] = ()
+    """Without a majority: who of those that this member asked does not answer, some of all in a large view."""
 
 
 def suspicions_of(
-    context: Context, instance: ViewInstance, monitor: Monitor, *, quorum: bool, now: float
+    context: Context,
+    instance: ViewInstance,
+    monitor: Monitor,
+    *,
+    quorum: bool,
+    silent: Iterable[int],
+    now: float,
 ) -> Suspicions:
-    """The reading of a member with a view change of its own."""
+    """The reading of a member with a view change of its own. `silent`: indices of those that do not answer it."""
     view, settings = context.view, context.settings
     assessment = instance.detector.assess()
     suspects = tuple(
@@ -147,6 +155,7 @@ def suspicions_of(
         classic_round=instance.change.classic_under_way,
         own=_own(monitor),
         reason="",
+        silent=() if quorum else tuple(sorted(view.members[index].name for index in silent)),
     )
     return replace(reading, reason=_reason(reading, instance, assessment, quorum, now))
 

@@ -119,9 +119,16 @@ class QuorumPoll:
             self._settled = self._asked
         if not self._settled:
             return self._asked, self._asked
+        return self._settled - len(self._silent(self._settled, self._count_since(now))), self._settled
+
+    def silent(self, now: float) -> list[int]:
+        """Those of whom `count` says that they have not answered."""
+        self.count(now)
+        return self._silent(self._settled, self._count_since(now)) if self._settled else []
+
+    def _count_since(self, now: float) -> float:
         polled_again_lately = self._count_from > now - self._silence
-        since = self._count_from_before if polled_again_lately else self._count_from
-        return self._settled - len(self._silent(self._settled, since)), self._settled
+        return self._count_from_before if polled_again_lately else self._count_from
 
     def _silent(self, polled: int, since: float) -> list[int]:
         """Who of the first so many has answered nothing that was sent since then."""
@@ -275,6 +282,12 @@ class QuorumWatch:
     def missing(self) -> bool:
         """Whether a majority is out of reach at present, or has been for so long that it is said to be lost."""
         return self.lost or self._missing
+
+    def silent(self, now: float) -> list[int]:
+        """Who does not answer, of those that were asked lately; in a large view these are some of all."""
+        horizon = now - SILENCE * self._context.settings.probe_interval
+        neighbours = [index for index, until in self._in_touch.items() if until < horizon]
+        return sorted((*neighbours, *self._poll.silent(now)))
 
     def in_doubt(self, now: float) -> bool:
         """Whether a majority is missing, or may be: accusations would then lead nowhere, or astray."""

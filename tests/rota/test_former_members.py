@@ -1,0 +1,53 @@
+"""Who is gone, and how: the list that each agent keeps for `rota members --all`, the status and the console."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from membership import Change, ClusterStatus, Configuration, Member
+from rota.services.former_members import KEPT, KEPT_FOR, FormerMembers
+from tests.membership.conftest import Laboratory
+
+LAB = Laboratory()
+
+
+def change(view: Configuration, **gone: list[Member]) -> Change:
+    members = {how: tuple(some) for how, some in gone.items()}
+    return Change(view, ClusterStatus.MEMBER, True, **members)
+
+
+def told(former: FormerMembers) -> list[tuple[str, str]]:
+    return [(each["name"], each["how"]) for each in former.latest()]
+
+
+def test_who_went_is_told_the_last_one_first_until_it_is_back(tmp_path: Path) -> None:
+    now = [1000.0]
+    former = FormerMembers(tmp_path / "former", clock=lambda: now[0])
+    five, others = LAB.configuration(5), LAB.members(8)
+    former.see(change(five, failed=[others[5]], left=[others[6]]))
+    now[0] += 10
+    former.see(change(five, evicted=[others[7]]))
+    assert told(former) == [("n7", "evicted"), ("n6", "left"), ("n5", "failed")]
+    former.see(change(LAB.configuration(6)))
+    assert told(former) == [("n7", "evicted"), ("n6", "left")]
+    now[0] = 1000.0 + KEPT_FOR + 1
+    assert told(former) == [("n7", "evicted")]
+
+
+def test_it_is_bounded(tmp_path: Path) -> None:
+    former = FormerMembers(tmp_path / "former")
+    for number in range(1, KEPT + 50):
+        former.see(change(LAB.configuration(1), failed=[LAB.member(number)]))
+    assert len(told(former)) == KEPT
+    assert told(former)[0] == (f"n{KEPT + 49}", "failed")
+
+
+async def test_the_next_process_knows_it_too_and_believes_nothing_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "former"
+    former = FormerMembers(path)
+    former.see(change(LAB.configuration(2), failed=[LAB.member(2), LAB.member(3)]))
+    await former.write()
+    assert FormerMembers(path).latest() == former.latest() != []
+    for damaged in (b"", b"{", b"[1, {}]", b'{"name": 3}', path.read_bytes().replace(b"failed", b"fallen")):
+        path.write_bytes(damaged)
+        assert FormerMembers(path).latest() == []
