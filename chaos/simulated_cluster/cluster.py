@@ -581,6 +581,8 @@ class Cluster:
     def _after_input(self, host: Host) -> None:
         if host.process is None or process_on(host).restart_at is not None:
             return
+        if process_on(host).state.status in FINAL_STATUSES:  # told to leave between two incarnations
+            return
         alone = self._gathering.get(host.name)
         reported = alone[-1].configuration if alone else self._installed[host.name]
         if core_on(host).configuration is not reported:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from rota.client.target import DEFAULT_URL, Target
+from rota.client.target import DEFAULT_URL, Target, Where
 from rota.errors import ApiError
 from rota.version import VERSION
 
@@ -18,15 +18,21 @@ if TYPE_CHECKING:
     import http.client
 
 LARGEST_ANSWER = 256 * 2**20
+CONNECT_TIMEOUT = 5.0
+"""Seconds, where there is another agent to ask."""
 
 
 class ApiClient:
     """One agent's HTTP interface: an address (``host:port``, with ``http://`` or ``https://`` before it, or
-    ``unix:/path``), or a :class:`Target`, which says how to be let in as well."""
+    ``unix:/path``), or a :class:`Target`, which says how to be let in as well.
+
+    Of several addresses the first that answers is asked, and from then on as long as it does.
+    """
 
     def __init__(self, target: Target | str = DEFAULT_URL, *, timeout: float = 30.0) -> None:
         self._target = target if isinstance(target, Target) else Target(target)
-        self._where = self._target.where()
+        self._others = self._target.where()
+        self._where = self._others[0]
         self._token = self._target.token()
         self._timeout = timeout
 
@@ -69,7 +75,7 @@ class ApiClient:
         # An agent knows this module too, and asks nobody: it need not load a client.
         import http.client
 
-        connection = self._connection()
+        connection = self._connected()
         try:
             response = self._request(connection, method, path, query, body, accept)
             raw = response.read(LARGEST_ANSWER)
@@ -79,7 +85,7 @@ class ApiClient:
                 raise http.client.IncompleteRead(raw, response.length)
             return response.status, raw
         except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from error
+            raise self._unreachable({self._where: error}) from error
         finally:
             connection.close()
 
@@ -93,7 +99,7 @@ class ApiClient:
         """Server-sent events of ``path``, decoded, until the agent ends or the caller stops."""
         import http.client
 
-        connection = self._connection()
+        connection = self._connected()
         try:
             response = self._request(connection, "GET", path, query, None, accept="text/event-stream")
             if response.status >= 400:
@@ -106,7 +112,7 @@ class ApiClient:
                         raise self._refused(event, response.status, path)
                     yield event
         except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from error
+            raise self._unreachable({self._where: error}) from error
         finally:
             connection.close()
 
@@ -136,19 +142,40 @@ class ApiClient:
         connection.request(method, target, body=body, headers=headers)
         return connection.getresponse()
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connected(self) -> http.client.HTTPConnection:
+        """A connection to the agent that was asked last, or to the next one that answers."""
+        import http.client
+
         from rota.client.connections import connection_to
 
-        return connection_to(self._where, self._target, self._timeout)
+        refused: dict[Where, Exception] = {}
+        for where in dict.fromkeys((self._where, *self._others)):
+            connection = connection_to(where, self._target, self._timeout)
+            if len(self._others) > 1:  # a machine that is off answers nothing at all
+                connection.timeout = min(CONNECT_TIMEOUT, self._timeout)
+            try:
+                connection.connect()
+            except (OSError, http.client.HTTPException) as error:
+                refused[where] = error
+                connection.close()
+            else:
+                connection.sock.settimeout(self._timeout)
+                self._where = where
+                return connection
+        raise self._unreachable(refused)
 
-    def _unreachable(self, error: Exception) -> ApiError:
+    def _unreachable(self, errors: Mapping[Where, Exception]) -> ApiError:
         from rota.client.connections import tls_problem
 
-        if problem := tls_problem(error, self._where):
-            return ApiError(f"{self.url}: {problem}", code="tls")
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reasons = {}
+        for where, error in errors.items():
+            if problem := tls_problem(error, where):
+                return ApiError(f"{where.text}: {problem}", code="tls")
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            reasons[where.text] = reason
+        told = ", ".join(f"{url} ({reason})" for url, reason in reasons.items())
         return ApiError(
-            f"no agent answers at {self.url} ({reason}); start one with `rota up`, or name another with --api",
+            f"no agent answers at {told}; start one with `rota up`, or name another with --api",
             code="unreachable",
         )
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,7 @@ from typing import Any, Final
 from membership.files import replace_file
 from mgmt.source_text import read_text
 from rota.access.names import checked_name
-from rota.client.target import Target
+from rota.client.target import DEFAULT_URL, Target
 from rota.errors import AgentError, UsageProblem
 
 FILES: Final = ("token_file", "ca_file", "certificate")
@@ -48,6 +49,35 @@ def contexts_file() -> Path:
     # The specification has relative paths ignored.
     directory = Path(base) if base.startswith("/") else Path.home() / ".config"
     return directory / "rota" / "contexts.toml"
+
+
+def _local_file() -> Path:
+    """Where `rota up` says which agents it has started, for commands that are told of none."""
+    return contexts_file().with_name("up")
+
+
+def remember_local(agents: Sequence[str]) -> None:
+    """These agents of this machine are asked where a command is told nothing."""
+    try:
+        _local_file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(_local_file(), ",".join(agents).encode(), mode=0o600)
+    except OSError:
+        pass  # then commands ask the first one only
+
+
+def forget_local() -> None:
+    """They are ended."""
+    with suppress(OSError):
+        _local_file().unlink()
+
+
+def local_agents() -> str:
+    """The agents of the local cluster that has the default address, or else that address alone."""
+    try:
+        agents = _local_file().read_text()
+    except (OSError, ValueError):
+        return DEFAULT_URL
+    return agents or DEFAULT_URL
 
 
 def load(path: Path) -> Contexts:

@@ -25,7 +25,8 @@ UNIX: Final = "unix:"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``api``: ``http://host:port``, ``https://host:port``, ``host:port`` or ``unix:/path``."""
+    """``api``: ``http://host:port``, ``https://host:port``, ``host:port`` or ``unix:/path``; several with commas between.
+    Of these the first that answers is asked."""
 
     api: str = DEFAULT_URL
     token_file: Path | None = None
@@ -34,17 +35,17 @@ class Target:
     certificate: Path | None = None
     """This client's own, with its key in the same file, where the agent asks for one."""
 
-    def where(self) -> Where:
-        """Raises :class:`UsageProblem` if this is no address."""
-        return Where.parse(self.api)
+    def where(self) -> tuple[Where, ...]:
+        """Raises :class:`UsageProblem` if one of them is no address."""
+        return tuple(Where.parse(each.strip()) for each in self.api.split(","))
 
     def token(self) -> str | None:
         """Raises :class:`UsageProblem` if there is a file and no token in it, or it would be sent in the clear."""
         if self.token_file is None:
             return None
-        where = self.where()
-        if where.scheme == "http" and not is_loopback(where.host):
-            raise UsageProblem(f"{self.api}: a token is sent over TLS only; write https://")
+        for where in self.where():
+            if where.scheme == "http" and not is_loopback(where.host):
+                raise UsageProblem(f"{where.text}: a token is sent over TLS only; write https://")
         try:
             with self.token_file.open("rb") as file:
                 raw = file.read(LARGEST_TOKEN_FILE)

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import click
 
 from rota.client.api_client import ApiClient
-from rota.client.contexts import FILES, contexts_file, load
-from rota.client.target import DEFAULT_URL, Target
+from rota.client.contexts import FILES, contexts_file, load, local_agents
+from rota.client.target import Target
 from rota.terminal.progress import waiting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -54,7 +54,8 @@ def target_options(command: Command) -> Command:
                 "--api",
                 metavar="URL",
                 help="HTTP interface of any agent of the cluster: http://HOST:PORT, https://HOST:PORT or "
-                "unix:/PATH. [default: ROTA_API, the context in use, http://127.0.0.1:7947]",
+                "unix:/PATH; several with commas between: the first that answers is asked. "
+                "[default: ROTA_API, the context in use, the agents of `rota up`, http://127.0.0.1:7947]",
             ),
             click.option(
                 "--token-file",
@@ -104,4 +105,4 @@ def chosen_target(given: Mapping[str, Any], own: str | None = None) -> Target:
     for name in ("token_file", "ca_file"):
         if path := os.environ.get(f"ROTA_{name.upper()}"):
             files.setdefault(name, Path(path))
-    return Target(asked["api"] or os.environ.get("ROTA_API") or own or DEFAULT_URL, **files)
+    return Target(asked["api"] or os.environ.get("ROTA_API") or own or local_agents(), **files)

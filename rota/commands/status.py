@@ -88,8 +88,8 @@ def _show_status(answer: dict[str, Any]) -> None:
     line("view", f"{answer['epoch']} ({short_id(answer['id'])}), {answer['size']} members")
     line("quorum", "yes" if answer["quorum"] else _lost_quorum(answer))
     if former := answer.get("former"):
-        told = [f"{each['name']} {_how(each['how'])} {ago(each['time'])}" for each in former]
-        line("gone", f"{_some(told)}; `rota members --all` has all")
+        went = [f"{each['name']} {_how(each['how'])} {ago(each['time'])}" for each in former]
+        line("gone", f"{_some(went)}; `rota members --all` has all")
     if "ensemble" in answer:
         line("ensemble", ", ".join(f"{voter['name']} at {voter['address']}" for voter in answer["ensemble"]))
         line("encryption", _encryption(answer.get("keys")))

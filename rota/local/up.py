@@ -16,6 +16,7 @@ import click
 import trio
 
 from membership import Address
+from rota.client.contexts import forget_local, remember_local
 from rota.client.target import DEFAULT_URL
 from rota.errors import ApiError, LocalClusterError, UsageProblem
 from rota.local import cluster_file
@@ -100,18 +101,22 @@ async def run_up(
             click.echo(f"starting {plan.nodes} agents in {plan.racks} racks{again} …", err=True)
             async with open_local_cluster(plan) as cluster:
                 cluster.remember()
+                agents = [f"http://{agent.api}" for agent in cluster.in_order()]
+                is_default = agents[0] == DEFAULT_URL
+                if is_default:
+                    remember_local(agents)
                 live = sys.stdout.isatty() and not json_wanted
                 if not live:  # who reads on after that wants to ask; on a terminal the table tells
                     await cluster.wait_together(JOIN_TIMEOUT)
                 if json_wanted:
-                    agents = [{"name": a.name, "rack": a.rack, "address": str(a.address), "api": f"http://{a.api}"}
-                              for a in cluster.in_order()]  # fmt: skip
-                    console = f"{agents[0]['api']}/"
-                    document = {
+                    document: dict[str, Any] = {
                         "directory": str(place),
-                        "console": console,
+                        "console": f"{agents[0]}/",
                         "store": plan.store,
-                        "agents": agents,
+                        "agents": [
+                            {"name": a.name, "rack": a.rack, "address": str(a.address), "api": api}
+                            for a, api in zip(cluster.in_order(), agents, strict=True)
+                        ],
                     }
                     if plan.store != "log":
                         document["password_file"] = str(cluster.password_file)
@@ -119,6 +124,8 @@ async def run_up(
                 try:
                     await _show(cluster, live=live)
                 finally:
+                    if is_default:
+                        forget_local()
                     leaving = len(cluster.live())
                     with trio.CancelScope(shield=True):
                         await cluster.stop()

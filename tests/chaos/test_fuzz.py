@@ -271,6 +271,12 @@ def test_a_founder_that_waits_for_others_decides_nothing_alone() -> None:
     assert report.views[-1].size == 4
 
 
+def test_who_is_told_to_leave_between_two_incarnations_just_stops() -> None:
+    """Found by the fuzzer, seed 732: the checker took it for one that stands in a view that it did not report."""
+    report = chaos.replay((FOUND / "732.txt").read_text())
+    assert report.ok, report.broken
+
+
 # With a store
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.server
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from rota.client.api_client import ApiClient
+from rota.client.contexts import forget_local, remember_local
 from rota.client.target import DEFAULT_URL, Target
 from rota.commands.options import api_option, target_options
-from rota.errors import UsageProblem
+from rota.errors import ApiError, UsageProblem
 from tests.rota.test_command_line import run
 
 ALICE = "https://a.example:7947"
@@ -129,3 +133,49 @@ def test_a_file_without_a_token(tmp_path: Path, content: str) -> None:
     file.write_text(content)
     with pytest.raises(UsageProblem, match="there is no token in it"):
         Target(ALICE, file).token()
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = b'{"agent": "n2"}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.socket
+def test_of_several_agents_the_first_that_answers_is_asked(tmp_path: Path) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            alive = f"http://127.0.0.1:{server.server_port}"
+            client = ApiClient(Target(f"unix:{tmp_path}/gone, {alive},unix:{tmp_path}/never"))
+            assert client.get("/anything") == {"agent": "n2"}
+            assert client.url == alive
+        finally:
+            server.shutdown()
+
+
+def test_where_none_answers_all_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ApiError, match=r"no agent answers at unix:.*/a \(No such file.*/b \(No such file"):
+        ApiClient(Target(f"unix:{tmp_path}/a,unix:{tmp_path}/b")).get("/v1/status")
+
+
+def test_every_address_is_checked_and_none_gets_a_token_in_the_clear(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="ftp://b"):
+        Target("a:1,ftp://b:2").where()
+    (tmp_path / "token").write_text("secret")
+    with pytest.raises(UsageProblem, match="http://b:2: a token is sent over TLS only"):
+        Target("https://a:1,http://b:2", tmp_path / "token").token()
+
+
+def test_the_agents_of_the_local_cluster_are_asked_where_nothing_is_said() -> None:
+    agents = [DEFAULT_URL, "http://127.0.0.2:7947"]
+    remember_local(agents)
+    assert chosen("ask") == Target(",".join(agents))
+    assert chosen("ask", ROTA_API="b:1") == Target("b:1")
+    forget_local()
+    assert chosen("ask") == Target(DEFAULT_URL)

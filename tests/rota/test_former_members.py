@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from membership import Change, ClusterStatus, Configuration, Member
@@ -11,9 +13,14 @@ from tests.membership.conftest import Laboratory
 LAB = Laboratory()
 
 
-def change(view: Configuration, **gone: list[Member]) -> Change:
-    members = {how: tuple(some) for how, some in gone.items()}
-    return Change(view, ClusterStatus.MEMBER, True, **members)
+def change(
+    view: Configuration,
+    failed: Sequence[Member] = (),
+    left: Sequence[Member] = (),
+    evicted: Sequence[Member] = (),
+) -> Change:
+    gone = {"failed": tuple(failed), "left": tuple(left), "evicted": tuple(evicted)}
+    return replace(Change(view, ClusterStatus.MEMBER, True), **gone)
 
 
 def told(former: FormerMembers) -> list[tuple[str, str]]:

@@ -58,7 +58,10 @@ def list_contexts(json_wanted: bool) -> None:
 @context.command("set")
 @click.argument("name")
 @click.option(
-    "--api", required=True, metavar="URL", help="https://HOST:PORT, http://HOST:PORT or unix:/PATH."
+    "--api",
+    required=True,
+    metavar="URL[,URL...]",
+    help="https://HOST:PORT, http://HOST:PORT or unix:/PATH; of several the first that answers is asked.",
 )
 @click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Holds the token.")
 @click.option("--ca-file", type=click.Path(path_type=Path), metavar="FILE", help="Authorities to believe.")
