@@ -25,8 +25,8 @@ UNIX: Final = "unix:"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``api``: ``http://host:port``, ``https://host:port``, ``host:port`` or ``unix:/path``; several with commas between.
-    Of these the first that answers is asked."""
+    """``api``: ``http://host:port``, ``https://host:port``, ``host:port`` or ``unix:/path``.  Of several, with commas
+    between, the first that answers is asked."""
 
     api: str = DEFAULT_URL
     token_file: Path | None = None

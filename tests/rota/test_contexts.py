@@ -136,12 +136,13 @@ def test_a_file_without_a_token(tmp_path: Path, content: str) -> None:
 
 
 class Answering(http.server.BaseHTTPRequestHandler):
+    body = b"it is me"
+
     def do_GET(self) -> None:
-        body = b'{"agent": "n2"}'
         self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(self.body)))
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(self.body)
 
     def log_message(self, *_: object) -> None: ...
 
@@ -153,7 +154,7 @@ def test_of_several_agents_the_first_that_answers_is_asked(tmp_path: Path) -> No
         try:
             alive = f"http://127.0.0.1:{server.server_port}"
             client = ApiClient(Target(f"unix:{tmp_path}/gone, {alive},unix:{tmp_path}/never"))
-            assert client.get("/anything") == {"agent": "n2"}
+            assert client.fetch("/v1/status") == Answering.body
             assert client.url == alive
         finally:
             server.shutdown()
