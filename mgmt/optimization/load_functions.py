@@ -16,11 +16,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
+from typing import TypeAlias
 
 import numpy as np
 
-from mgmt.optimization.assignment import Amounts, CostFunction, Indices, LoadCost
+from mgmt.optimization.assignment import Amounts, CostFunction, Indices, LoadCost, Mask
 from mgmt.optimization.dense_ranks import joint_ranks
+
+Values: TypeAlias = Amounts | Mask
+"""Constants: of (groups, buckets), or what broadcasts to that; a truth is 0 or 1."""
 
 _MOST_GROUPS = 64
 """Of a constant: where there are more, its buckets are not compared."""
@@ -94,28 +98,28 @@ class LoadFunction(ABC):
         """What it does not exceed itself."""
         return sum(part.size(most) for part in self.parts)
 
-    def __add__(self, other: LoadFunction | Amounts | int) -> LoadFunction:
+    def __add__(self, other: LoadFunction | Values | int) -> LoadFunction:
         return Total((self, function(other)))
 
-    def __radd__(self, other: Amounts | int) -> LoadFunction:
+    def __radd__(self, other: Values | int) -> LoadFunction:
         return self + other
 
     def __neg__(self) -> LoadFunction:
         return self * -1
 
-    def __sub__(self, other: LoadFunction | Amounts | int) -> LoadFunction:
+    def __sub__(self, other: LoadFunction | Values | int) -> LoadFunction:
         return self + -function(other)
 
-    def __rsub__(self, other: Amounts | int) -> LoadFunction:
+    def __rsub__(self, other: Values | int) -> LoadFunction:
         return -self + other
 
-    def __mul__(self, other: LoadFunction | Amounts | int) -> LoadFunction:
+    def __mul__(self, other: LoadFunction | Values | int) -> LoadFunction:
         return Product(self, function(other))
 
-    def __rmul__(self, other: Amounts | int) -> LoadFunction:
+    def __rmul__(self, other: Values | int) -> LoadFunction:
         return self * other
 
-    def over(self, divisor: Amounts | int) -> LoadFunction:
+    def over(self, divisor: Values | int) -> LoadFunction:
         """Divided by constants, towards 0."""
         return Quotient(self, constant(divisor))
 
@@ -306,18 +310,18 @@ def quotient(dividend: Amounts, divisor: Amounts) -> Amounts:
     return np.where((dividend < 0) == (divisor < 0), whole, -whole)
 
 
-def constant(value: Amounts | int) -> Constant:
+def constant(value: Values | int) -> Constant:
     """What is the same under any load; of (groups, buckets), or one for all of them."""
     values = np.atleast_2d(np.asarray(value, np.int64))
     return Constant(values[:1, :1] if values.size and bool((values == values[0, 0]).all()) else values)
 
 
-def function(value: LoadFunction | Amounts | int) -> LoadFunction:
+def function(value: LoadFunction | Values | int) -> LoadFunction:
     """A constant, where it is not a function already."""
     return value if isinstance(value, LoadFunction) else constant(value)
 
 
-def greatest(*terms: LoadFunction | Amounts | int) -> LoadFunction:
+def greatest(*terms: LoadFunction | Values | int) -> LoadFunction:
     """The greatest of several."""
     return Greatest(tuple(map(function, terms)))
 

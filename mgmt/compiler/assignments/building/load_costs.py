@@ -66,7 +66,7 @@ class Translation:
             none = np.zeros(self.groups.shape, np.int64)
             if bool(found.null((none,) * (1 + max(found.null.loads, default=0))).any()):
                 raise NotAnAssignment("the greatest of values that may be NULL")
-        live = [] if self.groups.exists.all() else [constant(self.groups.exists)]
+        live: list[LoadFunction] = [] if self.groups.exists.all() else [constant(self.groups.exists)]
         live += [self.value(gate).true for gate in gates]
         if found.null is not None:
             live.append(1 - found.null)
@@ -167,7 +167,7 @@ def _calculated(expression: Arithmetic, left: Value, right: Value) -> Value:
 
 def _first(conditions: Sequence[LoadFunction], values: Sequence[Value]) -> Value:
     """The value of the first condition that holds; the last one where none does."""
-    left = constant(1)
+    left: LoadFunction = constant(1)
     numbers, nulls = [], []
     for condition, value in zip((*conditions, constant(1)), values, strict=True):
         here, left = left * condition, left * (1 - condition)

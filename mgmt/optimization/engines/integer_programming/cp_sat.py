@@ -5,7 +5,7 @@ The model is written through ``CpModel.proto`` with lists, a fraction of what th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any
 
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
@@ -129,15 +129,8 @@ class _Solver:
             _fill(part.target, Sum(0, [division.target], [1]))
             _fill(part.exprs.add(), division.dividend)
             _fill(part.exprs.add(), Sum(division.divisor, [], []))
-        parts = (
-            model.lower,
-            model.rows,
-            model.elements,
-            model.maxima,
-            model.multiplications,
-            model.divisions,
-        )
-        self._written = list(map(len, parts))
+        parts: tuple[Sized, ...] = (model.lower, model.rows, model.elements, model.maxima)
+        self._written = list(map(len, (*parts, model.multiplications, model.divisions)))
 
     def _linear(self, row: Row) -> None:
         part = self._proto.constraints.add().linear

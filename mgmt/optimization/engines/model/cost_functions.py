@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,10 @@ class Shape(ABC):
     @abstractmethod
     def padded(self, factor: int, none: int) -> Shape:
         """So many times as much, and one place more at the end that always costs ``none``."""
+
+    @abstractmethod
+    def within(self, reaches: tuple[Reach, ...]) -> Shape:
+        """The same where loads reach no farther, in the same steps."""
 
     @abstractmethod
     def growing(self) -> bool:
@@ -178,7 +183,8 @@ class Shape(ABC):
         taken = cheaper(price)
         beyond = np.maximum(taken.reshape(groups, buckets).sum(axis=1) - required, 0)
         paid = zip(beyond.tolist(), np.maximum(price, 0).tolist(), strict=True)
-        return int(self.at_steps(taken).sum()) - sum(number * each for number, each in paid)
+        whole: int = int(self.at_steps(taken).sum()) - sum(number * each for number, each in paid)
+        return whole
 
 
 def _first(holds: Callable[[Amounts], Mask], most: Amounts) -> Amounts:
@@ -200,6 +206,9 @@ class Affine(Shape):
     """(groups, buckets)"""
     slopes: tuple[Amounts, ...]
     """(groups, buckets) per load."""
+
+    def within(self, reaches: tuple[Reach, ...]) -> Affine:
+        return replace(self, reaches=reaches)
 
     def growing(self) -> bool:
         return all(bool((slope >= 0).all()) for slope in self.slopes)
@@ -266,6 +275,9 @@ class Tabled(Shape):
     adds_up: bool = False
     """Whether the function is known to be superadditive."""
 
+    def within(self, reaches: tuple[Reach, ...]) -> Tabled:
+        return replace(self, reaches=reaches)
+
     def at(self, place: NDArray[np.intp], loads: Sequence[Amounts]) -> Amounts:
         entry = np.zeros(len(place), np.int64)
         for stride, reach, load in zip(self.strides, self.reaches, loads, strict=True):
@@ -327,6 +339,9 @@ class Curve(Shape):
     function: LoadFunction
     none: int | None = None
     """What a place more at the end costs."""
+
+    def within(self, reaches: tuple[Reach, ...]) -> Curve:
+        return replace(self, reaches=reaches)
 
     @cached_property
     def edges(self) -> Amounts:
@@ -406,13 +421,15 @@ class Curve(Shape):
         return np.broadcast_to(self.function((steps * self.reaches[0].step,)), steps.shape)
 
     def lowest(self) -> Amounts:
-        return self._over_pieces(self.bend.low).min(axis=0)
+        return np.asarray(self._over_pieces(self.bend.low).min(axis=0))
 
     def highest(self) -> Amounts:
-        return self._over_pieces(self.bend.high).max(axis=0)
+        return np.asarray(self._over_pieces(self.bend.high).max(axis=0))
 
     def opening(self) -> Amounts:
-        return np.asarray(self._over_pieces(self.bend.low)[-len(self.edges[1:-1]) :].min(axis=0) - self.nothing())
+        return np.asarray(
+            self._over_pieces(self.bend.low)[-len(self.edges[1:-1]) :].min(axis=0) - self.nothing()
+        )
 
     def share(self, weight: int) -> Amounts:
         bend, (reach,) = self.bend, self.reaches
@@ -421,15 +438,15 @@ class Curve(Shape):
         ends = [self._of_steps(end) for end in (within.first[0], within.last[0])]
         chord = bend.concave if weight > 0 else bend.convex
         least = weight * (bend.low if weight > 0 else bend.high) - weight * ends[0][:1]
-        shares = [
+        at_ends = [
             weight * (at - ends[0][:1]) / np.maximum(step, 1)
             for at, step in zip(ends, (within.first[0], within.last[0]), strict=True)
         ]
         farthest = np.maximum(np.where(least > 0, within.last[0], within.first[0]), 1)
-        shares = np.where(chord, np.minimum(*shares), least / farthest)
+        shares = np.where(chord, np.minimum(*at_ends), least / farthest)
         return np.where(self.most > 0, self._over_pieces(shares)[1:].min(axis=0, initial=np.inf), np.inf)
 
-    def _over_pieces(self, told: Amounts) -> Amounts:
+    def _over_pieces(self, told: NDArray[Any]) -> NDArray[Any]:
         """(pieces, places)"""
         pieces = len(self.edges) - 1 if self.single else 1
         return np.broadcast_to(told, (pieces, *self.reaches[0].most.shape)).reshape(pieces, -1)
@@ -530,21 +547,23 @@ def shape_of(cells: Cells, cost: LoadCost) -> Shape:
         Reach(wide.step, reach.most * (reach.step // wide.step))
         for reach, wide in zip(reaches, widest.reaches, strict=True)
     )
-    return replace(widest, reaches=same_steps)
+    return widest.within(same_steps)
 
 
 def widest_shape(classes: EquivalenceClasses, cost: LoadCost) -> Shape:
     """The same whatever the candidates are; found out once for the classes."""
     if id(cost) not in classes.known:
+        found: Shape | UnsuitableError
         try:
             found = _shape_within(cost, tuple(widest_reach(classes, load) for load in cost.loads))
         except UnsuitableError as error:
             found = error
         classes.known[id(cost)] = cost, found  # with the cost, lest another one gets its identity
-    _, known = classes.known[id(cost)]
-    if isinstance(known, UnsuitableError):
-        raise known
-    return known
+    _, shape = classes.known[id(cost)]
+    if isinstance(shape, UnsuitableError):
+        raise shape
+    assert isinstance(shape, Shape)
+    return shape
 
 
 def sampled_shape(classes: EquivalenceClasses, cost: LoadCost) -> tuple[Shape, Amounts]:

@@ -224,14 +224,14 @@ class Analysis:
         up, still = divisor > 0, low == high
         rises = np.where(up, part.rises, part.falls) | still
         falls = np.where(up, part.falls, part.rises) | still
-        terms = {(): low} if bool(still.all()) else None
+        terms = _fixed(low, still)
         whole = up & (part.low >= 0) & part.superadditive & (start % divisor == 0)
         return Bend(low, high, rises, falls, still, still, whole | still, terms)
 
     def _positive(self, part: Bend) -> Bend:
         low, high = (part.low > 0).astype(np.int64), (part.high > 0).astype(np.int64)
         still = low == high
-        terms = {(): low} if bool(still.all()) else None
+        terms = _fixed(low, still)
         return Bend(low, high, part.rises | still, part.falls | still, still, still, still, terms)
 
     def _greatest(self, parts: Sequence[Bend]) -> Bend:
@@ -269,6 +269,10 @@ class Analysis:
             where(one.superadditive, other.superadditive, _NO),
             None,
         )
+
+
+def _fixed(value: Amounts, still: Mask) -> dict[tuple[int, ...], Amounts] | None:
+    return {(): value} if bool(still.all()) else None
 
 
 def _added(
