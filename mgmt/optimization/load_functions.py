@@ -90,8 +90,9 @@ class LoadFunction(ABC):
         """The function over these of its ``number`` buckets, in this order."""
 
         def chosen(leaf: LoadFunction) -> LoadFunction:
-            alike = not isinstance(leaf, Constant) or leaf.values.shape[-1] != number
-            return leaf if alike else Constant(leaf.values[..., buckets])
+            if not isinstance(leaf, Constant) or leaf.values.shape[-1] != number:
+                return leaf
+            return Constant(leaf.values[..., buckets])
 
         return self.mapped(chosen)
 
