@@ -54,11 +54,16 @@ class Values:
             values, number = np.unique(cells, return_inverse=True)
             found = integers([self.code(value) for value in values.tolist()])[number]
         else:
-            known = self._codes
-            missing = {_key(cell): cell for cell in cells.tolist() if _key(cell) not in known}
-            for cell in missing.values():
-                self.code(cell)
-            found = np.fromiter((known[_key(cell)] for cell in cells.tolist()), np.int64, len(cells))
+            values = cells.tolist()
+            try:
+                distinct = dict.fromkeys(values)
+            except TypeError:  # some of them are lists
+                values = [_key(value) for value in values]
+                distinct = dict(zip(values, cells.tolist(), strict=True))
+            for key, value in distinct.items():
+                if key not in self._codes:
+                    self.code(key if value is None else value)
+            found = np.fromiter(map(self._codes.__getitem__, values), np.int64, len(values))
         return np.where(constants.null, -1, found)
 
     def code(self, value: Any) -> int:

@@ -29,7 +29,7 @@ from mgmt.compiler.encoding.evaluate import Evaluator, Rows
 from mgmt.compiler.encoding.integer_variables import quantities_of
 from mgmt.compiler.encoding.sources import Sources, no_aggregate
 from mgmt.compiler.encoding.subqueries import SubqueryEncoder
-from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn, check_size, choices_of
+from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn, check_size
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.relational.split import SplitQuery
 from mgmt.errors import OverflowError, PolicyError, SolveTimeout  # noqa: A004 - the published name
@@ -58,7 +58,6 @@ from mgmt.optimization.columns import (
     group_numbers,
 )
 from mgmt.optimization.problem import Objective, Problem, Source, scale
-from mgmt.optimization.structure import tighten
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import TEXTUAL, SqlType, quote
 
@@ -149,7 +148,6 @@ class Encoder:
                 self._encode(step)
             fetched, spent = self._encoding.fetched_rows - before, time.perf_counter() - started
             self._encoding.steps[step.name] = StepFigures(fetched, spent)
-        tighten(self._problem, choices_of(self._encoding.columns))
         self._problem.watch = None
         return self._encoding
 

@@ -216,7 +216,7 @@ class TableEncoder:
         literals = problem.new_literals(count * len(domain))
         null = problem.new_literals(count) if column.nullable else filled(count, FALSE)
         options = Options.sorted(np.repeat(np.arange(count), len(domain)), codes, literals, null)
-        problem.require_one(options.all_literals, exactly=True)
+        problem.require_one(options.all_literals, exactly=True, spells_out=True)
         return Choices(options, np.arange(count))
 
     def _new_numbers(self, table: Table, column: SchemaColumn, count: int) -> Numbers:
@@ -235,7 +235,7 @@ class TableEncoder:
         if not nullable:
             return Truths(true, true ^ 1)
         false = self._problem.new_literals(count)
-        self._problem.require_any(Lists.side_by_side(true ^ 1, false ^ 1))
+        self._problem.require_any(Lists.side_by_side(true ^ 1, false ^ 1), spells_out=True)
         return Truths(true, false)
 
     def _require_unique(
