@@ -42,8 +42,8 @@ def cells_of(columns: Sequence[VariableColumn]) -> ChoiceCells | None:
             values += [filled(count, _TRUE), filled(count, _FALSE)] if nullable else [filled(count, _TRUE)]
             variables += [cells.true >> 1, cells.false >> 1] if nullable else [cells.true >> 1]
             required.append(np.zeros(count, np.bool_))
-            today = [NONE if value is None else _TRUE if value else _FALSE for value in column.current]
-            known = np.array(today, np.int64).reshape(count)
+            flags = [NONE if value is None else _TRUE if value else _FALSE for value in column.current]
+            known = np.array(flags, np.int64)
             current.append(known if nullable else np.where(known == _TRUE, _TRUE, NONE))
         else:
             return None

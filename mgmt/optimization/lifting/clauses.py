@@ -28,8 +28,10 @@ from mgmt.optimization.lifting.cell_sums import CellSums
 from mgmt.optimization.lifting.normal_form import Rowwise
 from mgmt.optimization.problem import NO_BOUND, LiteralRows, Problem, Relation, Rows
 
-_MOST_TERMS = 20_000_000
+_MOST_TERMS = 4_000_000
 _MOST_ROUNDS = 40
+_MOST_COPIES = 10_000
+"""Of a clause, where what it is one of is several that all hold."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,10 +198,19 @@ class _Rewriter:
         single = bounds.linears.terms.lengths == 1
         either, both = self._of_single(bounds.take(single))
         more, further = self._of_several(bounds.take(~single))
-        either, both = _joined([either, more]), _joined([both, further])
+        either, both = _joined([either, more]), self._few(clauses, _joined([both, further]))
         if not len(either.of) and not len(both.of):
             return None
         return self._split(self._replaced(clauses, either), both)
+
+    def _few(self, clauses: Clauses, parts: _Bounds) -> _Bounds:
+        """Those of clauses that do not become too many."""
+        number = np.bincount(parts.of, minlength=len(clauses.owners))
+        copies = np.zeros(len(clauses))
+        np.add.at(copies, clauses.owners, np.log(np.maximum(number, 1)))
+        alone = np.bincount(clauses.owners, minlength=len(clauses)) == 1
+        few = alone | (copies <= np.log(_MOST_COPIES))
+        return parts.take(few[clauses.owners[parts.of]])
 
     def _replaced(self, clauses: Clauses, new: _Bounds) -> tuple[Clauses, Integers]:
         """Clauses with alternatives in place of bounds, and the number that each bound had before."""

@@ -13,23 +13,20 @@ import numpy as np
 
 from mgmt.optimization.assignment import (
     NONE,
-    Amounts,
     Cost,
-    CostFunction,
-    Indices,
     Load,
     LoadCost,
     RowCost,
 )
-from mgmt.optimization.bucket_functions import Greatest, of_buckets, sorts_of
 from mgmt.optimization.columns import Integers, Linears, Lists, filled, stacked
 from mgmt.optimization.general.operators import Operator
 from mgmt.optimization.lifting.cell_sums import CellSums
 from mgmt.optimization.lifting.factors import factors_of
 from mgmt.optimization.lifting.families import Family, families_of
-from mgmt.optimization.lifting.functions import Amount, Operated, PlacedFunction, RowFunction, Weighted
+from mgmt.optimization.lifting.functions import operated, placed, weighted
 from mgmt.optimization.lifting.normal_form import reduced
 from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.load_functions import Greatest, LoadFunction, LoadNumber, greatest
 from mgmt.optimization.problem import Objective
 
 _MOST_PEAKS = 64
@@ -112,7 +109,7 @@ class CostLifter:
         _, owners = self._sums.operands(atoms)
         return int(np.bincount(owners).max())
 
-    def _functions(self, linears: Linears) -> list[tuple[RowFunction, Family]]:
+    def _functions(self, linears: Linears) -> list[tuple[LoadFunction, Family]]:
         """Expressions of one structure as a function of sums, and the families of these sums."""
         resolver = _Resolver(self._sums, self._shapes)
         function = resolver.resolved(linears)
@@ -121,10 +118,10 @@ class CostLifter:
         factors = [factors_of(base, self._cells.values) for base in resolver.bases]
         return [(function, family) for family in families_of(factors, self._cells.rows, self._cells.values)]
 
-    def _placed(self, function: RowFunction, family: Family, otherwise: int) -> PlacedFunction:
+    def _placed(self, function: LoadFunction, family: Family, otherwise: int) -> LoadFunction:
         row = np.full(family.shape, NONE, np.int64)
         row[family.group, family.bucket] = family.members
-        return PlacedFunction(function, row, otherwise)
+        return placed(function, row, otherwise)
 
     def _peak(self, name: str, atom: int, factor: int) -> LoadCost:
         if factor < 0:
@@ -136,12 +133,12 @@ class CostLifter:
             lowest = max(lowest, int(operands.constants[constant].max()))
             operands = operands.take(np.flatnonzero(~constant))
         shapes = _shape_of(operands, self._sums, self._shapes)
-        parts: list[tuple[CostFunction, tuple[Load, ...]]] = []
+        parts: list[tuple[LoadFunction, tuple[Load, ...]]] = []
         for shape in np.unique(shapes).tolist():
             for function, family in self._functions(operands.take(np.flatnonzero(shapes == shape))):
                 parts.append((self._placed(function, family, lowest), family.loads))
         if constant.any():
-            parts = [(_AtLeast(function, lowest), loads) for function, loads in parts]
+            parts = [(greatest(function, lowest), loads) for function, loads in parts]
         return _joined_peak(name, factor, parts)
 
     def _flattened(self, atoms: Integers) -> Linears:
@@ -161,37 +158,22 @@ class CostLifter:
             operands = stacked([operands.take(np.flatnonzero(~inner)), below])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _AtLeast:
-    """Another function, or a number where that is more."""
-
-    function: CostFunction
-    least: int
-
-    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        return np.maximum(self.function(loads), self.least)
-
-    def of_buckets(self, buckets: Indices, number: int) -> _AtLeast:
-        """See :class:`mgmt.optimization.bucket_functions.Bucketwise`."""
-        return _AtLeast(of_buckets(self.function, buckets, number), self.least)
-
-    def sorts(self, number: int) -> Indices:
-        """See :class:`mgmt.optimization.bucket_functions.Bucketwise`."""
-        return sorts_of(self.function, number)
-
-
-def _joined_peak(name: str, weight: int, parts: Sequence[tuple[CostFunction, tuple[Load, ...]]]) -> LoadCost:
+def _joined_peak(name: str, weight: int, parts: Sequence[tuple[LoadFunction, tuple[Load, ...]]]) -> LoadCost:
     if len(parts) == 1:
         return LoadCost(name, weight, parts[0][1], parts[0][0], True)
-    shapes = {(load.groups, load.buckets) for _, loads in parts for load in loads}
-    if len(shapes) > 1:
+    if len({(load.groups, load.buckets) for _, loads in parts for load in loads}) > 1:
         raise NotLiftedError("the greatest over values in different groups")
-    functions: list[tuple[CostFunction, int, int]] = []
+    terms: list[LoadFunction] = []
     every: list[Load] = []
     for function, loads in parts:
-        functions.append((function, len(every), len(loads)))
+        first = len(every)
+
+        def renumbered(leaf: LoadFunction, first: int = first) -> LoadFunction:
+            return LoadNumber(first + leaf.number) if isinstance(leaf, LoadNumber) else leaf
+
+        terms.append(function.mapped(renumbered))
         every.extend(loads)
-    return LoadCost(name, weight, tuple(every), Greatest(tuple(functions)), True)
+    return LoadCost(name, weight, tuple(every), Greatest(tuple(terms)), True)
 
 
 class _Resolver:
@@ -201,10 +183,10 @@ class _Resolver:
         self._sums, self._shapes = sums, shapes
         self.bases: list[Linears] = []
 
-    def resolved(self, linears: Linears) -> RowFunction:
+    def resolved(self, linears: Linears) -> LoadFunction:
         sums = self._sums
         is_cell = linears.terms.items < sums.width
-        parts: list[tuple[Integers, RowFunction]] = []
+        parts: list[tuple[Integers, LoadFunction]] = []
         constants = linears.constants
         if is_cell.any():
             cells = Linears(
@@ -216,7 +198,7 @@ class _Resolver:
             if lengths.any() and not lengths.all():
                 raise NotLiftedError("a sum of nothing beside sums of something")
             if lengths.any():
-                parts.append((base.factors, Amount(self._known(base.linears))))
+                parts.append((base.factors, LoadNumber(self._known(base.linears))))
         atoms = linears.terms.items[~is_cell]
         factors, owners = linears.coefficients[~is_cell], linears.terms.owners[~is_cell]
         order = np.lexsort((atoms, self._shapes[atoms - sums.width], owners))
@@ -224,7 +206,7 @@ class _Resolver:
         for place in range(number):
             some = order[place::number]
             parts.append((factors[some], self._operated(atoms[some])))
-        return Weighted(constants, tuple(parts))
+        return weighted(constants, parts)
 
     def _known(self, linears: Linears) -> int:
         for number, base in enumerate(self.bases):
@@ -237,7 +219,7 @@ class _Resolver:
         self.bases.append(linears)
         return len(self.bases) - 1
 
-    def _operated(self, atoms: Integers) -> RowFunction:
+    def _operated(self, atoms: Integers) -> LoadFunction:
         sums = self._sums
         operators = {
             sums.atoms[block].operator if block >= 0 else None
@@ -254,7 +236,7 @@ class _Resolver:
         columns = [operands.take(np.arange(place, len(operands), number)) for place in range(number)]
         if operator is Operator.MAXIMUM:
             columns = self._in_order(operands, number)
-        return Operated(operator, tuple(map(self.resolved, columns)))
+        return operated(operator, list(map(self.resolved, columns)), len(atoms))
 
     def _in_order(self, operands: Linears, number: int) -> list[Linears]:
         """The operands of greatests, those of one structure side by side."""

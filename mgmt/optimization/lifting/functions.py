@@ -1,112 +1,72 @@
-"""What an objective makes of sums over cells, in many rows at once: trees of operators, with constants row by row."""
+"""What an objective makes of sums over cells, in many rows at once: functions of loads, with constants row by row.
+
+Until it is known which places of loads the rows are, a constant is of one group, with a bucket for each row.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Amounts, Indices
-from mgmt.optimization.columns import Integers, truncated
-from mgmt.optimization.dense_ranks import joint_ranks
+from mgmt.optimization.columns import Integers
 from mgmt.optimization.general.operators import Operator
+from mgmt.optimization.load_functions import (
+    Constant,
+    Greatest,
+    LoadFunction,
+    Positive,
+    Product,
+    Quotient,
+    Total,
+    constant,
+)
 
 
-class RowFunction(ABC):
-    """A number in each of some rows, out of sums in these rows."""
-
-    @abstractmethod
-    def at(self, amounts: Sequence[Amounts], rows: Integers) -> Amounts:
-        """Its values where the sums come to these; ``rows`` are broadcastable to each of them."""
-
-    @abstractmethod
-    def constants(self) -> Iterator[Integers]:
-        """What tells rows apart."""
+def row_constant(values: Integers) -> Constant:
+    """A number for each row."""
+    return Constant(values[None, :])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Amount(RowFunction):
-    """One of the sums."""
-
-    number: int
-
-    def at(self, amounts: Sequence[Amounts], rows: Integers) -> Amounts:
-        del rows
-        return amounts[self.number]
-
-    def constants(self) -> Iterator[Integers]:
-        yield from ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Weighted(RowFunction):
+def weighted(constants: Integers, parts: Sequence[tuple[Integers, LoadFunction]]) -> LoadFunction:
     """A constant, and others by their factors."""
-
-    constant: Integers
-    parts: tuple[tuple[Integers, RowFunction], ...]
-
-    def at(self, amounts: Sequence[Amounts], rows: Integers) -> Amounts:
-        found = self.constant[rows]
-        for factors, part in self.parts:
-            found = found + factors[rows] * part.at(amounts, rows)
-        return found
-
-    def constants(self) -> Iterator[Integers]:
-        yield self.constant
-        for factors, part in self.parts:
-            yield factors
-            yield from part.constants()
+    if not parts:
+        return row_constant(constants)
+    terms = [Product(row_constant(factors), part) for factors, part in parts]
+    return Total((row_constant(constants), *terms))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Operated(RowFunction):
+def operated(operator: Operator, parts: Sequence[LoadFunction], rows: int) -> LoadFunction:
     """An operator over others."""
-
-    operator: Operator
-    parts: tuple[RowFunction, ...]
-
-    def at(self, amounts: Sequence[Amounts], rows: Integers) -> Amounts:
-        values = [part.at(amounts, rows) for part in self.parts]
-        if self.operator is Operator.AT_MOST_ZERO:
-            return (values[0] <= 0).astype(np.int64)
-        if self.operator is Operator.MAXIMUM:
-            return np.asarray(np.maximum.reduce(np.broadcast_arrays(*values)))
-        one, other = values
-        if self.operator is Operator.PRODUCT:
-            return one * other
-        quotient = truncated(one, other)
-        return quotient if self.operator is Operator.QUOTIENT else one - other * quotient
-
-    def constants(self) -> Iterator[Integers]:
-        for part in self.parts:
-            yield from part.constants()
+    if operator is Operator.MAXIMUM:
+        return Greatest(tuple(parts))
+    one = np.ones(rows, np.int64)
+    if operator is Operator.AT_MOST_ZERO:
+        return weighted(one, [(-one, Positive(parts[0]))])
+    left, right = parts
+    if operator is Operator.PRODUCT:
+        return Product(left, right)
+    quotient = Quotient(left, right)
+    return (
+        quotient
+        if operator is Operator.QUOTIENT
+        else Total((left, Product(row_constant(-one), Product(quotient, right))))
+    )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlacedFunction:
-    """A cost function of loads: at each place that of a row, and the same number at places without one."""
+def placed(function: LoadFunction, row: Integers, otherwise: int) -> LoadFunction:
+    """The function with a row, or none (-1), at each place (groups, buckets) of loads; a number where there is none.
 
-    function: RowFunction
-    row: Integers
-    """(groups, buckets), or NONE."""
-    otherwise: int
+    Without constants it is nothing.
+    """
+    there = row >= 0
 
-    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        there = self.row >= 0
-        found = self.function.at(loads, np.maximum(self.row, 0))
-        return found if there.all() else np.where(there, found, self.otherwise)
+    def spread(leaf: LoadFunction) -> LoadFunction:
+        if not isinstance(leaf, Constant):
+            return leaf
+        return constant(np.where(there, leaf.values[0, np.maximum(row, 0)], 0))
 
-    def of_buckets(self, buckets: Indices, number: int) -> PlacedFunction:
-        """See :class:`mgmt.optimization.bucket_functions.Bucketwise`."""
-        del number
-        return PlacedFunction(self.function, self.row[:, buckets], self.otherwise)
-
-    def sorts(self, number: int) -> Indices:
-        """See :class:`mgmt.optimization.bucket_functions.Bucketwise`."""
-        told = [
-            np.append(constants, 0)[group] for constants in self.function.constants() for group in self.row
-        ]
-        told += [(group == NONE).astype(np.int64) for group in self.row]
-        return joint_ranks(told, number)[0].astype(np.int32)
+    found = function.mapped(spread)
+    if there.all() or not otherwise:
+        return found
+    return Total((found, constant(np.where(there, 0, otherwise))))

@@ -97,7 +97,7 @@ def _skew(name: str, load: Load, most: Integers) -> Skew:
     """``load[i] + above[i] <= load[j] + base[j]``, so that ``base[j] - above[i]`` is the bound of i and j."""
     number = len(most)
     bounded = most < _FREE
-    rows, columns = bounded.any(1), bounded.any(0)
+    rows, columns = np.asarray(bounded.any(1)), np.asarray(bounded.any(0))
     base, above = np.full(number, _FREE, np.int64), np.full(number, -_FREE, np.int64)
     first = int(bounded.sum(1).argmax())
     above[first] = 0

@@ -32,7 +32,7 @@ def check(seed: int) -> str:
     return "in part" if lifted.left_out else "whole"
 
 
-@pytest.mark.parametrize("chunk", budgeted(range(100), 4, in_test=1))
+@pytest.mark.parametrize("chunk", budgeted(range(500), 4, in_test=1))
 def test_the_assignment_is_the_problem_choice_by_choice(chunk: int) -> None:
-    outcomes = Counter(check(seed) for seed in range(100 * chunk, 100 * chunk + 100))
-    assert outcomes["whole"] >= 50, outcomes
+    outcomes = Counter(check(seed) for seed in range(20 * chunk, 20 * chunk + 20))
+    assert outcomes["whole"] >= 8, outcomes
