@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
@@ -57,7 +58,9 @@ from mgmt.optimization.columns import (
     filled,
     group_numbers,
 )
+from mgmt.optimization.general.expansion import expanded
 from mgmt.optimization.problem import Objective, Problem, Source, scale
+from mgmt.optimization.products import FactoredProblem
 from mgmt.optimization.structure import tighten
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import TEXTUAL, SqlType, quote
@@ -95,16 +98,29 @@ class ConstantRows(Sequence[Mapping[str, Any]]):
         return {name: cell.values[0] for name, cell in cells.items() if isinstance(cell, Constants)}
 
 
-@dataclass(slots=True)
+@dataclass
 class Encoding:
     """A snapshot, encoded."""
 
-    problem: Problem
+    factored: FactoredProblem
     columns: list[VariableColumn]
     # constraint -> row -> the constants of that row, for explanations
     rows: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     fetched_rows: int = 0
     steps: dict[str, StepFigures] = field(default_factory=dict)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """With every cell written down, and what follows from choices for linear relaxations."""
+        cells = self.factored.cells
+        for column in self.columns:
+            with refusals_at(f"{column.table.name}.{column.column.name}", column.column.position):
+                cells += column.size
+                self.factored.foresee(cells - self.factored.cells)
+        found = expanded(self.factored)
+        tighten(found, choices_of(self.columns))
+        found.watch = None
+        return found
 
 
 _MANY_ROWS = 100_000
@@ -117,7 +133,7 @@ class Encoder:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._problem = Problem(watch=self._stop_what_grows)
+        self._problem = FactoredProblem(watch=self._stop_what_grows)
         self._evaluator = Evaluator(self._problem)
         self._relations: dict[str, RelationData] = {}
         self._sources = Sources(snapshot, self._evaluator, self._relations)
@@ -149,8 +165,6 @@ class Encoder:
                 self._encode(step)
             fetched, spent = self._encoding.fetched_rows - before, time.perf_counter() - started
             self._encoding.steps[step.name] = StepFigures(fetched, spent)
-        tighten(self._problem, choices_of(self._encoding.columns))
-        self._problem.watch = None
         return self._encoding
 
     def _stop_what_grows(self, cells: int, rows: int = 0) -> None:
