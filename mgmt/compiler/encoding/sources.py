@@ -117,3 +117,7 @@ def _chosen(lookup: Lookup, cells: Cells) -> Choices:
 
 def no_aggregate(expression: Aggregate) -> Column:
     raise AssertionError(f"an aggregate outside a group at {expression.position}")
+
+
+def no_cell(alias: str, name: str) -> Column:
+    raise AssertionError(f"{alias}.{name} where there are no rows that choose")

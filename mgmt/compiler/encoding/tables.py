@@ -66,7 +66,11 @@ class VariableColumn:
     def size(self) -> int:
         """Cells of its choices: a variable for each value of each row, and that it has exactly one."""
         cells = self.cells
-        grid = cells.options.grid if isinstance(cells, Choices) and isinstance(cells.options, GridOptions) else None
+        grid = (
+            cells.options.grid
+            if isinstance(cells, Choices) and isinstance(cells.options, GridOptions)
+            else None
+        )
         return 0 if grid is None else 2 * grid.rows * grid.values
 
     def hint(self, values: Sequence[Value]) -> dict[int, int]:
@@ -218,9 +222,7 @@ class TableEncoder:
             else found.values
             for column, found in zip(variables, cells, strict=False)
         ]
-        return _TableRows(
-            table, variables, np.asarray(row_ids, np.int64), primary_keys, constants, current
-        )
+        return _TableRows(table, variables, np.asarray(row_ids, np.int64), primary_keys, constants, current)
 
     def _domain(self, rows: _TableRows, column: SchemaColumn) -> Integers:
         """The values that a column may have, by number."""
