@@ -126,7 +126,7 @@ class Encoding:
                 self.factored.foresee(cells - self.factored.cells)
         found = expanded(self.factored)
         tighten(found, choices_of(self.columns))
-        found.watch = None
+        found.watch = self.factored.watch = None
         return found
 
 
