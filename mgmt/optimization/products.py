@@ -67,6 +67,12 @@ class Side:
         found = Linears.single(members).scaled(weights).summed(groups, count)
         return cls(found.terms, found.coefficients)
 
+    @classmethod
+    def alone(cls, members: Integers) -> Side:
+        """Each in a group of its own."""
+        count = len(members)
+        return cls(Lists(np.arange(count + 1), members), filled(count, 1))
+
     def __len__(self) -> int:
         return len(self.members)
 

@@ -40,6 +40,8 @@ from mgmt.optimization.columns import (
 from mgmt.optimization.problem import Problem
 from mgmt.optimization.products import Grid
 
+_ITEMS_A_CELL = 10
+"""Of lists of values and literals: so many take less than one cell of a model."""
 _MOST_DIGITS = 6  # after the point, of fractions that are taken for decimal ones
 
 
@@ -168,7 +170,7 @@ class GridOptions:
     def take(self, rows: Integers) -> Options:
         """The choices of some rows as lists."""
         count, values = len(rows), len(self._domain)
-        self._problem.foresee(2 * count * values)
+        self._problem.foresee(count * values // _ITEMS_A_CELL)
         codes = Lists(np.arange(count + 1) * values, np.tile(self._domain, count))
         literals = self.grid.literals(rows[:, None], self._order[None, :]).ravel()
         return Options(codes, literals, self.grid.null[rows])

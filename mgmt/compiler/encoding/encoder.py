@@ -23,6 +23,7 @@ from mgmt.compiler.encoding.columns import (
     Choices,
     Column,
     Constants,
+    GridOptions,
     Numbers,
     RelationData,
     take,
@@ -47,6 +48,7 @@ from mgmt.language.bound_queries.expressions import (
     Expression,
     Fetched,
     MembershipQuery,
+    Negation,
 )
 from mgmt.language.bound_queries.queries import PushedView, UnionView
 from mgmt.language.names.catalog import Catalog, Relation
@@ -64,7 +66,7 @@ from mgmt.optimization.columns import (
 )
 from mgmt.optimization.general.expansion import expanded
 from mgmt.optimization.problem import Objective, Problem, Source, scale
-from mgmt.optimization.products import CellRows, FactoredProblem
+from mgmt.optimization.products import CellRows, FactoredProblem, Side
 from mgmt.optimization.structure import tighten
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import TEXTUAL, SqlType, quote
@@ -272,17 +274,9 @@ class Encoder:
             return
         for rows, values in product.forbidden(demand.slot):
             if len(rows) and len(values):
-                sides = product.cells(rows, values)
-                tags = rows * width, values
+                sides = Side.alone(product.rows.members[rows]), Side.alone(product.values.members[values])
                 self._problem.require_cells(
-                    CellRows(
-                        product.grid,
-                        *sides,
-                        none=True,
-                        constraint=query.name,
-                        row_tags=tags[0],
-                        value_tags=tags[1],
-                    )
+                    CellRows(product.grid, *sides, True, query.name, rows * width, values)
                 )
 
     def _rows(self, count: int) -> Rows:
@@ -471,14 +465,53 @@ class Encoder:
             problem.require_any(
                 Lists.side_by_side(exists ^ 1, *(part.false ^ 1 for part in parts)), everywhere
             )
+        elif isinstance(expression, (MembershipQuery, Negation)) and self._forbid_values(
+            expression, scope, name
+        ):
+            pass
         elif self._is_all_different(expression) and scope.grouped is not None:
             assert isinstance(expression, Aggregate)
+            sides = scope.grouped.cells(expression)
+            if sides is not None and (exists == TRUE).all():
+                told = np.arange(len(sides[1])), filled(len(sides[2]), 0)
+                problem.require_cells(CellRows(*sides, False, name, *told))
+                return
             values = scope.grouped.by_value(expression)
             source = Source(name, values.groups)
             problem.require_one(values.literals, source, when=exists[values.groups])
         else:
             truths = self._evaluator.truths(expression, scope.rows)
             problem.require_any(Lists.side_by_side(exists ^ 1, truths.false ^ 1), everywhere)
+
+    def _forbid_values(self, expression: Expression, scope: _Scope, name: str) -> bool:
+        """Demand that choices are among constants, or not: of each row the others do not hold.  Whether that is all."""
+        wanted = isinstance(expression, MembershipQuery)
+        membership = expression if wanted or not isinstance(expression, Negation) else expression.operand
+        if not isinstance(membership, MembershipQuery) or (scope.exists != TRUE).any():
+            return False
+        column = self._evaluator.column(membership.operand, scope.rows)
+        members = self._members(membership)
+        if not isinstance(column, Choices) or not isinstance(column.options, GridOptions) or not len(members):
+            return False
+        inside = np.zeros(column.options.grid.values, np.bool_)
+        places = column.options.places(self._evaluator.values.codes(members))
+        inside[places[places >= 0]] = True
+        rows = np.flatnonzero(column.index >= 0)
+        values = np.flatnonzero(~inside if wanted else inside)
+        if (wanted and members.null.any()) or not len(rows) or not len(values):
+            return True  # among others that nobody knows
+        self._problem.require_cells(
+            CellRows(
+                column.options.grid,
+                Side.alone(column.index[rows]),
+                Side.of(values, filled(len(values), 1), filled(len(values), 0), 1),
+                True,
+                name,
+                rows,
+                filled(1, 0),
+            )
+        )
+        return True
 
     def _pairs_of_choices(self, expression: Comparison, scope: _Scope) -> tuple[Choices, Choices] | None:
         """The choices that are to be equal, or different, in each row; None for anything else."""

@@ -278,14 +278,6 @@ class Product:
             )
             yield found if not fewer else found[::-1]
 
-    def cells(self, rows: Integers, values: Integers) -> tuple[Side, Side]:
-        """Each of these rows and values a group of its own."""
-        ones = filled(len(rows), 1), filled(len(values), 1)
-        return (
-            Side.of(self.rows.members[rows], ones[0], np.arange(len(rows)), len(rows)),
-            Side.of(self.values.members[values], ones[1], np.arange(len(values)), len(values)),
-        )
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spread:
