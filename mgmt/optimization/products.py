@@ -76,6 +76,11 @@ class Side:
     def __len__(self) -> int:
         return len(self.members)
 
+    def take(self, groups: Integers) -> Side:
+        """Some of the groups."""
+        places, starts = self.members.places(groups)
+        return Side(Lists(starts, self.members.items[places]), self.weights[places])
+
     def totals(self, weights: Integers) -> Integers:
         """The sums of these, one for each member, by group."""
         found = filled(len(self), 0)
@@ -209,6 +214,8 @@ class FactoredProblem(Problem):
 
     def require_cells(self, block: CellRows) -> None:
         """Demand what it says."""
+        if not len(block.rows.weights) or not len(block.values.weights):
+            return
         self.grow(len(block.rows.weights) + len(block.values.weights))
         self.cell_rows.append((len(self.rows), block))
 
@@ -232,6 +239,17 @@ class FactoredProblem(Problem):
                 self.grow(2 * len(several))
                 self.occupied.append(Occupied(targets, -1 - several))
         return self._above_zero[places]
+
+    @property
+    def constraint_names(self) -> tuple[str, ...]:
+        """Names of the constraints that demand anything, in order of first appearance."""
+        names: list[str] = []
+        pending = list(self.cell_rows)
+        for number, block in enumerate(self.rows):
+            while pending and pending[0][0] <= number:
+                names.append(pending.pop(0)[1].constraint)
+            names += [] if block.source is None else [block.source.constraint]
+        return tuple(dict.fromkeys((*names, *(block.constraint for _, block in pending))))
 
     # ---- what is known of the variables -------------------------------------------------------------
 

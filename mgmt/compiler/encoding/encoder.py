@@ -471,14 +471,17 @@ class Encoder:
             pass
         elif self._is_all_different(expression) and scope.grouped is not None:
             assert isinstance(expression, Aggregate)
-            sides = scope.grouped.cells(expression)
-            if sides is not None and (exists == TRUE).all():
-                told = np.arange(len(sides[1])), filled(len(sides[2]), 0)
-                problem.require_cells(CellRows(*sides, False, name, *told))
+            cells = scope.grouped.cells(expression)
+            if cells is not None and (exists == TRUE).all():
+                grid, rows, values = cells
+                told = np.flatnonzero(rows.members.lengths > 1)
+                problem.require_cells(
+                    CellRows(grid, rows.take(told), values, False, name, told, filled(len(values), 0))
+                )
                 return
-            values = scope.grouped.by_value(expression)
-            source = Source(name, values.groups)
-            problem.require_one(values.literals, source, when=exists[values.groups])
+            by_value = scope.grouped.by_value(expression)
+            source = Source(name, by_value.groups)
+            problem.require_one(by_value.literals, source, when=exists[by_value.groups])
         else:
             truths = self._evaluator.truths(expression, scope.rows)
             problem.require_any(Lists.side_by_side(exists ^ 1, truths.false ^ 1), everywhere)
