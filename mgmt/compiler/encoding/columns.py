@@ -188,6 +188,9 @@ class GridOptions:
         return np.where(places >= 0, self.grid.literals(choices, places), FALSE)
 
 
+AnyOptions: TypeAlias = Options | GridOptions
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Constants:
     """``cells`` are numbers, or objects."""
@@ -269,7 +272,7 @@ def _blanked(cells: NDArray[Any], null: Mask) -> NDArray[Any]:
 class Choices:
     """``index`` is the place of each row's choice among the options; -1 is NULL."""
 
-    options: Options | GridOptions
+    options: AnyOptions
     index: Integers
 
     def __len__(self) -> int:

@@ -32,7 +32,7 @@ from mgmt.language.bound_queries.expressions import (
     Expression,
     Fetched,
 )
-from mgmt.optimization.columns import TRUE, Integers, Linears, Lists, filled, group_numbers
+from mgmt.optimization.columns import TRUE, Integers, Linears, Lists, filled, group_numbers, integers
 from mgmt.optimization.products import FactoredProblem, Grid, Side
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import quote
@@ -123,25 +123,24 @@ class Product:
 
     def grouped(self, keys: Sequence[int], around: int | None = None) -> _Groups:
         """``around``: how many rows are around a subquery, each of which is a group."""
-        numbers, counts, first = [], [], []
-        for half in (self.rows, self.values):
-            own = [self.evaluator.values.codes(half.columns[slot]) for slot in keys if slot in half.columns]
-            if half.around is not None and around is not None:
-                number, count = half.around, around
-            else:
-                first, number = group_numbers(*own, filled(len(half), 0))
-                count = len(first)
-            numbers.append(number)
-            counts.append(count)
+        rows, row_count = self._numbered(self.rows, keys, around)
+        values, value_count = self._numbered(self.values, keys, around)
         if around is not None or not keys:
-            counts = [max(count, 1) for count in counts]
+            row_count, value_count = max(row_count, 1), max(value_count, 1)
         if self.classes is None or around is not None or not keys:
-            pairs = np.arange(counts[0] * counts[1])
+            pairs = np.arange(row_count * value_count)
         else:
-            pairs = self._together(*numbers, counts[1], self._everywhere())
-        return _Groups(
-            *numbers, pairs // max(1, counts[1]), pairs % max(1, counts[1]), (counts[0], counts[1])
-        )
+            pairs = self._together(rows, values, value_count, self._everywhere())
+        width = max(1, value_count)
+        return _Groups(rows, values, pairs // width, pairs % width, (row_count, value_count))
+
+    def _numbered(self, half: Half, keys: Sequence[int], around: int | None) -> tuple[Integers, int]:
+        """The group of each row or value by the keys on its side, and how many there are."""
+        if half.around is not None and around is not None:
+            return half.around, around
+        own = [self.evaluator.values.codes(half.columns[slot]) for slot in keys if slot in half.columns]
+        first, number = group_numbers(*own, filled(len(half), 0))
+        return number, len(first)
 
     def _together(self, rows: Integers, values: Integers, count: int, weights: _Weights) -> Integers:
         """The pairs of groups that have classes which go together, as ``row group * count + value group``."""
@@ -231,19 +230,19 @@ class Product:
     ) -> Column:
         """What is the same however often a value is there: over the different ones, each there where a cell holds."""
         place, column = self.column(slot)
-        codes = self.evaluator.values.codes(column)
-        numbers = [groups.rows, groups.values]
-        first, number = group_numbers(numbers[place], codes)
-        told = (groups.row_groups, groups.value_groups)[place]
-        finer = Lists.grouped(numbers[place][first], np.arange(len(first)), groups.counts[place])
-        places, starts = finer.places(told)
-        owners = np.repeat(np.arange(len(groups)), np.diff(starts))
-        pairs = [groups.row_groups[owners], groups.value_groups[owners]]
-        counts = list(groups.counts)
-        numbers[place], pairs[place], counts[place] = number, finer.items[places], len(first)
-        split = _Groups(*numbers, *pairs, (counts[0], counts[1]))
+        own = (groups.values, groups.value_groups) if place else (groups.rows, groups.row_groups)
+        first, number = group_numbers(own[0], self.evaluator.values.codes(column))
+        finer = Lists.grouped(own[0][first], np.arange(len(first)), groups.counts[place])
+        places, starts = finer.places(own[1])
+        owners, told = np.repeat(np.arange(len(groups)), np.diff(starts)), finer.items[places]
+        if place:
+            counts = groups.counts[0], len(first)
+            split = _Groups(groups.rows, number, groups.row_groups[owners], told, counts)
+        else:
+            counts = len(first), groups.counts[1]
+            split = _Groups(number, groups.values, told, groups.value_groups[owners], counts)
         exists = self.problem.at_most(self._sums(split, weights), 0) ^ 1
-        value = _constants(take(column, first[pairs[place]]))
+        value = _constants(take(column, first[told]))
         rows = replace(template, count=len(split), fetched=_Lazily(slot + 1, lambda _: value))
         grouped = GroupedRows(self.evaluator, rows, exists, owners, len(groups))
         return grouped.aggregate(replace(aggregate, condition=None))
@@ -338,15 +337,15 @@ def _constants(column: Column) -> Constants:
 
 
 def _known(column: Constants) -> Integers:
-    return (~column.null).astype(np.int64)
+    return integers(~column.null)
 
 
 def _holds(column: Constants) -> Integers:
-    return ((column.cells != 0) & ~column.null).astype(np.int64)
+    return integers((column.cells != 0) & ~column.null)
 
 
 def _is_false(column: Constants) -> Integers:
-    return ((column.cells == 0) & ~column.null).astype(np.int64)
+    return integers((column.cells == 0) & ~column.null)
 
 
 class Separator:

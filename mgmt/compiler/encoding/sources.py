@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.compiler.encoding.columns import Choices, Column, Constants, Options, RelationData, take
+from mgmt.compiler.encoding.columns import AnyOptions, Choices, Column, Constants, Options, RelationData, take
 from mgmt.compiler.encoding.evaluate import Evaluator
 from mgmt.compiler.relational.lookups import Lookup
 from mgmt.language.bound_queries.expressions import Aggregate
@@ -32,7 +32,9 @@ class Sources:
     snapshot: Snapshot
     evaluator: Evaluator
     relations: Mapping[str, RelationData]
-    _attributes: dict[tuple[int, str, str], tuple[Options, Options, Integers]] = field(default_factory=dict)
+    _attributes: dict[tuple[int, str, str], tuple[AnyOptions, Options, Integers]] = field(
+        default_factory=dict
+    )
 
     def joined(
         self, sources: Iterable[Source], symbolic: Sequence[str], row_ids: Sequence[NDArray[Any]]
@@ -53,7 +55,7 @@ class Sources:
         _, options, exists = self._attributes[key]
         return Choices(options, choices.index), np.append(exists, FALSE)[choices.index]
 
-    def _look_up(self, options: Options, lookup: Lookup, column: str) -> tuple[Options, Integers]:
+    def _look_up(self, options: AnyOptions, lookup: Lookup, column: str) -> tuple[Options, Integers]:
         sql = f"SELECT {quote(lookup.key)}, {quote(column)} FROM {quote(lookup.relation)}"
         keys, found = map(Constants.of, self.snapshot.arrays(sql)[1])
         values, problem = self.evaluator.values, self.evaluator.problem
@@ -76,7 +78,7 @@ class Sources:
         )
         return made, self._others(options, np.flatnonzero(~inside)) ^ 1
 
-    def _others(self, options: Options, entries: Integers) -> Integers:
+    def _others(self, options: AnyOptions, entries: Integers) -> Integers:
         """The literal under which a choice takes none but these, or NULL."""
         count = len(options)
         owners = np.concatenate((options.codes.owners[entries], np.arange(count)))
