@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from unittest.mock import patch
 
 import numpy as np
 
+from mgmt.compiler.encoding.columns import Choices, Column
 from mgmt.compiler.encoding.encoder import Encoder, Encoding
-from mgmt.compiler.encoding.products import Separator
-from mgmt.compiler.encoding.tables import VariableColumn
+from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn
 from mgmt.compiler.model import Model
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
@@ -29,8 +30,25 @@ def encodings(database: Database, policies: str) -> tuple[Encoding, Encoding]:
             return found
 
     factored = encoded()
-    with patch.object(Separator, "fetch", lambda *_: None):
+    with patch.object(TableEncoder, "encode", _encode_in_lists):
         return factored, encoded()
+
+
+_encode = TableEncoder.encode
+
+
+def _encode_in_lists(encoder: TableEncoder) -> None:
+    """Every choice has its values and literals listed, so that nothing sees that they are in a grid."""
+    _encode(encoder)
+    for name, relation in encoder.relations.items():
+        columns = {column: _listed(cells) for column, cells in relation.columns.items()}
+        encoder.relations[name] = replace(relation, columns=columns)
+
+
+def _listed(cells: Column) -> Column:
+    if not isinstance(cells, Choices):
+        return cells
+    return Choices(cells.options.take(np.arange(len(cells.options))), cells.index)
 
 
 def answers(encoding: Encoding) -> list[tuple[int, ...] | None]:

@@ -97,7 +97,7 @@ class _Maker:
             )
         )
         bound = f"{draw.choice(('<=', '>=', '<>', '='))} {draw.randrange(-1, 5)}"
-        kind = draw.randrange(8)
+        kind = draw.randrange(12)
         if kind == 0:
             return f"CREATE CONSTRAINT {name} AS SELECT pod.name {joined} CHECK {draw.choice((*_TRUTHS, 'FALSE'))};"
         if kind == 1:
@@ -130,6 +130,18 @@ CHECK sum(CASE WHEN pod.variable__node = node.name THEN pod.cpu ELSE 0 END) <= n
                     f"{bound};"
                 )
             )
+        if kind == 7:
+            return f"""CREATE CONSTRAINT {name} AS SELECT * FROM node CHECK {draw.choice(("", "NOT "))}EXISTS
+(SELECT 1 FROM pod WHERE pod.variable__node = node.name AND {draw.choice(_TRUTHS)});"""
+        if kind == 8:
+            return f"""CREATE CONSTRAINT {name} AS SELECT a.name FROM pod AS a JOIN node AS x
+ON a.variable__node = x.name JOIN pod AS b ON a.name < b.name JOIN node AS y ON b.variable__node = y.name
+CHECK {draw.choice(("x.rack <> y.rack", "x.cap + y.cap < 7", "x.rack IS NULL OR y.price > 1"))};"""
+        if kind == 9:
+            return f"""CREATE CONSTRAINT {name} AS SELECT * FROM pod CHECK variable__node {draw.choice(("", "NOT "))}IN
+(SELECT node.name FROM node WHERE {draw.choice(("ready", "rack = 'x'", "cap > 9"))});"""
+        if kind == 10:
+            return f"CREATE CONSTRAINT {name} AS SELECT app FROM pod GROUP BY app CHECK all_different(variable__node);"
         return (
             f"CREATE CONSTRAINT {name} AS SELECT {keys} {joined} GROUP BY {keys} "
             f"CHECK {self._aggregate()} {bound} SOFT TIER 2;"

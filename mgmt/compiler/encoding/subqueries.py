@@ -105,6 +105,8 @@ class SubqueryEncoder:
         groups = product.grouped((), around=count)
         rows = product.rows_of(groups, expression.fetched, template)
         column = self._evaluator.column(apart.outputs[0], rows)
+        if expression.kind is SubqueryKind.EXISTS:
+            return known(self._evaluator.as_truths(column, expression).true)
         return self._evaluator.choose(column, np.arange(count), filled(count, TRUE), count, expression)
 
     def _constants(self, expression: Expression, outer: Rows) -> Constants:

@@ -17,13 +17,20 @@ from sqlglot import exp
 from mgmt.compiler.relational.apart import Apart, Parts, apart
 from mgmt.compiler.relational.lookups import Lookup, SubqueryWithLookups, with_lookups
 from mgmt.compiler.relational.pushdown import standing_at
-from mgmt.language.bound_queries.expressions import DatabasePart, Expression, Fetched, SubqueryKind
+from mgmt.language.bound_queries.expressions import (
+    Aggregate,
+    AggregateFunction,
+    DatabasePart,
+    Expression,
+    Fetched,
+    SubqueryKind,
+)
 from mgmt.language.bound_queries.queries import BoundQuery, Output, Subquery
 from mgmt.language.names.catalog import Catalog
 from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.source_text import Position
-from mgmt.state.schema import quote
+from mgmt.state.schema import SqlType, quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +211,10 @@ def _split_subquery(subquery: Subquery) -> SplitSubquery:
     parts: dict[str, Any] = {field.name: getattr(subquery, field.name) for field in fields(Subquery)}
     lookups = subquery.lookups if isinstance(subquery, SubqueryWithLookups) else ()
     conditions = tuple(rewrite(p.tree) for p in query.predicates if not p.by_solver)
-    plain = subquery.kind is SubqueryKind.VALUE and query.keys == () and not subquery.outer_cells
+    asked: tuple[Expression, ...] = outputs if query.keys == () else ()
+    if subquery.kind is SubqueryKind.EXISTS and query.keys is None:  # whether there are any
+        asked = (Aggregate(SqlType.INTEGER, subquery.position, AggregateFunction.COUNT, None, None),)
+    plain = bool(asked) and not subquery.operands and not subquery.outer_cells
     around = Parts(
         query.sources,
         skeleton,
@@ -213,7 +223,7 @@ def _split_subquery(subquery: Subquery) -> SplitSubquery:
         gates,
         (),
         None,
-        outputs,
+        asked,
         None,
         around=AROUND,
         parameters=tuple(parameter.type for parameter in subquery.parameters),

@@ -18,7 +18,6 @@ from mgmt.optimization.columns import (
     Lists,
     difference,
     filled,
-    joined,
     stacked,
 )
 from mgmt.optimization.problem import (
@@ -54,7 +53,8 @@ def expanded(problem: FactoredProblem) -> Problem:
     made.rows.extend(block for _, block in sorted(blocks, key=itemgetter(0)))
     made.redundant.extend(replace(block, linears=sums.within(block.linears)) for block in problem.redundant)
     made.conjunctions.extend(problem.conjunctions)
-    made.conjunctions.extend(_conjunctions(problem, block) for block in problem.occupied)
+    for block in problem.occupied:
+        _define(made, problem, block)
     made.operations.extend(
         replace(operations, operands=sums.within(operations.operands)) for operations in problem.operations
     )
@@ -132,17 +132,27 @@ def _linears_of(problem: FactoredProblem) -> Iterator[Linears]:
     yield from (Linears.of(objective.linear) for objective in problem.objectives)
 
 
-def _conjunctions(problem: FactoredProblem, block: Occupied) -> Conjunctions:
-    """Nobody is there exactly when no cell holds."""
+def _define(made: Problem, problem: FactoredProblem, block: Occupied) -> None:
+    """Somebody is there exactly when a cell holds; of one row's cells never more than one does."""
     places = -1 - block.numbers
-    parts = []
     for sums in problem.sums:
         start = -1 - sums.first
-        inside = (places >= start) & (places < start + len(sums))
-        parts.append((np.flatnonzero(inside), sums.written_out(places[inside] - start).terms))
-    order = np.concatenate([rows for rows, _ in parts])
-    cells = joined([cells for _, cells in parts]).take(np.argsort(order))
-    return Conjunctions(block.targets ^ 1, Lists(cells.starts, 2 * cells.items + 1))
+        inside = np.flatnonzero((places >= start) & (places < start + len(sums)))
+        own = places[inside] - start
+        cells = sums.written_out(own).terms
+        literals = Lists(cells.starts, 2 * cells.items)
+        targets = block.targets[inside]
+        alone = sums.rows.members.lengths[sums.row_groups[own]] == 1
+        if alone.any():
+            rows = np.flatnonzero(alone)
+            owners = np.concatenate((literals.take(rows).owners, np.arange(len(rows))))
+            items = np.concatenate((literals.take(rows).items, targets[rows] ^ 1))
+            one = Lists.grouped(owners, items, len(rows))
+            made.rows.append(LiteralRows(Relation.EXACTLY_ONE, one, filled(len(rows), TRUE), None))
+        if not alone.all():
+            rows = np.flatnonzero(~alone)
+            none = literals.take(rows)
+            made.conjunctions.append(Conjunctions(targets[rows] ^ 1, Lists(none.starts, none.items ^ 1)))
 
 
 def _size(block: CellRows) -> int:
