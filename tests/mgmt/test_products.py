@@ -218,21 +218,26 @@ def test_a_sum_that_stands_in_many_rows_is_written_out_once() -> None:
     assert sorted(sizes) == [[1] * 8, [7]]
 
 
-def test_whether_anybody_is_there_is_one_literal_for_a_cell_and_a_definition_for_several() -> None:
-    problem = _problem(2, 2)
+def test_whether_anybody_is_there_is_a_cell_one_of_a_row_s_cells_or_a_definition() -> None:
+    problem = _problem(2, 3)
+    (grid,) = problem.grids
     total = problem.new_sums(
-        problem.grids[0],
-        Side.alone(np.array([0, 1])),
+        grid,
+        Side.of(np.array([0, 0, 1]), filled(3, 1), np.array([0, 1, 1]), 2),
         Side.of(np.array([0, 0, 1]), filled(3, 4), np.array([0, 1, 1]), 2),
         np.array([0, 0, 1]),
         np.array([0, 1, 1]),
     )
     empty = problem.at_most(total, 0)
-    assert empty[0] == problem.grids[0].literals(np.array([0]), np.array([0]))[0] ^ 1
+    assert empty[0] == grid.literals(np.array([0]), np.array([0]))[0] ^ 1
     assert problem.at_most(total.plus(1), 1).tolist() == empty.tolist()
-    (definition,) = expanded(problem).conjunctions
-    assert definition.targets.tolist() == empty[1:].tolist()
-    assert definition.literals.lengths.tolist() == [2, 2]
+    found = expanded(problem)
+    one = found.rows[-1]
+    assert isinstance(one, LiteralRows)
+    assert one.literals.items.tolist() == [*grid.literals(np.array([0, 0]), np.array([0, 1])), empty[1]]
+    (definition,) = found.conjunctions
+    assert definition.targets.tolist() == empty[2:].tolist()
+    assert definition.literals.lengths.tolist() == [4]
 
 
 def test_rows_over_cells_say_of_which_row_of_a_constraint_each_is() -> None:
