@@ -13,7 +13,7 @@ from mgmt.compiler.model import Model
 from mgmt.errors import OverflowError, UnsupportedConstructError  # noqa: A004 - the published name
 from mgmt.optimization.columns import filled
 from mgmt.optimization.general.expansion import expanded
-from mgmt.optimization.problem import LinearRows, LiteralRows
+from mgmt.optimization.problem import LinearRows, LiteralRows, Relation
 from mgmt.optimization.products import CellRows, FactoredProblem, Side
 from mgmt.state.database import Database
 from tests.budget import budgeted
@@ -97,7 +97,7 @@ class _Maker:
             )
         )
         bound = f"{draw.choice(('<=', '>=', '<>', '='))} {draw.randrange(-1, 5)}"
-        kind = draw.randrange(12)
+        kind = draw.randrange(13)
         if kind == 0:
             return f"CREATE CONSTRAINT {name} AS SELECT pod.name {joined} CHECK {draw.choice((*_TRUTHS, 'FALSE'))};"
         if kind == 1:
@@ -140,6 +140,9 @@ CHECK {draw.choice(("x.rack <> y.rack", "x.cap + y.cap < 7", "x.rack IS NULL OR 
         if kind == 9:
             return f"""CREATE CONSTRAINT {name} AS SELECT * FROM pod CHECK variable__node {draw.choice(("", "NOT "))}IN
 (SELECT node.name FROM node WHERE {draw.choice(("ready", "rack = 'x'", "cap > 9"))});"""
+        if kind == 11:
+            return f"""CREATE CONSTRAINT {name} AS SELECT a.name FROM pod AS a JOIN pod AS b ON a.app = b.app
+AND a.name {draw.choice(("<", "<>", "<="))} b.name CHECK a.variable__node <> b.variable__node;"""
         if kind == 10:
             return f"CREATE CONSTRAINT {name} AS SELECT app FROM pod GROUP BY app CHECK all_different(variable__node);"
         return (
@@ -259,7 +262,8 @@ def test_rows_over_cells_say_of_which_row_of_a_constraint_each_is() -> None:
     assert none.literals.items.tolist() == (grid.literals(np.array([1, 1]), np.array([0, 2])) ^ 1).tolist()
     assert one.source is not None
     assert one.source.rows.tolist() == [5, 5]
-    assert one.literals.lengths.tolist() == [2, 2]
+    assert (one.relation, one.literals.lengths.tolist()) == (Relation.AT_LEAST_ONE, [2, 2])
+    assert (one.literals.items & 1 == 1).all()
 
 
 def test_thirty_million_cells_take_no_room_where_nobody_asks_for_them() -> None:

@@ -528,12 +528,32 @@ class Encoder:
     ) -> None:
         """Value by value: a literal for "they are the same" or a sum of the values tells a solver less."""
         there = np.flatnonzero((left.index >= 0) & (right.index >= 0) & (exists != FALSE))
+        if operator == "<>" and self._require_apart(left, right, exists, there, name):
+            return
         entries = left.options.take(left.index[there])
         row = there[entries.codes.owners]
         others = right.options.literal(right.index[row], entries.codes.items)
         clauses = [exists[row] ^ 1, entries.literals ^ 1]
         clauses += [others ^ 1] if operator == "<>" else [others, right.options.null[right.index[row]]]
         self._problem.require_any(Lists.side_by_side(*clauses), Source(name, row))
+
+    def _require_apart(
+        self, left: Choices, right: Choices, exists: Integers, there: Integers, name: str
+    ) -> bool:
+        """Of two choices among the same values at most one has each; whether that can be said."""
+        options = left.options
+        pairs = np.stack((left.index[there], right.index[there]), 1)
+        alike = isinstance(options, GridOptions) and options is right.options
+        if not alike or (exists[there] != TRUE).any() or (pairs[:, 0] == pairs[:, 1]).any():
+            return False
+        assert isinstance(options, GridOptions)
+        count = len(pairs)
+        rows = Side(Lists(np.arange(count + 1) * 2, np.sort(pairs, axis=1).ravel()), filled(2 * count, 1))
+        values = Side.alone(np.arange(options.grid.values))
+        self._problem.require_cells(
+            CellRows(options.grid, rows, values, False, name, there, filled(len(values), 0))
+        )
+        return True
 
     def _is_numeric(self, expression: Comparison) -> bool:
         kinds = {expression.left.type, expression.right.type}

@@ -49,7 +49,7 @@ def expanded(problem: FactoredProblem) -> Problem:
     made.rows.extend(_choosing(grid) for grid in problem.grids)
     sums = _WrittenSums.of(problem, made)
     blocks: list[tuple[float, Rows]] = list(enumerate(map(sums.within_rows, problem.rows)))
-    blocks += [(before - 0.5, _literal_rows(block)) for before, block in problem.cell_rows]
+    blocks += [(before - 0.5, rows) for before, block in problem.cell_rows for rows in _literal_rows(block)]
     made.rows.extend(block for _, block in sorted(blocks, key=itemgetter(0)))
     made.redundant.extend(replace(block, linears=sums.within(block.linears)) for block in problem.redundant)
     made.conjunctions.extend(problem.conjunctions)
@@ -159,20 +159,27 @@ def _size(block: CellRows) -> int:
     return 2 * len(block.rows.weights) * len(block.values.weights)
 
 
-def _literal_rows(block: CellRows) -> LiteralRows:
+def _literal_rows(block: CellRows) -> Iterator[LiteralRows]:
     """A row for each cell that does not hold, or for each two groups in which more than one may."""
     rows, values = block.rows.members, block.values.members
     cells = block.grid.literals(rows.items[:, None], values.items[None, :])
-    tags = block.row_tags[rows.owners][:, None] + block.value_tags[values.owners][None, :]
     if block.none:
-        literals, told = Lists.side_by_side(cells.ravel() ^ 1), tags.ravel()
-        relation = Relation.AT_LEAST_ONE
-    else:
-        groups = rows.owners[:, None] * len(values) + values.owners[None, :]
-        count = len(rows) * len(values)
-        literals = Lists.grouped(groups.ravel(), cells.ravel(), count)
-        told = (block.row_tags[:, None] + block.value_tags[None, :]).ravel()
-        several = np.flatnonzero(literals.lengths > 1)
-        literals, told = literals.take(several), told[several]
-        relation = Relation.AT_MOST_ONE
-    return LiteralRows(relation, literals, filled(len(told), TRUE), Source(block.constraint, told))
+        tags = block.row_tags[rows.owners][:, None] + block.value_tags[values.owners][None, :]
+        yield _clauses(block, Lists.side_by_side(cells.ravel() ^ 1), tags.ravel())
+        return
+    groups = rows.owners[:, None] * len(values) + values.owners[None, :]
+    literals = Lists.grouped(groups.ravel(), cells.ravel(), len(rows) * len(values))
+    tags = (block.row_tags[:, None] + block.value_tags[None, :]).ravel()
+    two = np.flatnonzero(literals.lengths == 2)
+    if len(two):
+        pairs = literals.take(two)
+        yield _clauses(block, Lists(pairs.starts, pairs.items ^ 1), tags[two])
+    more = np.flatnonzero(literals.lengths > 2)
+    if len(more):
+        source = Source(block.constraint, tags[more])
+        yield LiteralRows(Relation.AT_MOST_ONE, literals.take(more), filled(len(more), TRUE), source)
+
+
+def _clauses(block: CellRows, literals: Lists, tags: Integers) -> LiteralRows:
+    source = Source(block.constraint, tags)
+    return LiteralRows(Relation.AT_LEAST_ONE, literals, filled(len(tags), TRUE), source)
