@@ -52,6 +52,7 @@ class GeneralPart:
         started = time.perf_counter()
         with snapshot.scratch():
             encoding = Encoder(snapshot).encode(program, catalog, columns)
+            _ = encoding.problem  # with every cell, while the budget and the memory are watched
         cells = cells_of(encoding.columns) if lifts else None
         return cls(encoding, backend, time.perf_counter() - started, cells)
 

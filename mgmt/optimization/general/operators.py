@@ -76,7 +76,9 @@ def _as_operator(block: Definitions) -> Defined:
         return Defined(_OPERATORS[block.kind], variables, block.starts, block.operands)
     if isinstance(block, Conjunctions):
         missing = Linears.literals(block.literals.items ^ 1).summed(block.literals.owners, len(variables))
-        return Defined(Operator.AT_MOST_ZERO, variables, each, missing)
+        negated = block.targets & 1  # then the variable says that something is missing
+        tested = missing.scaled(1 - 2 * negated).plus(negated)
+        return Defined(Operator.AT_MOST_ZERO, variables, each, tested)
     if isinstance(block, Thresholds):
         return Defined(Operator.AT_MOST_ZERO, variables, each, block.linears)
     if isinstance(block, Gated):
