@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mgmt.optimization.columns import (
+    LIMIT,
     Integers,
     Linears,
     Lists,
@@ -115,10 +116,8 @@ def _one_of(literals: Linears) -> _Bounds:
 
 def _bounds(linears: Linears, lower: Integers, upper: Integers, of: Integers | None = None) -> _Bounds:
     """With the constants on the other side."""
-    constants = linears.constants
-    low = np.where(lower == -NO_BOUND, lower, np.maximum(lower, -(2**62)) - constants)
-    high = np.where(upper == NO_BOUND, upper, np.minimum(upper, 2**62) - constants)
-    plain = linears.plus(-constants)
+    low, high = shifted(lower, upper, -linears.constants)
+    plain = linears.plus(-linears.constants)
     return _Bounds(np.arange(len(low)) if of is None else of, plain, low, high)
 
 
@@ -265,7 +264,7 @@ class _Rewriter:
         """Of bounds on one atom: what may take their place, one of it or all of it."""
         linears, sums = bounds.linears, self._sums
         factors, terms = linears.coefficients, linears.terms.items
-        low, high = _over(bounds.lower, bounds.upper, factors)
+        low, high = over(bounds.lower, bounds.upper, factors)
         either, both = [_none()], [_none()]
         # What is 1 where an expression is at most 0.
         mask = sums.is_defined(Operator.AT_MOST_ZERO, terms)
@@ -438,7 +437,13 @@ def _sides(bounds: _Bounds) -> _Bounds:
     return _joined([replace(bounds, upper=none), replace(bounds, lower=-none)])
 
 
-def _over(lower: Integers, upper: Integers, factors: Integers) -> tuple[Integers, Integers]:
+def shifted(lower: Integers, upper: Integers, by: Integers) -> tuple[Integers, Integers]:
+    """Bounds of what is so much more."""
+    low = np.where(lower == -NO_BOUND, lower, np.maximum(lower, -LIMIT) + by)
+    return low, np.where(upper == NO_BOUND, upper, np.minimum(upper, LIMIT) + by)
+
+
+def over(lower: Integers, upper: Integers, factors: Integers) -> tuple[Integers, Integers]:
     """Bounds of what times a factor, other than 0, is within these."""
     size, falling = np.abs(factors), factors < 0
     low = np.where(falling, -upper, lower)

@@ -26,7 +26,7 @@ from mgmt.optimization.lifting.families import Family, families_of
 from mgmt.optimization.lifting.functions import operated, placed, weighted
 from mgmt.optimization.lifting.normal_form import reduced
 from mgmt.optimization.lifting.refusal import NotLiftedError
-from mgmt.optimization.load_functions import Greatest, LoadFunction, LoadNumber, greatest
+from mgmt.optimization.load_functions import Greatest, LoadFunction, LoadNumber, Positive, greatest
 from mgmt.optimization.problem import Objective
 
 _MOST_PEAKS = 64
@@ -230,6 +230,8 @@ class _Resolver:
         (operator,) = operators
         assert operator is not None
         operands, owners = sums.operands(atoms)
+        if operator is Operator.AT_MOST_ZERO and not sums.atomic(operands).any():
+            return self._at_most_zero(operands)
         number = len(owners) // len(atoms)
         if bool((np.bincount(owners, minlength=len(atoms)) != number).any()):
             raise NotLiftedError("greatests of different widths")
@@ -237,6 +239,21 @@ class _Resolver:
         if operator is Operator.MAXIMUM:
             columns = self._in_order(operands, number)
         return operated(operator, list(map(self.resolved, columns)), len(atoms))
+
+    def _at_most_zero(self, operands: Linears) -> LoadFunction:
+        """Whether sums are at most a bound, or at least one."""
+        base = reduced(operands, self._sums.cells)
+        if not base.linears.terms.lengths.all():
+            raise NotLiftedError("a sum of nothing beside sums of something")
+        load, rising = LoadNumber(self._known(base.linears)), base.factors > 0
+        size, one = np.abs(base.factors), filled(len(operands), 1)
+        if rising.all():
+            most = -base.constants // size
+            return weighted(one, [(-one, Positive(weighted(-most, [(one, load)])))])
+        if rising.any():
+            raise NotLiftedError("sums that are at least a bound beside some that are at most one")
+        least = -(-base.constants // size)
+        return Positive(weighted(1 - least, [(one, load)]))
 
     def _in_order(self, operands: Linears, number: int) -> list[Linears]:
         """The operands of greatests, those of one structure side by side."""

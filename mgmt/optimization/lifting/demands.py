@@ -15,7 +15,7 @@ from mgmt.optimization.assignment import UNLIMITED, Amounts, Condition, Either, 
 from mgmt.optimization.columns import Integers, Linears, Lists, filled, group_numbers, stacked
 from mgmt.optimization.general.operators import Operator
 from mgmt.optimization.lifting.cell_sums import CellSums
-from mgmt.optimization.lifting.clauses import Clauses
+from mgmt.optimization.lifting.clauses import Clauses, over, shifted
 from mgmt.optimization.lifting.factors import Factors, factors_of
 from mgmt.optimization.lifting.families import Family, families_of
 from mgmt.optimization.lifting.normal_form import (
@@ -232,25 +232,23 @@ class Demands:
         terms, factors, owners = linears.terms.items, linears.coefficients, linears.terms.owners
         if not bool(sums.is_defined(Operator.AT_MOST_ZERO, terms).all()):
             raise NotLiftedError("a bound on what is no sum over cells")
-        first = factors[linears.terms.starts[:-1]]
-        if bool((factors != first[owners]).any()):
-            raise NotLiftedError("how many are used, at different prices")
         operands, _ = sums.operands(terms)
-        if sums.atomic(operands).any() or bool((operands.constants != 0).any()):
+        if sums.atomic(operands).any():
             raise NotLiftedError("how many are used of what is no sum over cells")
-        used = normalized(
-            Ranges(operands, filled(len(operands), -NO_BOUND), filled(len(operands), 0)), self._cells
-        )[0]
-        if bool((used.linears.coefficients <= 0).any()) or bool((used.upper != 0).any()):
+        open_ = filled(len(operands), -NO_BOUND), -operands.constants
+        used, _, _ = normalized(Ranges(operands.plus(-operands.constants), *open_), self._cells)
+        empty = (used.lower == -NO_BOUND) & (used.upper == 0)
+        if bool((used.linears.coefficients <= 0).any()) or bool((~empty & (used.lower != 1)).any()):
             raise NotLiftedError("how many are used of what may be less than nothing")
-        number, size = linears.terms.lengths, np.abs(first)
-        rest = np.where(first < 0, 0, number * size)  # what there is if nothing is used
-        low = np.where(first < 0, clauses.lower + number * size, rest - clauses.upper)
-        high = np.where(first < 0, clauses.upper + number * size, rest - clauses.lower)
-        open_low = np.where(first < 0, clauses.lower == -NO_BOUND, clauses.upper == NO_BOUND)
-        open_high = np.where(first < 0, clauses.upper == NO_BOUND, clauses.lower == -NO_BOUND)
-        lower = np.where(open_low, 0, -(-low // size))
-        upper = np.where(open_high, number, high // size)
+        # An atom says that a sum is nothing, or that it is not; what is counted are those that are not.
+        prices = np.where(empty, -factors, factors)
+        constants = filled(len(linears), 0)
+        np.add.at(constants, owners, np.where(empty, factors, 0))
+        first = prices[linears.terms.starts[:-1]]
+        if bool((prices != first[owners]).any()):
+            raise NotLiftedError("how many are used, at different prices")
+        low, high = over(*shifted(clauses.lower, clauses.upper, -constants), first)
+        lower, upper = np.maximum(low, 0), np.minimum(high, linears.terms.lengths)
         factored = factors_of(used.linears, self._cells.values).without_weights()
         self._add_occupancies(clauses.name, factored, owners, lower, upper)
 
