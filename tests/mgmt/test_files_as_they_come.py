@@ -328,6 +328,15 @@ def test_what_is_no_number_is_none_and_no_value(tmp_path: Path, word: str) -> No
             state.insert("t", [{"id": 1, "n": True}])
 
 
+def test_a_column_of_parquet_whose_name_is_no_text(tmp_path: Path) -> None:
+    duckdb.sql("SELECT 1 AS id, 'x' AS nameless").write_parquet(str(tmp_path / "t.parquet"))
+    path = saved(
+        tmp_path / "t.parquet", (tmp_path / "t.parquet").read_bytes().replace(b"nameless", b"name\xc3ess")
+    )
+    with pytest.raises(DataError, match=r"t\.parquet: it is damaged, or no Parquet file"):
+        rows_of(path, "CREATE TABLE t (id INTEGER PRIMARY KEY);", "t")
+
+
 def test_a_folder_brings_no_column(tmp_path: Path) -> None:
     (tmp_path / "host=n1").mkdir()
     path = tmp_path / "host=n1" / "t.parquet"

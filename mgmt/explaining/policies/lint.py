@@ -498,7 +498,7 @@ def _compared(query: BoundQuery, demand: Demand) -> Iterator[tuple[tuple[str, st
     """The columns, by alias and name, that are compared with constant texts, and these."""
     for tree in (*(predicate.tree for predicate in query.predicates), demand.tail.expression):
         for each in tree.find_all(exp.EQ, exp.NEQ, exp.In):
-            operands = [each.this, *each.expressions] if isinstance(each, exp.In) else [each.left, each.right]
+            operands = (each.this, each.expression, *each.expressions)
             for column in operands:
                 if isinstance(column, exp.Column):
                     place = column.table.lower(), column.name

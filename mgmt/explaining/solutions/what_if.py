@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mgmt.compiler.model import Model
 from mgmt.errors import DataError, InfeasibleError, PolicySyntaxError
@@ -27,6 +27,8 @@ class WhatIf:
 
     before: Solution | InfeasibleError
     after: Solution | InfeasibleError
+    then: Model = field(repr=False)
+    """The model over the state as it would be."""
 
     @property
     def difference(self) -> Difference | None:
@@ -56,7 +58,7 @@ def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0, tell:
     than rows; SolveTimeout.
     """
     before = model.database.clone()
-    after = changed_copy(before, sql)
+    after = _changed_copy(before, sql)
     deadline = time.monotonic() + budget
 
     def solved(solve: Callable[[], Solution]) -> Solution | InfeasibleError:
@@ -72,16 +74,17 @@ def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0, tell:
     plan = solved(lambda: now.solve(FIRST_SHARE * budget, seed))
     tell("looking for the best plan as things would be")
     if isinstance(plan, InfeasibleError):
-        return WhatIf(plan, solved(lambda: then.solve(max(1.0, deadline - time.monotonic()), seed)))
+        found = solved(lambda: then.solve(max(1.0, deadline - time.monotonic()), seed))
+        return WhatIf(plan, found, then)
     touched = _touched(before, after, plan)
 
     def near() -> Solution:
         return nearest(then, plan, touched, bounded=False, deadline=deadline, seed=seed, tell=tell)
 
-    return WhatIf(plan, solved(near))
+    return WhatIf(plan, solved(near), then)
 
 
-def changed_copy(state: Database, sql: str) -> Database:
+def _changed_copy(state: Database, sql: str) -> Database:
     """A private copy of a state after statements about rows.  Raises PolicySyntaxError and DataError."""
     statements = statements_of(SourceText("what-if", sql))
     if not statements:

@@ -55,7 +55,7 @@ class Rows:
                 yield
             except duckdb.OutOfMemoryException:
                 raise
-            except duckdb.Error as error:
+            except (duckdb.Error, RuntimeError) as error:
                 if (fault := self.fault()) is not None:
                     raise DataError(f"{self.place}: {fault}", hint="mend it there") from error
                 raise
@@ -266,7 +266,7 @@ def reading_errors(place: str) -> Iterator[None]:
         ) from error
     except UnreadableTextError as error:
         raise DataError(f"{place}: {error.message}", hint=error.hint) from error
-    except (duckdb.Error, UnicodeError, RecursionError, MemoryError) as error:
+    except (duckdb.Error, UnicodeError, RuntimeError, MemoryError) as error:
         raise DataError(f"{place}: it cannot be read: {first_line(error)}", hint="mend it there") from error
 
 
