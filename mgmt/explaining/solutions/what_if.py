@@ -10,14 +10,16 @@ from mgmt.compiler.model import Model
 from mgmt.errors import DataError, InfeasibleError, PolicySyntaxError
 from mgmt.explaining.policies.policy_files import statements_of
 from mgmt.explaining.solutions.difference import Difference, diff
-from mgmt.explaining.solutions.nearest import Row, Tell, nearest
+from mgmt.explaining.solutions.nearest import Row, Tell, decided_anew, nearest, worth
 from mgmt.explaining.solutions.why import FIRST_SHARE, quiet
-from mgmt.solution import Solution, Value
+from mgmt.solution import Solution, SolveStatus, Value
 from mgmt.source_text import SourceText
 from mgmt.state.database import Database
 from mgmt.state.duckdb_access.engine import RefusedStatementError
 from mgmt.state.schema import Table, quote
 
+_SHARE_FOR_BOTH = 0.3
+"""Of the time, where the first plan is not proven: to tell consequences of a change from what is better anyway."""
 _HINT = "give INSERT, UPDATE or DELETE statements"
 
 
@@ -78,10 +80,32 @@ def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0, tell:
         return WhatIf(plan, found, then)
     touched = _touched(before, after, plan)
 
-    def near() -> Solution:
-        return nearest(then, plan, touched, bounded=False, deadline=deadline, seed=seed, tell=tell)
+    is_proven = plan.status is not SolveStatus.FEASIBLE
+    end = deadline if is_proven else deadline - _SHARE_FOR_BOTH * (deadline - time.monotonic())
 
-    return WhatIf(plan, solved(near), then)
+    def near() -> Solution:
+        return nearest(then, plan, touched, bounded=False, deadline=end, seed=seed, tell=tell)
+
+    found = solved(near)
+    if not is_proven and isinstance(found, Solution):
+        plan, found = _on_equal_terms(now, then, plan, found, deadline, seed)
+    return WhatIf(plan, found, then)
+
+
+def _on_equal_terms(
+    now: Model, then: Model, plan: Solution, found: Solution, deadline: float, seed: int
+) -> tuple[Solution, Solution]:
+    """A plan that is not proven, and what was found near it, without what is better in either state.
+
+    The rows that changed are decided anew as things are, too: moves that gain as much there are no consequences.
+    """
+    rows = {(each.decision.table, each.decision.primary_key) for each in diff(plan, found).decisions}
+    half = (time.monotonic() + deadline) / 2
+    better = decided_anew(now, plan, rows, deadline=half, seed=seed)
+    if better is None or worth(better) >= worth(plan):
+        return plan, found
+    again = decided_anew(then, better, rows, deadline=deadline, seed=seed)
+    return better, found if again is None or worth(again) > worth(found) else again
 
 
 def _changed_copy(state: Database, sql: str) -> Database:
