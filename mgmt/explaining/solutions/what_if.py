@@ -88,7 +88,7 @@ def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0, tell:
 
     found = solved(near)
     if not is_proven and isinstance(found, Solution):
-        plan, found = _on_equal_terms(now, then, plan, found, deadline, seed)
+        return WhatIf(*_on_equal_terms(now, then, plan, found, deadline, seed), then)
     return WhatIf(plan, found, then)
 
 
