@@ -83,19 +83,16 @@ class SubqueryEncoder:
         return self._evaluate(expression, outer, self._spread(fetched, number, len(first)))
 
     def pairs(self, expression: Expression, outer: Rows) -> tuple[Integers, Choices, Choices] | None:
-        """Where EXISTS asks whether two choices are the same in any row: whose each row is, and the choices in it."""
-        if not isinstance(expression, SplitSubquery) or expression.kind is not SubqueryKind.EXISTS:
+        """Where EXISTS or IN asks whether two choices are the same in any row: whose each is, and its choices."""
+        if not isinstance(expression, SplitSubquery) or expression.query.keys is not None:
             return None
-        gate = expression.gates[0] if len(expression.gates) == 1 else None
-        plain = expression.query.keys is None and not expression.lookups and outer.count
-        if not plain or not isinstance(gate, Comparison) or gate.operator != "=" or gate.null_safe:
-            return None
-        if not all(isinstance(side, Cell) for side in gate.children):
+        gate = _same_choice(expression)
+        if gate is None or expression.lookups or not outer.count:
             return None
         first, number, keys = self._combinations(expression, outer)
         fetched = self._spread(self._fetch(expression, keys, len(first)), number, len(first))
         rows, exists = self._inner_rows(replace(expression, gates=()), outer, fetched)
-        left, right = (self._evaluator.column(side, rows) for side in gate.children)
+        left, right = (self._evaluator.column(side, rows) for side in gate)
         if not isinstance(left, Choices) or not isinstance(right, Choices) or (exists != TRUE).any():
             return None
         return fetched.owners, left, right
@@ -220,3 +217,18 @@ class SubqueryEncoder:
         conditions = sources.conditions(expression.lookups, cells)
         conditions += [self._evaluator.truths(gate, rows).true for gate in expression.gates]
         return rows, self._problem.conjunction(filled(rows.count, TRUE), *conditions)
+
+
+def _same_choice(expression: SplitSubquery) -> tuple[Cell, Cell] | None:
+    """The cells that are to be the same in a row that is looked for, where that is all."""
+    sides: tuple[Expression, ...] = ()
+    if expression.kind is SubqueryKind.EXISTS and len(expression.gates) == 1:
+        (gate,) = expression.gates
+        if isinstance(gate, Comparison) and gate.operator == "=" and not gate.null_safe:
+            sides = gate.children
+    elif expression.kind is SubqueryKind.ANY and expression.operator == "=" and not expression.gates:
+        sides = (*expression.operands, *expression.outputs)
+    if len(sides) != 2:
+        return None
+    one, other = sides
+    return (one, other) if isinstance(one, Cell) and isinstance(other, Cell) else None
