@@ -141,9 +141,9 @@ def _split(bound: BoundQuery, *, apart_too: bool) -> SplitQuery:
         wanted = tuple(o for o in bound.outputs if isinstance(o.expression, DatabasePart))
         wanted = (*wanted, *_identity(bound, {output.name.lower() for output in wanted}))
     outputs = tuple((output.name, collector.collect(output.expression)) for output in wanted)
-    forbids = demand is not None and _is_false(bound)
+    forbids = _is_false(bound)
     if forbids and having is not None:  # what no group may be is demanded of none to be
-        having, demand = None, negated(having)
+        demand, having = negated(having), None
     symbolic = tuple(source.alias for source in bound.sources if source.relation.symbolic)
     parts = Parts(
         bound.sources,
@@ -158,7 +158,7 @@ def _split(bound: BoundQuery, *, apart_too: bool) -> SplitQuery:
     )
     separated = apart(parts) if apart_too else None
     if forbids and keys is None and separated is None and len(gates) == 1:
-        gates, demand = (), negated(gates[0])
+        demand, gates = negated(gates[0]), ()
     return SplitQuery(
         bound,
         _database_sql(bound, symbolic, list(collector.texts)),
