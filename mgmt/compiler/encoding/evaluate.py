@@ -59,10 +59,28 @@ from mgmt.optimization.columns import (
     sum_of,
 )
 from mgmt.optimization.problem import Problem
+from mgmt.optimization.products import FactoredProblem
 from mgmt.state.schema import TEXTUAL, SqlType
 
 _FEW_TERMS = 4
 """Of a number in each of its rows; one of more that stands in many rows becomes a variable."""
+
+
+class Lazily(Sequence[Constants]):
+    """Columns that are made when they are asked for."""
+
+    def __init__(self, count: int, make: Callable[[int], Constants]) -> None:
+        self._count = count
+        self._make = make
+        self._made: dict[int, Constants] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, slot: int) -> Constants:  # type: ignore[override]
+        if slot not in self._made:
+            self._made[slot] = self._make(slot)
+        return self._made[slot]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +98,7 @@ class Rows:
 class Evaluator:
     """Evaluates expressions over one problem."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: FactoredProblem) -> None:
         self.problem = problem
         self.values = Values()
 
@@ -221,14 +239,9 @@ class Evaluator:
         possible = Lists(mine.codes.starts, others).any((others != FALSE) & (mine.literals != FALSE))
         kept = np.flatnonzero(possible)
         if len(kept):
-            made = problem.new_literals(len(kept))
-            same[rows[kept]] = made
             places, starts = mine.codes.places(kept)
-            literal = np.repeat(made, np.diff(starts))
-            value, others = mine.literals[places], others[places]
-            problem.require_any(Lists.side_by_side(literal ^ 1, value ^ 1, others))
-            problem.require_any(Lists.side_by_side(literal, value ^ 1, others ^ 1))
-            problem.require_any(Lists.side_by_side(made ^ 1, mine.null[kept] ^ 1))
+            values = Lists(starts, mine.literals[places])
+            same[rows[kept]] = problem.equality(values, others[places], mine.null[kept])
         return np.append(same, FALSE)[number]
 
     def _compare_truths(self, one: Truths, other: Truths, operator: str) -> Truths:
