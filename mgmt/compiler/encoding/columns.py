@@ -111,6 +111,15 @@ class Options:
         found[inside] = self.literals[places[inside]]
         return found
 
+    def with_null(self) -> Options:
+        """The same with NULL as one of the values, number -1, and after them a choice that is always NULL."""
+        rows = np.flatnonzero(self.null != FALSE)
+        count = len(self)
+        owners = np.concatenate((self.codes.owners, rows, [count]))
+        codes = np.concatenate((self.codes.items, filled(len(rows) + 1, -1)))
+        literals = np.concatenate((self.literals, self.null[rows], [TRUE]))
+        return Options.sorted(owners, codes, literals, filled(count + 1, FALSE))
+
     @property
     def all_literals(self) -> Lists:
         """Of each choice all of which exactly one holds."""

@@ -16,7 +16,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from mgmt.compiler.encoding.aggregates import GroupedRows, group_rows, rows_at
+from mgmt.compiler.encoding.aggregates import GroupedRows, group_rows, rows_at, spread_over_values
 from mgmt.compiler.encoding.columns import (
     Choices,
     Column,
@@ -26,6 +26,7 @@ from mgmt.compiler.encoding.columns import (
     take,
 )
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows
+from mgmt.compiler.encoding.functions import FunctionEncoder
 from mgmt.compiler.encoding.integer_variables import quantities_of
 from mgmt.compiler.encoding.sources import Sources, no_aggregate
 from mgmt.compiler.encoding.subqueries import SubqueryEncoder
@@ -125,6 +126,7 @@ class Encoder:
         self._subqueries = SubqueryEncoder(
             snapshot, self._evaluator, self._sources, self._members, self._stop_before
         )
+        self._functions = FunctionEncoder(snapshot, self._evaluator, self._stop_before)
 
     def encode(
         self,
@@ -219,7 +221,8 @@ class Encoder:
                 cache[key] = found
             return cache[key]
 
-        rows = Rows(count, columns, cells, no_aggregate, self._members, self._subqueries.column)
+        asked = self._members, self._subqueries.column, self._functions.column
+        rows = Rows(count, columns, cells, no_aggregate, *asked)
         conditions = sources.conditions(query.lookups, cells)
         conditions += [self._evaluator.truths(gate, rows).true for gate in query.gates]
         return rows, self._problem.conjunction(filled(count, TRUE), *conditions)
@@ -227,6 +230,7 @@ class Encoder:
     def _group(self, query: SplitQuery, rows: Rows, exists: Integers) -> _Scope:
         """The possible groups, each with its candidate rows.  Without GROUP BY there is always one group."""
         assert query.keys is not None
+        rows, exists, _ = spread_over_values(self._evaluator, rows, exists, query.computed)
         if query.keys:
             codes = [self._evaluator.values.codes(rows.fetched[slot]) for slot in query.keys]
             first, owners = group_numbers(*codes)

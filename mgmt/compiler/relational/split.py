@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from mgmt.compiler.relational.lookups import Lookup, SubqueryWithLookups, with_lookups
 from mgmt.compiler.relational.pushdown import standing_at
-from mgmt.language.bound_queries.expressions import DatabasePart, Expression, Fetched
+from mgmt.language.bound_queries.expressions import ComputedKey, DatabasePart, Expression, Fetched
 from mgmt.language.bound_queries.queries import BoundQuery, Output, Subquery
 from mgmt.language.names.catalog import Catalog
 from mgmt.language.pushdown.column_types import EngineTypes
@@ -30,7 +30,7 @@ class SplitQuery:
     """One query, ready for data.
 
     ``sql`` returns first the row number of each source in ``symbolic_sources``, then the fetched columns.
-    ``keys`` are slots of fetched columns.
+    ``keys`` are slots of fetched columns, those of ``computed`` ones from the end.
     """
 
     bound: BoundQuery
@@ -44,6 +44,8 @@ class SplitQuery:
     fetched: int
     lookups: tuple[Lookup, ...] = ()
     """Sources that are attributes of choices, not rows of the statement."""
+    computed: tuple[Expression, ...] = ()
+    """What rows are grouped by that the solver decides; ``keys`` count them from the end."""
 
     @property
     def name(self) -> str:
@@ -60,6 +62,9 @@ class SplitSubquery(Subquery):
 
     symbolic_sources: tuple[str, ...]
     gates: tuple[Expression, ...]
+    keys: tuple[int, ...] | None
+    computed: tuple[Expression, ...]
+    having: Expression | None
     outputs: tuple[Expression, ...]
     fetched: int
     lookups: tuple[Lookup, ...]
@@ -98,6 +103,8 @@ class _Collector:
             changed = expression.with_children(self.collect)
             assert isinstance(changed, Subquery)
             return _split_subquery(changed)
+        if isinstance(expression, ComputedKey):
+            return expression
         if isinstance(expression, DatabasePart):
             tree = expression.tree
             tree = tree.this if isinstance(tree, exp.Alias) else tree
@@ -115,7 +122,7 @@ def split(bound: BoundQuery, catalog: Catalog, engine: EngineTypes) -> SplitQuer
 def _split(bound: BoundQuery) -> SplitQuery:
     collector = _Collector()
     gates = tuple(collector.collect(p.expression) for p in bound.predicates if p.by_solver)
-    keys = None if bound.keys is None else tuple(collector.slot(key.tree) for key in bound.keys)
+    keys, computed = _keys(bound, collector)
     having = None if bound.having is None else collector.collect(bound.having.expression)
     demand = None if bound.demand is None else collector.collect(bound.demand.expression)
     wanted = bound.outputs
@@ -135,14 +142,25 @@ def _split(bound: BoundQuery) -> SplitQuery:
         outputs,
         demand,
         len(collector.texts),
+        computed=computed,
     )
+
+
+def _keys(bound: BoundQuery, collector: _Collector) -> tuple[tuple[int, ...] | None, tuple[Expression, ...]]:
+    """The places of the keys among the columns of the rows, and what is computed of them, which comes last."""
+    if bound.keys is None:
+        return None, ()
+    places = tuple(
+        key.place if isinstance(key, ComputedKey) else collector.slot(key.tree) for key in bound.keys
+    )
+    return places, tuple(collector.collect(key.operand) for key in bound.computed_keys)
 
 
 def _identity(bound: BoundQuery, selected: set[str]) -> list[Output]:
     """What tells the rows of a constraint apart and is not selected: its group keys, or the keys of its tables."""
     parts: list[DatabasePart]
     if bound.keys is not None:
-        parts = list(bound.keys)
+        parts = [key for key in bound.keys if isinstance(key, DatabasePart)]
     else:
         parts = []
         for source in bound.sources:
@@ -177,6 +195,8 @@ def _split_subquery(subquery: Subquery) -> SplitSubquery:
 
     collector = _Collector(rewrite)
     gates = tuple(collector.collect(p.expression) for p in query.predicates if p.by_solver)
+    keys, computed = _keys(query, collector)
+    having = None if query.having is None else collector.collect(query.having.expression)
     outputs = tuple(collector.collect(output.expression) for output in query.outputs)
     skeleton = rewrite(query.skeleton)
     assert isinstance(skeleton, exp.Select)
@@ -185,6 +205,9 @@ def _split_subquery(subquery: Subquery) -> SplitSubquery:
         **parts,
         symbolic_sources=tuple(source.alias for source in query.sources if source.relation.symbolic),
         gates=gates,
+        keys=keys,
+        computed=computed,
+        having=having,
         outputs=outputs,
         fetched=len(collector.texts),
         lookups=subquery.lookups if isinstance(subquery, SubqueryWithLookups) else (),
