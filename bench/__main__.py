@@ -299,11 +299,29 @@ def policy_scale_command(
     show_default=True,
     help="Share of the size that is reported.",
 )
+@click.option(
+    "--spelling",
+    "spellings",
+    multiple=True,
+    type=click.Choice(["joins", "subqueries", "views"]),
+    help="Policies by this habit; without any, by each.",
+)
+@click.option(
+    "--workers", type=click.IntRange(1), default=2, show_default=True, help="Of CP-SAT, on each side."
+)
 @json_option
-def experts_command(only: tuple[str, ...], budget: float, seed: int, size: float, json_wanted: bool) -> None:
-    """Problems as policies and as CP-SAT models written by hand: objectives and bounds beside each other.
+def experts_command(
+    only: tuple[str, ...],
+    budget: float,
+    seed: int,
+    size: float,
+    spellings: tuple[str, ...],
+    workers: int,
+    json_wanted: bool,
+) -> None:
+    """Problems as policies, by three habits, and as CP-SAT models written by hand: objectives and bounds.
 
-    Most of them are no placements: exams, rosters, rooms, machines bought by number, jobs, sites.
+    Most of them are no placements: exams, rosters, job shops, tours, lots, machines bought by number, queens.
     """
     from bench.policies.experts.comparison import PROBLEMS, experts
 
@@ -311,7 +329,8 @@ def experts_command(only: tuple[str, ...], budget: float, seed: int, size: float
     for name in only:
         if name not in known:
             raise click.UsageError(f"there is no problem {name!r}; there are {', '.join(known)}")
-    finish(f"experts, {budget:g} s each", experts(only, budget, seed, size), json_wanted)
+    result = experts(only, budget, seed, size, spellings=spellings, workers=workers)
+    finish(f"experts, {budget:g} s each", result, json_wanted)
 
 
 @bench.command("ablation")

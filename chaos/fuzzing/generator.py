@@ -521,7 +521,7 @@ class _MemoryWriter(_DiskWriter):
             self.down_until[name] = again + 10.0
 
     def _mute(self, now: float) -> None:
-        """One whom nobody hears, or not what it says of a view, is started again."""
+        """One whom nobody hears, or not what it says of a view, is started again, or all are."""
         host = self.rng.choice((self.names[0], *self.names))
         others = tuple(name for name in self.names if name != host)
         end = now + self._time(0.1, 5.0)
@@ -531,8 +531,12 @@ class _MemoryWriter(_DiskWriter):
         else:
             self._add(now, faults.DropMessages("FullConfiguration", 1.0, others))
             self._add(end + 1.0, faults.DropMessages("FullConfiguration", 0.0, others))
-        self._add(end, faults.Restart((host,)))
-        self.down_until[host] = end + 10.0
+        hosts = (host,) if self.rng.random() < 0.6 else tuple(self.rng.sample(self.names, len(self.names)))
+        self._add(end, faults.Crash(hosts))
+        for name in hosts:
+            back = end + self._time(0.1, 2.0)
+            self._add(back, faults.Start((name,)))
+            self.down_until[name] = back + 10.0
 
     def _lose_disk(self, now: float) -> None:
         assert self._victim is not None

@@ -19,6 +19,9 @@ from membership.protocol.context.effects import Effects
 from membership.protocol.context.stable_storage import StableState
 from membership.protocol.core import Core
 from membership.protocol.core.view_installation import ViewInstaller
+from membership.protocol.lifecycle.founder_election import FounderElection
+from membership.protocol.lifecycle.refounding import Refounding
+from membership.protocol.messages import FullConfiguration
 from membership.protocol.recovery.quorum_watch import QuorumWatch
 from membership.protocol.view.configuration import Configuration, Lineage
 from membership.protocol.view.cut import Cut
@@ -119,6 +122,23 @@ def _a_log_unit_is_not_repaired_while_it_runs(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(FileStorage, "repair", lambda self: None)
 
 
+def _what_was_accepted_in_another_cluster_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_proposed = Refounding.on_proposed
+
+    def refuse(self: Refounding, message: FullConfiguration, now: float) -> None:
+        view = self._context.cache.decode(
+            message.body, message.configuration_id, self._context.settings.rings
+        )
+        if self._joiner.cluster_id in (None, view.cluster_id):
+            on_proposed(self, message, now)
+
+    monkeypatch.setattr(Refounding, "on_proposed", refuse)
+
+
+def _nobody_passes_on_who_looks_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FounderElection, "pass_on", lambda self, message: None)
+
+
 DEFECTS: dict[str, tuple[Plant, str]] = {
     "reused_address": (_whoever_is_at_the_address_answers, r"n\d at .* accepts what n\d is asked"),
     "heard_one_way": (_who_is_heard_counts_as_in_touch, r"n\d has not said that it lost its majority"),
@@ -141,6 +161,8 @@ DEFECTS: dict[str, tuple[Plant, str]] = {
         _a_founder_that_needs_nobody_shows_its_view_unsaved,
         r"installed a second view of epoch 1000",
     ),
+    "other_cluster": (_what_was_accepted_in_another_cluster_is_not_heard, r"not one again"),
+    "moved_members": (_nobody_passes_on_who_looks_for_others, r"not one again"),
     "failed_sync": (_a_log_unit_is_not_repaired_while_it_runs, r"every segment has its copies"),
 }
 """By the name of the script: what plants the defect, and what is said when it shows."""

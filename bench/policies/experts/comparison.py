@@ -1,6 +1,6 @@
-"""Each problem twice in one run: its policies through rota, and the expert's model in CP-SAT.
+"""Each problem in one run: its policies, in several spellings, through rota, and the expert's model in CP-SAT.
 
-Both have the same budget of seconds, everything from rows to an answer included, and as many workers.  Both plans go
+All have the same budget of seconds, everything from rows to an answer included, and as many workers.  All plans go
 through the problem's check, and what one side proves must not contradict what the other found.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ortools.sat.python import cp_model
 
-from bench.policies.experts import placing, supply, timetables
+from bench.policies.experts import clusters, placing, plants, puzzles, schedules, supply, timetables
 from bench.policies.experts.problem import BrokenRuleError, Handwritten, Instance, Plan, Problem
 from bench.result import Result, Table
 from mgmt.compiler.model import Model
@@ -38,12 +38,36 @@ PROBLEMS: Final = (
     placing.CHATTY,
     placing.SHARES,
     placing.PREEMPTION,
+    clusters.LICENCES,
+    clusters.LATENCY,
+    clusters.LEADERS,
+    clusters.HEADROOM,
+    clusters.REPLICAS,
+    puzzles.QUEENS,
+    puzzles.FREQUENCIES,
+    puzzles.SEATING,
+    puzzles.COLOURS,
+    puzzles.LEAGUE,
+    schedules.JOBS,
+    schedules.PROJECTS,
+    schedules.BERTHS,
+    schedules.LINE,
+    plants.CUTTING,
+    plants.LOTS,
+    plants.LORRIES,
+    plants.STATIONS,
+    plants.PROPOSALS,
+    plants.TOURS,
 )
 WORKERS: Final = 2
 WORSE: Final = 0.01
 """By how much of the expert's objective rota's may be worse."""
 WEAKER: Final = 0.05
 """By how much of the expert's bound rota's may be weaker."""
+APART: Final = 0.02
+"""By how much of the best spelling's objective another one's may be worse."""
+SOON: Final = 2.0
+"""Seconds within which there is a first answer."""
 _LEAST_SECONDS = 0.05
 
 
@@ -59,55 +83,67 @@ class Answer:
     encode_seconds: float = 0.0
 
 
-def experts(chosen: Collection[str], budget: float, seed: int, size: float = 1.0) -> Result:
-    """Compare these problems, or all."""
+def experts(
+    chosen: Collection[str],
+    budget: float,
+    seed: int,
+    size: float = 1.0,
+    *,
+    spellings: Collection[str] = (),
+    workers: int = WORKERS,
+) -> Result:
+    """Compare these problems in these spellings, or all."""
     found, ok = {}, True
     for problem in PROBLEMS:
         if not chosen or problem.name in chosen:
-            found[problem.name] = _compare(problem, budget, seed, size)
+            found[problem.name] = _compare(problem, budget, seed, size, spellings, workers)
             ok = ok and not found[problem.name]["contradiction"]
-    met = sum(each["objective_ok"] and each["bound_ok"] for each in found.values())
+    answers = [
+        (f"{name}, {spelling}", each)
+        for name, figures in found.items()
+        for spelling, each in figures["spellings"].items()
+    ]
+    met = sum(all(each[verdict] for verdict in _VERDICTS) for _, each in answers)
     figures = {
         "budget": budget,
-        "workers": WORKERS,
+        "workers": workers,
         "seed": seed,
         "size": size,
         "problems": found,
         "met": met,
-        "of": len(found),
+        "of": len(answers),
     }
-    remarks = [
-        f"{name}: {each['rota']['status']}" for name, each in found.items() if each["rota"]["values"] is None
-    ]
+    remarks = [f"{name}: {each['status']}" for name, each in answers if each["values"] is None]
     remarks += [f"{name}: {each['contradiction']}" for name, each in found.items() if each["contradiction"]]
     return Result(
         figures,
-        [("problems where rota keeps up with the expert", f"{met} of {len(found)}", f"{len(found)}")],
-        f"asked of rota: objectives at most {WORSE:.0%} worse than the expert's, bounds at most {WEAKER:.0%} weaker",
+        [("spellings in which rota keeps up with the expert", f"{met} of {len(answers)}", f"{len(answers)}")],
+        f"asked of rota: objectives at most {WORSE:.0%} worse than the expert's and {APART:.0%} worse than another "
+        f"spelling's, bounds at most {WEAKER:.0%} weaker, a first answer within {SOON:g} s",
         others=[Table(_COLUMNS, [row for name, each in found.items() for row in _rows(name, each)])],
         ok=ok,
         remarks=remarks,
     )
 
 
-_COLUMNS = ("problem", "by", "objective", "bound", "seconds", "status", "engine", "objective", "bound")
+_VERDICTS = ("objective_ok", "bound_ok", "sibling_ok", "soon_ok")
+_COLUMNS = ("problem", "by", "objective", "bound", "seconds", "status", "engine", "misses")
 
 
 def _rows(name: str, figures: dict[str, Any]) -> list[Sequence[str]]:
     rows: list[Sequence[str]] = []
-    for side in ("rota", "expert"):
-        answer = figures[side]
-        verdicts = [figures["objective_ok"], figures["bound_ok"]] if side == "rota" else []
+    for by, answer in {"expert": figures["expert"], **figures["spellings"]}.items():
+        missed = [verdict.removesuffix("_ok") for verdict in _VERDICTS if not answer.get(verdict, True)]
         rows.append(
             (
-                name if side == "rota" else "",
-                side,
+                "" if rows else name,
+                by,
                 _shown(answer["values"]),
                 _shown(answer["bounds"]),
                 f"{answer['seconds']:.1f}",
                 answer["status"].split(":")[0],
                 answer["engine"],
-                *("ok" if verdict else "misses" for verdict in verdicts),
+                ", ".join(missed),
             )
         )
     return rows
@@ -117,48 +153,66 @@ def _shown(numbers: Sequence[int | None] | None) -> str:
     return ", ".join("-" if number is None else str(number) for number in numbers or ()) or "-"
 
 
-def _compare(problem: Problem, budget: float, seed: int, size: float) -> dict[str, Any]:
+def _compare(
+    problem: Problem, budget: float, seed: int, size: float, spellings: Collection[str], workers: int
+) -> dict[str, Any]:
     instance = problem.instance(Random(f"{problem.name} {seed}"), size)
-    broken = []
-    answers = {}
-    for name, (answer, plan) in {
-        "rota": _by_rota(problem, instance, budget, seed),
-        "expert": _by_expert(instance, budget, seed),
-    }.items():
-        answers[name] = answer
-        if plan is not None:
-            try:
-                counted = list(instance.check(plan))
-            except BrokenRuleError as error:
-                broken.append(f"{name}'s plan breaks a rule: {error}")
-            else:
-                if counted != answer.values:
-                    broken.append(f"{name} says {answer.values}, counted are {counted}")
-    rota, expert = answers["rota"], answers["expert"]
-    contradiction = "; ".join([*broken, *_contradictions(rota, expert)])
+    expert, plan = _by_expert(instance, budget, seed, workers)
+    broken = _broken("the expert", instance, expert, plan)
+    answers, soon = {}, {}
+    for name, policies in problem.policies:
+        if spellings and name not in spellings:
+            continue
+        answers[name], plan = _by_rota(problem, policies, instance, budget, seed, workers)
+        broken += _broken(name, instance, answers[name], plan)
+        broken += _contradictions(answers[name], expert)
+        soon[name] = answers[name].values is not None and (
+            min(budget, answers[name].seconds) <= SOON
+            or _by_rota(problem, policies, instance, SOON, seed, workers)[1] is not None
+        )
     return {
         "about": problem.about,
-        "rota": asdict(rota),
         "expert": asdict(expert),
-        "objective_ok": objective_ok(rota, expert),
-        "bound_ok": bound_ok(rota, expert),
-        "contradiction": contradiction,
+        "spellings": {
+            name: {
+                **asdict(answer),
+                "objective_ok": objective_ok(answer, expert),
+                "bound_ok": bound_ok(answer, expert),
+                "sibling_ok": all(objective_ok(answer, other, APART) for other in answers.values()),
+                "soon_ok": soon[name],
+            }
+            for name, answer in answers.items()
+        },
+        "contradiction": "; ".join(broken),
     }
+
+
+def _broken(name: str, instance: Instance, answer: Answer, plan: Plan | None) -> list[str]:
+    """What a plan's check says against it."""
+    if plan is None:
+        return []
+    try:
+        counted = list(instance.check(plan))
+    except BrokenRuleError as error:
+        return [f"the plan of {name} breaks a rule: {error}"]
+    return [] if counted == answer.values else [f"{name} says {answer.values}, counted are {counted}"]
 
 
 # ---- the two sides ----------------------------------------------------------------------------------
 
 
-def _by_rota(problem: Problem, instance: Instance, budget: float, seed: int) -> tuple[Answer, Plan | None]:
+def _by_rota(
+    problem: Problem, policies: str, instance: Instance, budget: float, seed: int, workers: int
+) -> tuple[Answer, Plan | None]:
     """From the rows to a plan.  A refusal is an answer too."""
     database = Database()
     started = time.perf_counter()
     try:
         database.load_schema(problem.schema)
         database.replace_rows(instance.tables)
-        model = Model.build(database, problem.policies)
+        model = Model.build(database, policies)
         started = time.perf_counter()  # a model is built once, and solved as often as the state changes
-        solution = model.solve(budget, seed, workers=WORKERS)
+        solution = model.solve(budget, seed, workers=workers)
     except PolicyError as error:
         what = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         return Answer(what, round(time.perf_counter() - started, 3)), None
@@ -197,7 +251,7 @@ def _bounds(solution: Solution, tiers: Sequence[Sequence[ObjectiveValue]]) -> li
     return bounds
 
 
-def _by_expert(instance: Instance, budget: float, seed: int) -> tuple[Answer, Plan | None]:
+def _by_expert(instance: Instance, budget: float, seed: int, workers: int) -> tuple[Answer, Plan | None]:
     """Tier by tier: each but the last may take half of the time that is left."""
     started = time.perf_counter()
     written = instance.expert()
@@ -207,7 +261,7 @@ def _by_expert(instance: Instance, budget: float, seed: int) -> tuple[Answer, Pl
     for number, tier in enumerate(written.tiers):
         left = started + budget - time.perf_counter()
         seconds = max(_LEAST_SECONDS, left if number == len(written.tiers) - 1 else left / 2)
-        solver = new_solver(seconds, seed, WORKERS)
+        solver = new_solver(seconds, seed, workers)
         solver.parameters.interleave_search = False  # as it is for whoever writes such a model
         model.minimize(tier)
         status = solver.solve(model)
@@ -235,13 +289,13 @@ def _continue_from(written: Handwritten, solver: cp_model.CpSolver, tier: Any, v
 # ---- the verdicts -----------------------------------------------------------------------------------
 
 
-def objective_ok(rota: Answer, expert: Answer) -> bool:
-    """Whether rota is better, or at most 1 % worse, in the first tier in which they differ."""
+def objective_ok(rota: Answer, expert: Answer, worse: float = WORSE) -> bool:
+    """Whether rota is better, or at most so much worse, in the first tier in which they differ."""
     if rota.values is None or expert.values is None:
         return expert.values is None
     for ours, theirs in zip(rota.values, expert.values, strict=True):
         if ours != theirs:
-            return ours - theirs <= WORSE * abs(theirs)
+            return ours - theirs <= worse * abs(theirs)
     return True
 
 

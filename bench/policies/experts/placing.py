@@ -13,6 +13,7 @@ from bench.policies.experts.problem import (
     Instance,
     Plan,
     Problem,
+    Spellings,
     names,
     one_of_each,
     plan_of,
@@ -109,7 +110,8 @@ CREATE TABLE worker (
     variable__host TEXT REFERENCES host (name)
 );
 """,
-    """
+    Spellings(
+        """
 CREATE CONSTRAINT gpus AS
 SELECT host.name
 FROM worker JOIN host ON worker.variable__host = host.name
@@ -133,6 +135,59 @@ CREATE CONSTRAINT left_out AS
 SELECT name FROM worker WHERE variable__host IS NULL
 MINIMIZE count(*);
 """,
+        """
+CREATE CONSTRAINT gpus AS
+SELECT name FROM host
+CHECK (SELECT sum(worker.gpus) FROM worker WHERE worker.variable__host = host.name) <= gpus;
+
+CREATE CONSTRAINT all_or_none AS
+SELECT a.name FROM worker AS a
+WHERE a.variable__host IS NOT NULL
+CHECK NOT EXISTS (SELECT 1 FROM worker AS b WHERE b.gang = a.gang AND b.variable__host IS NULL);
+
+CREATE CONSTRAINT one_rack AS
+SELECT a.name FROM worker AS a
+CHECK NOT EXISTS (
+    SELECT 1 FROM worker AS b JOIN host AS there ON there.name = b.variable__host
+    JOIN host AS here ON here.name = a.variable__host
+    WHERE b.gang = a.gang AND there.rack <> here.rack
+);
+
+CREATE CONSTRAINT left_out AS
+SELECT 1 AS everything
+MINIMIZE (SELECT count(*) FROM worker WHERE variable__host IS NULL);
+""",
+        """
+CREATE VIEW used AS
+SELECT host.name, host.gpus, sum(worker.gpus) AS taken
+FROM worker JOIN host ON worker.variable__host = host.name
+GROUP BY host.name, host.gpus;
+
+CREATE CONSTRAINT gpus AS
+SELECT name FROM used
+CHECK taken <= gpus;
+
+CREATE VIEW placed AS
+SELECT worker.name, worker.gang, host.rack FROM worker JOIN host ON worker.variable__host = host.name;
+
+CREATE VIEW size AS
+SELECT gang.name, gang.workers, count(*) AS placed
+FROM gang JOIN placed ON placed.gang = gang.name
+GROUP BY gang.name, gang.workers;
+
+CREATE CONSTRAINT all_or_none AS
+SELECT name FROM size
+CHECK placed IN (0, workers);
+
+CREATE CONSTRAINT one_rack AS
+SELECT a.gang FROM placed AS a JOIN placed AS b ON b.gang = a.gang AND a.name < b.name
+CHECK a.rack = b.rack;
+
+CREATE CONSTRAINT left_out AS
+SELECT name FROM size
+MINIMIZE sum(workers - placed);
+""",
+    ),
     _gangs,
 )
 
@@ -186,7 +241,8 @@ CREATE TABLE pod (
     variable__node TEXT NOT NULL REFERENCES node (name)
 );
 """,
-    """
+    Spellings(
+        """
 CREATE CONSTRAINT capacity AS
 SELECT node.name
 FROM pod JOIN node ON pod.variable__node = node.name
@@ -197,6 +253,33 @@ CREATE CONSTRAINT fewest_nodes AS
 SELECT name FROM pod
 MINIMIZE count(DISTINCT variable__node);
 """,
+        """
+CREATE CONSTRAINT capacity AS
+SELECT name FROM node
+CHECK (SELECT sum(pod.cpu) FROM pod WHERE pod.variable__node = node.name) <= cpu
+AND (SELECT sum(pod.memory) FROM pod WHERE pod.variable__node = node.name) <= memory;
+
+CREATE CONSTRAINT fewest_nodes AS
+SELECT name FROM node
+WHERE EXISTS (SELECT 1 FROM pod WHERE pod.variable__node = node.name)
+MINIMIZE count(*);
+""",
+        """
+CREATE VIEW load AS
+SELECT node.name, node.cpu AS most_cpu, node.memory AS most_memory, sum(pod.cpu) AS cpu, sum(pod.memory) AS memory,
+    count(*) AS pods
+FROM pod JOIN node ON pod.variable__node = node.name
+GROUP BY node.name, node.cpu, node.memory;
+
+CREATE CONSTRAINT capacity AS
+SELECT name FROM load
+CHECK cpu <= most_cpu AND memory <= most_memory;
+
+CREATE CONSTRAINT fewest_nodes AS
+SELECT name FROM load
+MINIMIZE sum(CASE WHEN pods > 0 THEN 1 ELSE 0 END);
+""",
+    ),
     _packing,
 )
 
@@ -271,7 +354,8 @@ CREATE TABLE traffic (
     PRIMARY KEY (caller, callee)
 );
 """,
-    """
+    Spellings(
+        """
 CREATE CONSTRAINT capacity AS
 SELECT zone.name
 FROM service JOIN zone ON service.variable__zone = zone.name
@@ -286,6 +370,36 @@ JOIN service AS b ON b.name = traffic.callee
 WHERE a.variable__zone <> b.variable__zone
 MINIMIZE sum(traffic.rate);
 """,
+        """
+CREATE CONSTRAINT capacity AS
+SELECT name FROM zone
+CHECK (SELECT sum(service.cpu) FROM service WHERE service.variable__zone = zone.name) <= cpu;
+
+CREATE CONSTRAINT between_zones AS
+SELECT caller, callee FROM traffic
+WHERE (SELECT variable__zone FROM service WHERE name = traffic.caller)
+    <> (SELECT variable__zone FROM service WHERE name = traffic.callee)
+MINIMIZE sum(rate);
+""",
+        """
+CREATE VIEW load AS
+SELECT zone.name, zone.cpu AS most, sum(service.cpu) AS cpu
+FROM service JOIN zone ON service.variable__zone = zone.name
+GROUP BY zone.name, zone.cpu;
+
+CREATE CONSTRAINT capacity AS
+SELECT name FROM load
+CHECK cpu <= most;
+
+CREATE VIEW call AS
+SELECT traffic.caller, traffic.callee, traffic.rate, a.variable__zone AS here, b.variable__zone AS there
+FROM traffic JOIN service AS a ON a.name = traffic.caller JOIN service AS b ON b.name = traffic.callee;
+
+CREATE CONSTRAINT between_zones AS
+SELECT caller FROM call
+MINIMIZE sum(CASE WHEN here = there THEN 0 ELSE rate END);
+""",
+    ),
     _chatty,
 )
 
@@ -348,7 +462,8 @@ CREATE TABLE job (
     variable__host TEXT NOT NULL REFERENCES host (name)
 );
 """,
-    """
+    Spellings(
+        """
 CREATE CONSTRAINT memory AS
 SELECT host.name
 FROM job JOIN host ON job.variable__host = host.name
@@ -364,6 +479,37 @@ CREATE CONSTRAINT level AS
 SELECT name FROM share
 MINIMIZE max(permille) - min(permille);
 """,
+        """
+CREATE CONSTRAINT memory AS
+SELECT name FROM host
+CHECK (SELECT sum(job.memory) FROM job WHERE job.variable__host = host.name) <= memory;
+
+CREATE CONSTRAINT apart AS
+SELECT host.name FROM host
+MINIMIZE max((SELECT sum(job.cpu) FROM job WHERE job.variable__host = host.name) * 1000 / cpu)
+    - min((SELECT sum(job.cpu) FROM job WHERE job.variable__host = host.name) * 1000 / cpu);
+""",
+        """
+CREATE VIEW load AS
+SELECT host.name, host.cpu AS most_cpu, host.memory AS most_memory, sum(job.cpu) AS cpu, sum(job.memory) AS memory
+FROM job JOIN host ON job.variable__host = host.name
+GROUP BY host.name, host.cpu, host.memory;
+
+CREATE CONSTRAINT memory AS
+SELECT name FROM load
+CHECK memory <= most_memory;
+
+CREATE VIEW share AS
+SELECT name, 1000 * cpu / most_cpu AS share FROM load;
+
+CREATE VIEW extremes AS
+SELECT max(share) AS highest, min(share) AS lowest FROM share;
+
+CREATE CONSTRAINT apart AS
+SELECT highest FROM extremes
+MINIMIZE sum(highest - lowest);
+""",
+    ),
     _shares,
 )
 
@@ -444,7 +590,8 @@ CREATE TABLE pod (
     variable__node TEXT REFERENCES node (name)
 );
 """,
-    """
+    Spellings(
+        """
 CREATE CONSTRAINT capacity AS
 SELECT node.name
 FROM pod JOIN node ON pod.variable__node = node.name
@@ -467,5 +614,57 @@ CREATE CONSTRAINT low_without_a_place AS
 SELECT name FROM pod WHERE priority = 1 AND variable__node IS NULL
 MINIMIZE count(*) TIER 3;
 """,
+        """
+CREATE CONSTRAINT capacity AS
+SELECT name FROM node
+CHECK (SELECT sum(pod.cpu) FROM pod WHERE pod.variable__node = node.name) <= cpu
+AND (SELECT sum(pod.memory) FROM pod WHERE pod.variable__node = node.name) <= memory;
+
+CREATE CONSTRAINT stay_or_go AS
+SELECT name FROM pod WHERE node IS NOT NULL
+CHECK coalesce(variable__node, node) = node;
+
+CREATE CONSTRAINT high_without_a_place AS
+SELECT 1 AS everything
+MINIMIZE (SELECT count(*) FROM pod WHERE priority = 3 AND variable__node IS NULL) TIER 1;
+
+CREATE CONSTRAINT middle_without_a_place AS
+SELECT 1 AS everything
+MINIMIZE (SELECT count(*) FROM pod WHERE priority = 2 AND variable__node IS NULL) TIER 2;
+
+CREATE CONSTRAINT low_without_a_place AS
+SELECT 1 AS everything
+MINIMIZE (SELECT count(*) FROM pod WHERE priority = 1 AND variable__node IS NULL) TIER 3;
+""",
+        """
+CREATE VIEW load AS
+SELECT node.name, node.cpu AS most_cpu, node.memory AS most_memory, sum(pod.cpu) AS cpu, sum(pod.memory) AS memory
+FROM pod JOIN node ON pod.variable__node = node.name
+GROUP BY node.name, node.cpu, node.memory;
+
+CREATE CONSTRAINT capacity AS
+SELECT name FROM load
+CHECK cpu <= most_cpu AND memory <= most_memory;
+
+CREATE CONSTRAINT stay_or_go AS
+SELECT name FROM pod WHERE node IS NOT NULL AND variable__node <> node
+CHECK FALSE;
+
+CREATE VIEW homeless AS
+SELECT name, priority FROM pod WHERE variable__node IS NULL;
+
+CREATE CONSTRAINT high_without_a_place AS
+SELECT name FROM homeless WHERE priority = 3
+MINIMIZE count(*) TIER 1;
+
+CREATE CONSTRAINT middle_without_a_place AS
+SELECT name FROM homeless WHERE priority = 2
+MINIMIZE count(*) TIER 2;
+
+CREATE CONSTRAINT low_without_a_place AS
+SELECT name FROM homeless WHERE priority = 1
+MINIMIZE count(*) TIER 3;
+""",
+    ),
     _preemption,
 )

@@ -7,8 +7,8 @@ All objectives are minimised.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from random import Random
 from typing import Any, TypeAlias
 
@@ -52,13 +52,25 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
+class Spellings:
+    """The same policies by three habits."""
+
+    joins: str
+    subqueries: str
+    views: str
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter((each.name, getattr(self, each.name)) for each in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """``instance`` draws one; its second argument is the size, 1 for what is reported."""
 
     name: str
     about: str
     schema: str
-    policies: str
+    policies: Spellings
     instance: Callable[[Random, float], Instance]
 
 
@@ -114,3 +126,8 @@ def plan_of(
 def chosen(solver: cp_model.CpSolver, literals: Sequence[Literal]) -> int | None:
     """Which of these is true, if any."""
     return next((place for place, literal in enumerate(literals) if solver.boolean_value(literal)), None)
+
+
+def cells_of(solver: cp_model.CpSolver, rows: Iterable[str], numbers: Iterable[Any]) -> dict[Any, Value]:
+    """What these numbers of a model are in a solution, by the key of their row."""
+    return {(row,): solver.value(number) for row, number in zip(rows, numbers, strict=True)}

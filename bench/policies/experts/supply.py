@@ -11,6 +11,7 @@ from bench.policies.experts.problem import (
     Instance,
     Plan,
     Problem,
+    Spellings,
     names,
     one_of_each,
     plan_of,
@@ -75,7 +76,8 @@ CREATE TABLE stream (
 );
 CREATE TABLE limits (moves INTEGER PRIMARY KEY);
 """,
-    """
+    Spellings(
+        """
 CREATE CONSTRAINT not_too_many_streams AS
 SELECT broker.name
 FROM stream JOIN broker ON stream.variable__broker = broker.name
@@ -98,6 +100,44 @@ CREATE CONSTRAINT busiest AS
 SELECT name FROM throughput
 MINIMIZE max(rate);
 """,
+        """
+CREATE CONSTRAINT not_too_many_streams AS
+SELECT name FROM broker
+CHECK (SELECT count(*) FROM stream WHERE stream.variable__broker = broker.name) <= streams;
+
+CREATE CONSTRAINT not_too_many_moves AS
+SELECT moves FROM limits
+CHECK (SELECT count(*) FROM stream WHERE variable__broker <> broker) <= moves;
+
+CREATE CONSTRAINT busiest AS
+SELECT broker.name FROM broker
+MINIMIZE max((SELECT sum(rate) FROM stream WHERE stream.variable__broker = broker.name));
+""",
+        """
+CREATE VIEW load AS
+SELECT broker.name, broker.streams AS most, count(*) AS streams, sum(stream.rate) AS rate
+FROM stream JOIN broker ON stream.variable__broker = broker.name
+GROUP BY broker.name, broker.streams;
+
+CREATE CONSTRAINT not_too_many_streams AS
+SELECT name FROM load
+CHECK streams <= most;
+
+CREATE VIEW moved AS
+SELECT count(*) AS streams FROM stream WHERE variable__broker <> broker;
+
+CREATE CONSTRAINT not_too_many_moves AS
+SELECT limits.moves FROM limits CROSS JOIN moved
+CHECK moved.streams <= limits.moves;
+
+CREATE VIEW peak AS
+SELECT max(rate) AS rate FROM load;
+
+CREATE CONSTRAINT busiest AS
+SELECT rate FROM peak
+MINIMIZE sum(rate);
+""",
+    ),
     _brokers,
 )
 
@@ -197,7 +237,8 @@ CREATE TABLE offer (
     PRIMARY KEY (region, type)
 );
 """,
-    """
+    Spellings(
+        """
 CREATE CONSTRAINT demands_are_met AS
 SELECT demand.region, demand.resource
 FROM offer
@@ -216,6 +257,49 @@ CREATE CONSTRAINT cost AS
 SELECT region, type FROM offer
 MINIMIZE sum(price * variable__bought);
 """,
+        """
+CREATE CONSTRAINT demands_are_met AS
+SELECT region, resource FROM demand
+CHECK (
+    SELECT sum(offer.variable__bought * provides.amount)
+    FROM offer JOIN provides ON provides.type = offer.type
+    WHERE offer.region = demand.region AND provides.resource = demand.resource
+) >= amount;
+
+CREATE CONSTRAINT in_stock AS
+SELECT name FROM machine_type
+CHECK (SELECT sum(variable__bought) FROM offer WHERE offer.type = machine_type.name) <= stock;
+
+CREATE CONSTRAINT cost AS
+SELECT 1 AS everything
+MINIMIZE (SELECT sum(price * variable__bought) FROM offer);
+""",
+        """
+CREATE VIEW supply AS
+SELECT offer.region, provides.resource, sum(offer.variable__bought * provides.amount) AS amount
+FROM offer JOIN provides ON provides.type = offer.type
+GROUP BY offer.region, provides.resource;
+
+CREATE CONSTRAINT demands_are_met AS
+SELECT demand.region, demand.resource
+FROM demand JOIN supply ON supply.region = demand.region AND supply.resource = demand.resource
+CHECK supply.amount >= demand.amount;
+
+CREATE VIEW bought AS
+SELECT type, sum(variable__bought) AS machines FROM offer GROUP BY type;
+
+CREATE CONSTRAINT in_stock AS
+SELECT machine_type.name FROM machine_type JOIN bought ON bought.type = machine_type.name
+CHECK machines <= stock;
+
+CREATE VIEW bill AS
+SELECT region, sum(price * variable__bought) AS amount FROM offer GROUP BY region;
+
+CREATE CONSTRAINT cost AS
+SELECT region FROM bill
+MINIMIZE sum(amount);
+""",
+    ),
     _fleets,
 )
 
@@ -274,7 +358,8 @@ CREATE TABLE offer (
     PRIMARY KEY (job, agent)
 );
 """,
-    """
+    Spellings(
+        """
 CREATE CONSTRAINT hours AS
 SELECT agent.name
 FROM job
@@ -288,6 +373,38 @@ SELECT job.name
 FROM job JOIN offer ON offer.job = job.name AND offer.agent = job.variable__agent
 MINIMIZE sum(offer.price);
 """,
+        """
+CREATE CONSTRAINT hours AS
+SELECT name FROM agent
+CHECK (
+    SELECT sum(offer.hours) FROM job JOIN offer ON offer.job = job.name AND offer.agent = job.variable__agent
+    WHERE job.variable__agent = agent.name
+) <= hours;
+
+CREATE CONSTRAINT cost AS
+SELECT job.name FROM job
+MINIMIZE sum((SELECT price FROM offer WHERE offer.job = job.name AND offer.agent = job.variable__agent));
+""",
+        """
+CREATE VIEW taken AS
+SELECT job.name, offer.agent, offer.hours, offer.price
+FROM job JOIN offer ON offer.job = job.name
+WHERE offer.agent = job.variable__agent;
+
+CREATE VIEW week AS
+SELECT agent.name, agent.hours AS most, sum(taken.hours) AS hours
+FROM taken JOIN agent ON taken.agent = agent.name
+GROUP BY agent.name, agent.hours;
+
+CREATE CONSTRAINT hours AS
+SELECT name FROM week
+CHECK hours <= most;
+
+CREATE CONSTRAINT cost AS
+SELECT name FROM taken
+MINIMIZE sum(price);
+""",
+    ),
     _assignment,
 )
 
@@ -377,7 +494,8 @@ CREATE TABLE distance (
     PRIMARY KEY (customer, site)
 );
 """,
-    """
+    Spellings(
+        """
 CREATE CONSTRAINT only_open_sites AS
 SELECT customer.name
 FROM customer JOIN site ON customer.variable__site = site.name
@@ -398,5 +516,55 @@ SELECT customer.name
 FROM customer JOIN distance ON distance.customer = customer.name AND distance.site = customer.variable__site
 MINIMIZE sum(distance.length);
 """,
+        """
+CREATE CONSTRAINT only_open_sites AS
+SELECT name FROM customer
+CHECK variable__site IN (SELECT name FROM site WHERE variable__open);
+
+CREATE CONSTRAINT room AS
+SELECT name FROM site
+CHECK (SELECT sum(demand) FROM customer WHERE customer.variable__site = site.name) <= room;
+
+CREATE CONSTRAINT opening AS
+SELECT name FROM site
+MINIMIZE sum(CASE WHEN variable__open THEN opening ELSE 0 END);
+
+CREATE CONSTRAINT ways AS
+SELECT name FROM customer
+MINIMIZE sum((
+    SELECT length FROM distance WHERE distance.customer = customer.name AND distance.site = customer.variable__site
+));
+""",
+        """
+CREATE VIEW opened AS
+SELECT name, opening FROM site WHERE variable__open;
+
+CREATE CONSTRAINT only_open_sites AS
+SELECT site.name FROM customer JOIN site ON customer.variable__site = site.name
+WHERE NOT site.variable__open
+CHECK FALSE;
+
+CREATE VIEW served AS
+SELECT site.name, site.room, sum(customer.demand) AS demand
+FROM customer JOIN site ON customer.variable__site = site.name
+GROUP BY site.name, site.room;
+
+CREATE CONSTRAINT room AS
+SELECT name FROM served
+CHECK demand <= room;
+
+CREATE CONSTRAINT opening AS
+SELECT name FROM opened
+MINIMIZE sum(opening);
+
+CREATE VIEW way AS
+SELECT customer.name, distance.length
+FROM customer JOIN distance ON distance.customer = customer.name AND distance.site = customer.variable__site;
+
+CREATE CONSTRAINT ways AS
+SELECT name FROM way
+MINIMIZE sum(length);
+""",
+    ),
     _facilities,
 )

@@ -13,6 +13,7 @@ from bench.policies.experts.problem import (
     Instance,
     Plan,
     Problem,
+    Spellings,
     chosen,
     names,
     one_of_each,
@@ -81,7 +82,8 @@ CREATE TABLE clash (
     PRIMARY KEY (one, other)
 );
 """,
-    """
+    Spellings(
+        """
 CREATE CONSTRAINT not_at_once AS
 SELECT clash.one, clash.other
 FROM clash JOIN exam AS a ON clash.one = a.name JOIN exam AS b ON clash.other = b.name
@@ -91,6 +93,35 @@ CREATE CONSTRAINT early AS
 SELECT name FROM exam
 MINIMIZE sum(variable__slot);
 """,
+        """
+CREATE CONSTRAINT not_at_once AS
+SELECT a.name FROM exam AS a
+CHECK NOT EXISTS (
+    SELECT 1 FROM clash JOIN exam AS b ON b.name = clash.other
+    WHERE clash.one = a.name AND b.variable__slot = a.variable__slot
+);
+
+CREATE CONSTRAINT early AS
+SELECT 1 AS everything
+MINIMIZE (SELECT sum(variable__slot) FROM exam);
+""",
+        """
+CREATE VIEW pair AS
+SELECT clash.one, clash.other, a.variable__slot AS first, b.variable__slot AS second
+FROM clash JOIN exam AS a ON clash.one = a.name JOIN exam AS b ON clash.other = b.name;
+
+CREATE CONSTRAINT not_at_once AS
+SELECT one, other FROM pair WHERE first = second
+CHECK FALSE;
+
+CREATE VIEW total AS
+SELECT sum(variable__slot) AS slots FROM exam;
+
+CREATE CONSTRAINT early AS
+SELECT slots FROM total
+MINIMIZE sum(slots);
+""",
+    ),
     _exams,
 )
 
@@ -210,7 +241,8 @@ CREATE TABLE wish (
     PRIMARY KEY (nurse, day, shift)
 );
 """,
-    """
+    Spellings(
+        """
 CREATE CONSTRAINT every_shift_is_covered AS
 SELECT need.day, need.shift
 FROM need JOIN duty ON duty.day = need.day AND duty.variable__shift = need.shift
@@ -243,6 +275,78 @@ FROM wish JOIN duty ON duty.nurse = wish.nurse AND duty.day = wish.day
 WHERE duty.variable__shift = wish.shift
 MINIMIZE sum(wish.weight);
 """,
+        """
+CREATE CONSTRAINT every_shift_is_covered AS
+SELECT day, shift FROM need
+CHECK (SELECT count(*) FROM duty WHERE duty.day = need.day AND duty.variable__shift = need.shift) >= nurses;
+
+CREATE CONSTRAINT as_often_as_agreed AS
+SELECT name FROM nurse
+CHECK (SELECT count(variable__shift) FROM duty WHERE duty.nurse = nurse.name) BETWEEN least AND most;
+
+CREATE CONSTRAINT five_days_in_a_row AS
+SELECT first.nurse, first.day FROM duty AS first
+CHECK (
+    SELECT count(*) FROM duty
+    WHERE duty.nurse = first.nurse AND duty.day BETWEEN first.day AND first.day + 5
+    AND duty.variable__shift IS NOT NULL
+) <= 5;
+
+CREATE CONSTRAINT rest_after_a_night AS
+SELECT today.nurse, today.day FROM duty AS today
+WHERE today.variable__shift = 'night'
+CHECK NOT EXISTS (
+    SELECT 1 FROM duty AS tomorrow
+    WHERE tomorrow.nurse = today.nurse AND tomorrow.day = today.day + 1
+    AND tomorrow.variable__shift IN ('early', 'late')
+);
+
+CREATE CONSTRAINT wishes AS
+SELECT nurse, day FROM wish
+WHERE EXISTS (
+    SELECT 1 FROM duty WHERE duty.nurse = wish.nurse AND duty.day = wish.day AND duty.variable__shift = wish.shift
+)
+MINIMIZE sum(weight);
+""",
+        """
+CREATE VIEW works AS
+SELECT nurse, day, variable__shift AS shift FROM duty WHERE variable__shift IS NOT NULL;
+
+CREATE VIEW cover AS
+SELECT need.day, need.shift, need.nurses, count(*) AS there
+FROM need JOIN works ON works.day = need.day AND works.shift = need.shift
+GROUP BY need.day, need.shift, need.nurses;
+
+CREATE CONSTRAINT every_shift_is_covered AS
+SELECT day, shift FROM cover
+CHECK there >= nurses;
+
+CREATE VIEW month AS
+SELECT nurse.name, nurse.least, nurse.most, count(*) AS days
+FROM nurse JOIN works ON works.nurse = nurse.name
+GROUP BY nurse.name, nurse.least, nurse.most;
+
+CREATE CONSTRAINT as_often_as_agreed AS
+SELECT name FROM month
+CHECK days >= least AND days <= most;
+
+CREATE CONSTRAINT five_days_in_a_row AS
+SELECT first.nurse, first.day
+FROM duty AS first JOIN works ON works.nurse = first.nurse AND works.day BETWEEN first.day AND first.day + 5
+GROUP BY first.nurse, first.day
+CHECK count(*) <= 5;
+
+CREATE CONSTRAINT rest_after_a_night AS
+SELECT a.nurse, a.day FROM works AS a JOIN works AS b ON b.nurse = a.nurse AND b.day = a.day + 1
+WHERE a.shift = 'night'
+CHECK b.shift = 'night';
+
+CREATE CONSTRAINT wishes AS
+SELECT wish.nurse, wish.day FROM wish JOIN works ON works.nurse = wish.nurse AND works.day = wish.day
+WHERE works.shift = wish.shift
+MINIMIZE sum(wish.weight);
+""",
+    ),
     _rosters,
 )
 
@@ -345,7 +449,8 @@ CREATE TABLE dislike (
     PRIMARY KEY (course, hour)
 );
 """,
-    """
+    Spellings(
+        """
 CREATE CONSTRAINT seats_for_all AS
 SELECT course.name
 FROM course JOIN room ON course.variable__room = room.name
@@ -373,5 +478,73 @@ SELECT course.name
 FROM course JOIN dislike ON dislike.course = course.name AND dislike.hour = course.variable__hour
 MINIMIZE sum(dislike.cost);
 """,
+        """
+CREATE CONSTRAINT seats_for_all AS
+SELECT name FROM course
+CHECK students <= (SELECT seats FROM room WHERE room.name = course.variable__room);
+
+CREATE CONSTRAINT one_course_at_a_time AS
+SELECT a.name FROM course AS a
+CHECK NOT EXISTS (
+    SELECT 1 FROM course AS b
+    WHERE b.name > a.name AND b.variable__room = a.variable__room AND b.variable__hour = a.variable__hour
+);
+
+CREATE CONSTRAINT teachers_are_in_one_place AS
+SELECT a.name FROM course AS a
+CHECK NOT EXISTS (
+    SELECT 1 FROM course AS b
+    WHERE b.teacher = a.teacher AND b.name > a.name AND b.variable__hour = a.variable__hour
+);
+
+CREATE CONSTRAINT students_are_in_one_place AS
+SELECT a.name, a.course FROM programme AS a JOIN course AS one ON one.name = a.course
+CHECK one.variable__hour NOT IN (
+    SELECT other.variable__hour FROM programme AS b JOIN course AS other ON other.name = b.course
+    WHERE b.name = a.name AND b.course > a.course
+);
+
+CREATE CONSTRAINT disliked AS
+SELECT name FROM course
+MINIMIZE sum((
+    SELECT cost FROM dislike WHERE dislike.course = course.name AND dislike.hour = course.variable__hour
+));
+""",
+        """
+CREATE VIEW lesson AS
+SELECT course.name, course.teacher, course.students, room.seats, course.variable__room AS place,
+    course.variable__hour AS hour
+FROM course JOIN room ON course.variable__room = room.name;
+
+CREATE CONSTRAINT seats_for_all AS
+SELECT name FROM lesson
+CHECK students <= seats;
+
+CREATE CONSTRAINT one_course_at_a_time AS
+SELECT a.name, b.name FROM lesson AS a JOIN lesson AS b ON a.name < b.name
+WHERE a.place = b.place AND a.hour = b.hour
+CHECK FALSE;
+
+CREATE CONSTRAINT teachers_are_in_one_place AS
+SELECT a.name, b.name FROM lesson AS a JOIN lesson AS b ON a.teacher = b.teacher AND a.name < b.name
+CHECK a.hour <> b.hour;
+
+CREATE VIEW attends AS
+SELECT programme.name, programme.course, lesson.hour FROM programme JOIN lesson ON lesson.name = programme.course;
+
+CREATE CONSTRAINT students_are_in_one_place AS
+SELECT name FROM attends
+GROUP BY name
+CHECK all_different(hour);
+
+CREATE VIEW annoyance AS
+SELECT lesson.name, dislike.cost FROM lesson JOIN dislike ON dislike.course = lesson.name
+WHERE dislike.hour = lesson.hour;
+
+CREATE CONSTRAINT disliked AS
+SELECT name FROM annoyance
+MINIMIZE sum(cost);
+""",
+    ),
     _rooms,
 )

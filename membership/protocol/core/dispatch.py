@@ -113,6 +113,8 @@ class Dispatcher:
                 self._context.send(source, answer)
             case messages.ColdStart():
                 self._on_cold_start(message, now)
+                if source == message.sender.address:  # what was passed on already goes no further
+                    self._election.pass_on(message)
             case messages.JoinRequest():
                 self._context.defer(message.joiner, self._election.progress)
             case _:

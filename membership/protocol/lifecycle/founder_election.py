@@ -4,7 +4,8 @@ At a cold start (`expect=N` and seeds, and no cluster answers) each process asks
 lowest address it hears of among those that others name as seeds. A process founds the cluster when a majority of the
 seeds, itself included, has promised itself to it and it has met N processes. It goes on from no view.
 
-After a power cut, processes that remember a last view ask its members. A process promises itself to nobody that
+After a power cut, processes that remember a last view ask its members and their seeds; whoever hears of several that
+remember one passes on what they ask, as their addresses may have changed. A process promises itself to nobody that
 remembers less, and to the lowest address among those that remember most. It refounds the cluster, and goes on from the
 view it remembers, when a majority of that view, by name, has promised itself to it, at least half of the view are among
 them with what they remember, and it has met nobody that knows of a later view, if only by a copy of a disk.
@@ -188,9 +189,15 @@ class FounderElection:
 
     def has_outlived(self, view: Configuration) -> bool:
         """Whether what another process has accepted was overtaken by the view that this one remembers, or was proposed
-        by this one, in an earlier incarnation, and given up: a founder writes its view down before it is in force."""
-        if self.remembered is not None and view.epoch <= self.remembered.epoch:
-            return True
+        by this one, in an earlier incarnation, and given up: a founder writes its view down before it is in force.
+
+        Where one cluster was founded for certain, nothing of another one ever came into force.
+        """
+        remembered = self.remembered
+        if remembered is not None:
+            is_same = view.cluster_id == remembered.cluster_id
+            if view.epoch <= remembered.epoch if is_same else len(remembered) > 1:
+                return True
         founder = founder_of(view)
         return self._has_memory and founder is not None and founder.name == self._context.me.name
 
@@ -419,6 +426,17 @@ class FounderElection:
         if message.asking or self._followed != before:
             self._context.send(address, self._cold_start(False))
         self._tell()
+
+    def pass_on(self, message: ColdStart) -> None:
+        """Let the first of those who remember most hear of another one that remembers a view, and answer it.
+
+        Where addresses have changed hands neither may be at one that the other one knows, though both ask a seed.
+        """
+        if not message.asking or message.remembers == _NOTHING or not self._peers:
+            return
+        best = min(self._peers.values(), key=lambda peer: _rank(peer.member, peer.memory))
+        if _rank(best.member, best.memory) < _rank(message.sender, _memory_of(message)):
+            self._context.send(best.member.address, message)
 
     def _keep(self, message: ColdStart) -> None:
         self._peers[message.sender.address] = _Peer(

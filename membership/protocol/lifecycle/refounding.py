@@ -136,7 +136,10 @@ class Refounding:
         except ConfigurationError as error:
             self._context.drop(Refusal.CONFIGURATION_UNREADABLE, str(error))
             return
-        if self._joiner.cluster_id not in (None, view.cluster_id):
+        is_told = election.followed is None and election.is_promised(message.sender)
+        if is_told and election.has_outlived(view):
+            election.past.add(view.id)
+        elif self._joiner.cluster_id not in (None, view.cluster_id):
             self._context.drop("a configuration of another cluster")
         elif any(known.id == view.id for known in election.accepted):
             election.ask_followed()
@@ -144,11 +147,8 @@ class Refounding:
             if self._context.me in view and not election.is_bound:
                 self._context.removal_history.learn(message.faulty, now)
                 self._save(view, election.still_accepted(view))
-        elif election.followed is None and election.is_promised(message.sender):
-            if election.has_outlived(view):
-                election.past.add(view.id)
-            else:
-                self._save(view, election.accepted)
+        elif is_told:
+            self._save(view, election.accepted)
 
     def share(self, message: ColdStart, now: float) -> None:
         """Send the founder that this process follows what it must know of to count on it."""

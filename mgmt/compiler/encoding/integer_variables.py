@@ -27,6 +27,7 @@ from mgmt.language.bound_queries.expressions import (
 )
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery
 from mgmt.language.names.catalog import Catalog
+from mgmt.language.names.scopes import Source
 from mgmt.source_text import Position
 from mgmt.state.schema import Column, Table
 from mgmt.state.schema_parsing.column_bounds import FEW_VALUES, MOST_VALUES
@@ -49,9 +50,14 @@ def quantities_of(program: Sequence[PushedView | SplitQuery], catalog: Catalog) 
     }
     if not wide:
         return frozenset()
-    queries = [step.bound for step in program if isinstance(step, SplitQuery)]
-    told_apart = chain(_unique(tables), *map(_counted, _with_subqueries(queries)))
-    listed = {place for query in _with_subqueries(queries) for place in _joined(query)}
+    queries = [
+        found
+        for step in program
+        if isinstance(step, SplitQuery)
+        for found in _with_subqueries(step.bound, ())
+    ]
+    told_apart = chain(_unique(tables), *(_counted(*query) for query in queries))
+    listed = {place for query in queries for place in _joined(*query)}
     for place, what, position in told_apart:
         listed.add(place)
         if place in wide and _width(wide[place]) > MOST_VALUES:
@@ -77,24 +83,24 @@ def _unique(tables: Iterable[Table]) -> Iterator[tuple[_Place, str, Position | N
                 yield (table.name.lower(), name.lower()), "UNIQUE", None
 
 
-def _counted(query: BoundQuery) -> Iterator[tuple[_Place, str, Position | None]]:
+def _counted(query: BoundQuery, sources: Sequence[Source]) -> Iterator[tuple[_Place, str, Position | None]]:
     """What different values are counted of."""
     for node in _nodes(query):
         if isinstance(node, Aggregate) and node.function in _TOLD_APART and node.operand is not None:
-            for place in _origin(query, node.operand):
+            for place in _origin(sources, node.operand):
                 yield place, str(node.function), node.position
 
 
-def _joined(query: BoundQuery) -> Iterator[_Place]:
+def _joined(query: BoundQuery, sources: Sequence[Source]) -> Iterator[_Place]:
     """What is compared with another source's, looked for in a query, grouped by, or given to a function."""
     for node in _nodes(query):
         if isinstance(node, Comparison) and node.operator in {"=", "<>"}:
             for one, other in ((node.left, node.right), (node.right, node.left)):
                 if isinstance(one, Cell) and _sources(other) - {one.source.lower()}:
-                    yield from _origin(query, one)
+                    yield from _origin(sources, one)
         elif isinstance(node, (ComputedKey, Computed, MembershipQuery, Subquery)):
-            for child in node.children:
-                yield from _origin(query, child)
+            for child in node.operands if isinstance(node, Subquery) else node.children:
+                yield from _origin(sources, child)
 
 
 def _sources(expression: Expression) -> set[str]:
@@ -107,14 +113,14 @@ def _sources(expression: Expression) -> set[str]:
     return found
 
 
-def _origin(query: BoundQuery, expression: Expression) -> Iterator[_Place]:
-    """The variable column of a table that a column of a source is, unchanged."""
+def _origin(sources: Sequence[Source], expression: Expression) -> Iterator[_Place]:
+    """The variable column of a table that a column of one of the sources, the innermost first, is unchanged."""
     if isinstance(expression, Cell):
-        for source in query.sources:
-            column = source.relation.find(expression.column)
-            same = source.alias.lower() == expression.source.lower()
-            if same and column is not None and column.origin is not None:
-                yield column.origin[0].lower(), column.origin[1].lower()
+        alias = expression.source.lower()
+        source = next((source for source in sources if source.alias.lower() == alias), None)
+        column = None if source is None else source.relation.find(expression.column)
+        if column is not None and column.origin is not None:
+            yield column.origin[0].lower(), column.origin[1].lower()
 
 
 def _nodes(query: BoundQuery) -> Iterator[Expression]:
@@ -122,7 +128,12 @@ def _nodes(query: BoundQuery) -> Iterator[Expression]:
         yield from expression.walk()
 
 
-def _with_subqueries(queries: Iterable[BoundQuery]) -> Iterator[BoundQuery]:
-    for query in queries:
-        yield query
-        yield from _with_subqueries(node.query for node in _nodes(query) if isinstance(node, Subquery))
+def _with_subqueries(
+    query: BoundQuery, around: tuple[Source, ...]
+) -> Iterator[tuple[BoundQuery, tuple[Source, ...]]]:
+    """The query and those in it, each with its sources and those of what is around it."""
+    sources = (*query.sources, *around)
+    yield query, sources
+    for node in _nodes(query):
+        if isinstance(node, Subquery):
+            yield from _with_subqueries(node.query, sources)
