@@ -311,7 +311,7 @@ class SelectBinder(SelectNormalizer):
             )
         return Demand(tail, tree, bound)
 
-    def _check_reason(self, outputs: list[Output], keys: Sequence[Expression] | None) -> None:
+    def _check_reason(self, outputs: list[Output], keys: Sequence[DatabasePart | ComputedKey] | None) -> None:
         """A reason speaks of constant columns of the row, or of the group."""
         reason = None if self._tail is None else self._tail.reason
         if reason is None:

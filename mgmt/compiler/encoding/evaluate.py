@@ -179,7 +179,8 @@ class Evaluator:
         if chosen and TEXTUAL & kinds:
             if isinstance(left, Constants) and isinstance(right, Constants):
                 return _compare_texts(left, right, expression)
-            return self._compare_numbers(*self._ranked(expression, left, right), operator)
+            one, other = self._ranked(expression, left, right)
+            return self._compare_numbers(one, other, operator)
         if operator in {"=", "<>"} and kinds == {SqlType.BOOLEAN}:
             truths = self.as_truths(left, expression.left), self.as_truths(right, expression.right)
             return self._compare_truths(*truths, operator)

@@ -16,6 +16,7 @@ from mgmt.compiler.partition import ColumnName, Step
 from mgmt.compiler.verification.oracle import Verdict
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.backends import Backend
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.general.evaluation import value_of
 from mgmt.optimization.general.lexicographic import Optimum, TierResult, optimize, tier_objectives
 from mgmt.optimization.problem import least
@@ -59,7 +60,7 @@ class GeneralPart:
         self,
         present: Verdict | None,
         *,
-        budget: float,
+        deadline: Deadline,
         seed: int,
         workers: int,
         first: Mapping[tuple[str, str], Mapping[PrimaryKey, Value]] | None = None,
@@ -77,7 +78,7 @@ class GeneralPart:
                 self.backend,
                 _hint(encoding, first),
                 choices=choices_of(encoding.columns),
-                budget=budget,
+                deadline=deadline,
                 seed=seed,
                 workers=workers,
             )

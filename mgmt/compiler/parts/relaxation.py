@@ -20,6 +20,7 @@ from mgmt.compiler.parts.constraint_model import GeneralPart
 from mgmt.compiler.verification.oracle import Oracle, Verdict
 from mgmt.errors import PolicyError, SolveTimeout
 from mgmt.language.bound_queries.queries import Demand
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.general.lexicographic import TierResult
 from mgmt.state.database import Snapshot
 
@@ -105,7 +106,7 @@ class StartedPart:
         return self.relaxed.columnar.current(assignments)
 
     def solve(
-        self, present: Verdict | None, *, budget: float, seed: int, workers: int
+        self, present: Verdict | None, *, deadline: Deadline, seed: int, workers: int
     ) -> Decided | Impossible:
         """The first plan, or a better one."""
         first = self.first
@@ -113,7 +114,7 @@ class StartedPart:
             return first
         try:
             found = self.general.solve(
-                present, budget=budget, seed=seed, workers=workers, first=first.assignments
+                present, deadline=deadline, seed=seed, workers=workers, first=first.assignments
             )
         except SolveTimeout:
             return first

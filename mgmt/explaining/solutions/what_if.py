@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from mgmt.explaining.policies.policy_files import statements_of
 from mgmt.explaining.solutions.difference import Difference, diff
 from mgmt.explaining.solutions.nearest import Row, Tell, nearest
 from mgmt.explaining.solutions.why import FIRST_SHARE, quiet
+from mgmt.optimization.deadline import Deadline
 from mgmt.solution import Solution, Value
 from mgmt.source_text import SourceText
 from mgmt.state.database import Database
@@ -57,14 +57,14 @@ def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0, tell:
     """
     before = model.database.clone()
     after = changed_copy(before, sql)
-    deadline = time.monotonic() + budget
+    deadline = Deadline.after(budget, model.clock)
 
     def solved(solve: Callable[[], Solution]) -> Solution | InfeasibleError:
         try:
             return solve()
         except InfeasibleError as error:
             tell("looking for what would help")
-            error.relaxations_within(deadline - time.monotonic())
+            error.relaxations_within(deadline.left)
             return error
 
     now, then = model.revised(database=before), model.revised(database=after)
@@ -72,7 +72,7 @@ def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0, tell:
     plan = solved(lambda: now.solve(FIRST_SHARE * budget, seed))
     tell("looking for the best plan as things would be")
     if isinstance(plan, InfeasibleError):
-        return WhatIf(plan, solved(lambda: then.solve(max(1.0, deadline - time.monotonic()), seed)))
+        return WhatIf(plan, solved(lambda: then.solve(max(1.0, deadline.left), seed)))
     touched = _touched(before, after, plan)
 
     def near() -> Solution:
