@@ -172,15 +172,21 @@ class Problem:
     @property
     def lower(self) -> Integers:
         """Of each variable."""
-        if len(self._lower) > 1:
-            self._lower = [np.concatenate(self._lower)]
-        return self._lower[0]
+        return self._limits()[0]
 
     @property
     def upper(self) -> Integers:
-        if len(self._upper) > 1:
-            self._upper = [np.concatenate(self._upper)]
-        return self._upper[0]
+        return self._limits()[1]
+
+    def bounds(self, variables: Integers) -> tuple[Integers, Integers]:
+        """The least and the greatest value of each of these."""
+        lower, upper = self._limits()
+        return lower[variables], upper[variables]
+
+    def _limits(self) -> tuple[Integers, Integers]:
+        if len(self._lower) > 1:
+            self._lower, self._upper = [np.concatenate(self._lower)], [np.concatenate(self._upper)]
+        return self._lower[0], self._upper[0]
 
     @property
     def variables(self) -> int:
@@ -210,6 +216,11 @@ class Problem:
         self.cells += int(cells)
         if self.watch is not None:
             self.watch(self.cells)
+
+    def foresee(self, cells: int) -> None:
+        """Stop before so many more are made, if they are too many."""
+        if self.watch is not None:
+            self.watch(self.cells + int(cells))
 
     # ---- demands ------------------------------------------------------------------------------------
 
@@ -280,7 +291,7 @@ class Problem:
     def ranges(self, linears: Linears) -> tuple[Integers, Integers]:
         """Bounds from the ranges of the variables alone; OverflowError beyond 64 bits."""
         factors = linears.coefficients
-        low, high = self.lower[linears.terms.items], self.upper[linears.terms.items]
+        low, high = self.bounds(linears.terms.items)
         rising = factors > 0
         ends = [np.where(rising, low, high), np.where(rising, high, low)]
         size = np.abs(factors.astype(np.float64)) * np.maximum(np.abs(ends[0]), np.abs(ends[1]))
@@ -303,7 +314,8 @@ class Problem:
 
     def range_of(self, linear: Linear) -> tuple[int, int]:
         """The same of one."""
-        low, high = (sign * least(scale(linear, sign), (self.lower, self.upper)) for sign in (1, -1))
+        bounds = self.bounds(integers(linear.variables))
+        low, high = (sign * _least(scale(linear, sign), bounds) for sign in (1, -1))
         if low < -LIMIT or high > LIMIT:
             raise too_large(max(-low, high))
         return low, high
@@ -413,7 +425,8 @@ class Problem:
         """Which rows have one variable of 0 and 1 and nothing else."""
         found: Mask = linears.terms.lengths == 1
         variables = linears.terms.items[linears.terms.starts[:-1][found]]
-        found[found] = (self.lower[variables] == 0) & (self.upper[variables] == 1)
+        low, high = self.bounds(variables)
+        found[found] = (low == 0) & (high == 1) & (variables > 0)
         return found
 
     def gated(self, linears: Linears, literals: Integers) -> Linears:
@@ -603,9 +616,12 @@ class Problem:
 def least(linear: Linear, bounds: tuple[Integers, Integers]) -> int:
     """The least value within bounds of the variables."""
     variables = integers(linear.variables)
-    pairs = zip(
-        linear.coefficients, bounds[0][variables].tolist(), bounds[1][variables].tolist(), strict=True
-    )
+    return _least(linear, (bounds[0][variables], bounds[1][variables]))
+
+
+def _least(linear: Linear, bounds: tuple[Integers, Integers]) -> int:
+    """The same, within bounds of its own variables, in order."""
+    pairs = zip(linear.coefficients, bounds[0].tolist(), bounds[1].tolist(), strict=True)
     terms: list[int] = [factor * (low if factor > 0 else high) for factor, low, high in pairs]
     return linear.constant + sum(terms)
 

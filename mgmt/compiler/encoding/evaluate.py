@@ -61,6 +61,7 @@ from mgmt.optimization.columns import (
     sum_of,
 )
 from mgmt.optimization.problem import Problem
+from mgmt.optimization.products import FactoredProblem
 from mgmt.state.schema import TEXTUAL, SqlType
 
 _MOST_NUMBERS = 1_000  # values of a computed number that are told apart, each by a literal
@@ -84,7 +85,7 @@ class Rows:
 class Evaluator:
     """Evaluates expressions over one problem."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: FactoredProblem) -> None:
         self.problem = problem
         self.values = Values()
 

@@ -323,7 +323,7 @@ def _encoded(model: Model, snapshot: Snapshot) -> Encoding:
 
 
 def _never_binding(model: Model, encoding: Encoding) -> Iterator[Finding]:
-    demanding = set(encoding.problem.constraint_names)
+    demanding = set(encoding.factored.constraint_names)
     for query in model.queries:
         if not isinstance(query, BoundQuery) or query.demand is None or query.demand.is_objective:
             continue
