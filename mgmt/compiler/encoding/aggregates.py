@@ -11,7 +11,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mgmt.compiler.encoding.columns import Choices, Column, Constants, GridOptions, Numbers, Truths, take
+from mgmt.compiler.encoding.columns import (
+    Choices,
+    Column,
+    Constants,
+    GridOptions,
+    LazyColumns,
+    Numbers,
+    Truths,
+    take,
+)
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows, known
 from mgmt.language.bound_queries.expressions import Aggregate, AggregateFunction, Cell, Expression
 from mgmt.optimization.columns import (
@@ -310,7 +319,7 @@ def rows_at(rows: Rows, where: Integers) -> Rows:
     return replace(
         rows,
         count=len(where),
-        fetched=[_constants(take(column, where)) for column in rows.fetched],
+        fetched=LazyColumns(len(rows.fetched), lambda slot: _constants(take(rows.fetched[slot], where))),
         cells=lambda alias, name: take(rows.cells(alias, name), where),
         aggregates=lambda expression: take(rows.aggregates(expression), where),
     )

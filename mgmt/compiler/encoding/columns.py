@@ -12,7 +12,7 @@ stands in a thousand rows of a join is not written out a thousand times.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -272,6 +272,23 @@ class Constants:
     @property
     def is_text(self) -> bool:
         return self.cells.dtype.kind == "O" and any(isinstance(cell, str) for cell in self.cells.tolist())
+
+
+class LazyColumns(Sequence[Constants]):
+    """Columns that are made when they are asked for."""
+
+    def __init__(self, count: int, make: Callable[[int], Constants]) -> None:
+        self._count = count
+        self._make = make
+        self._made: dict[int, Constants] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, slot: int) -> Constants:  # type: ignore[override]
+        if slot not in self._made:
+            self._made[slot] = self._make(slot)
+        return self._made[slot]
 
 
 def _blanked(cells: NDArray[Any], null: Mask) -> NDArray[Any]:
