@@ -12,7 +12,7 @@ stands in a thousand rows of a join is not written out a thousand times.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -136,6 +136,11 @@ class Options:
         return Options.sorted(owners, codes, literals, filled(count + 1, FALSE))
 
     @property
+    def domain(self) -> Integers:
+        """All values, in order of their numbers."""
+        return np.unique(self.codes.items)
+
+    @property
     def all_literals(self) -> Lists:
         """Of each choice all of which exactly one holds."""
         rows = np.flatnonzero(self.null != FALSE)
@@ -151,7 +156,8 @@ class GridOptions:
         self._problem = problem
         self.grid = grid
         self._order = np.argsort(domain)
-        self._domain = domain[self._order]
+        self.domain = domain[self._order]
+        """The values in order of their numbers."""
 
     def __len__(self) -> int:
         return self.grid.rows
@@ -178,9 +184,9 @@ class GridOptions:
 
     def take(self, rows: Integers) -> Options:
         """The choices of some rows as lists."""
-        count, values = len(rows), len(self._domain)
+        count, values = len(rows), len(self.domain)
         self._problem.foresee(count * values // _ITEMS_A_CELL)
-        codes = Lists(np.arange(count + 1) * values, np.tile(self._domain, count))
+        codes = Lists(np.arange(count + 1) * values, np.tile(self.domain, count))
         literals = self.grid.literals(rows[:, None], self._order[None, :]).ravel()
         return Options(codes, literals, self.grid.null[rows])
 
@@ -190,10 +196,10 @@ class GridOptions:
 
     def places(self, codes: Integers) -> Integers:
         """Where in the grid these values are; -1 for those that cannot be chosen."""
-        if not len(self._domain):
+        if not len(self.domain):
             return filled(len(codes), -1)
-        found = np.minimum(np.searchsorted(self._domain, codes), len(self._domain) - 1)
-        return np.where(self._domain[found] == codes, self._order[found], -1)
+        found = np.minimum(np.searchsorted(self.domain, codes), len(self.domain) - 1)
+        return np.where(self.domain[found] == codes, self._order[found], -1)
 
     def literal(self, choices: Integers, codes: Integers) -> Integers:
         """The literal under which a choice takes a value, for each pair of these."""
@@ -272,23 +278,6 @@ class Constants:
     @property
     def is_text(self) -> bool:
         return self.cells.dtype.kind == "O" and any(isinstance(cell, str) for cell in self.cells.tolist())
-
-
-class LazyColumns(Sequence[Constants]):
-    """Columns that are made when they are asked for."""
-
-    def __init__(self, count: int, make: Callable[[int], Constants]) -> None:
-        self._count = count
-        self._make = make
-        self._made: dict[int, Constants] = {}
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, slot: int) -> Constants:  # type: ignore[override]
-        if slot not in self._made:
-            self._made[slot] = self._make(slot)
-        return self._made[slot]
 
 
 def _blanked(cells: NDArray[Any], null: Mask) -> NDArray[Any]:

@@ -19,12 +19,11 @@ from mgmt.compiler.encoding.columns import (
     Column,
     Constants,
     GridOptions,
-    LazyColumns,
     Numbers,
     RelationData,
     take,
 )
-from mgmt.compiler.encoding.evaluate import Evaluator, Rows
+from mgmt.compiler.encoding.evaluate import Evaluator, Lazily, Rows
 from mgmt.compiler.relational import apart
 from mgmt.language.bound_queries.expressions import (
     Aggregate,
@@ -206,9 +205,7 @@ class Product:
                 cache[id(expression)] = self._aggregate(groups, expression, template)
             return cache[id(expression)]
 
-        return replace(
-            template, count=len(groups), fetched=LazyColumns(fetched, column), aggregates=aggregate
-        )
+        return replace(template, count=len(groups), fetched=Lazily(fetched, column), aggregates=aggregate)
 
     def _aggregate(self, groups: _Groups, aggregate: Aggregate, template: Rows) -> Column:
         weights = self._everywhere()
@@ -246,7 +243,7 @@ class Product:
             split = _Groups(number, groups.values, told, groups.value_groups[owners], counts)
         exists = self.problem.at_most(self._sums(split, weights), 0) ^ 1
         value = _constants(take(column, first[told]))
-        rows = replace(template, count=len(split), fetched=LazyColumns(slot + 1, lambda _: value))
+        rows = replace(template, count=len(split), fetched=Lazily(slot + 1, lambda _: value))
         grouped = GroupedRows(self.evaluator, rows, exists, owners, len(groups))
         return grouped.aggregate(replace(aggregate, condition=None))
 
