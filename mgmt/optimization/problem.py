@@ -75,10 +75,14 @@ class LiteralRows:
     literals: Lists
     enforcement: Integers
     source: Source | None
+    spells_out: bool = False
+    """Whether it spells out, for a solver, what a choice or a definition says."""
 
     def take(self, rows: Integers) -> LiteralRows:
         source = None if self.source is None else self.source.take(rows)
-        return LiteralRows(self.relation, self.literals.take(rows), self.enforcement[rows], source)
+        return replace(
+            self, literals=self.literals.take(rows), enforcement=self.enforcement[rows], source=source
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,11 +94,18 @@ class LinearRows:
     upper: Integers
     enforcement: Integers
     source: Source | None
+    spells_out: bool = False
+    """Whether it spells out, for a solver, what a definition says."""
 
     def take(self, rows: Integers) -> LinearRows:
-        source = None if self.source is None else self.source.take(rows)
-        linears = self.linears.take(rows)
-        return LinearRows(linears, self.lower[rows], self.upper[rows], self.enforcement[rows], source)
+        return replace(
+            self,
+            linears=self.linears.take(rows),
+            lower=self.lower[rows],
+            upper=self.upper[rows],
+            enforcement=self.enforcement[rows],
+            source=None if self.source is None else self.source.take(rows),
+        )
 
 
 Rows: TypeAlias = LiteralRows | LinearRows
@@ -135,6 +146,38 @@ class Gated:
     linears: Linears
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Thresholds:
+    """Each target literal holds exactly when the expression is at most 0."""
+
+    targets: Integers
+    linears: Linears
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Totals:
+    """Each variable is the value of the expression."""
+
+    variables: Integers
+    linears: Linears
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Equalities:
+    """Each target literal holds exactly when a literal of a row and its counterpart do.
+
+    Of the literals of a row never more than one holds, and of their counterparts neither: they are two choices, value
+    by value.
+    """
+
+    targets: Integers
+    literals: Lists
+    counterparts: Integers
+
+
+Definitions: TypeAlias = Operations | Conjunctions | Gated | Thresholds | Totals | Equalities
+
+
 @dataclass(frozen=True, slots=True)
 class Objective:
     """One policy's objective.  Tier 1 is optimised first; within a tier the weighted sum is."""
@@ -156,6 +199,12 @@ class Problem:
     operations: list[Operations] = field(default_factory=list)
     conjunctions: list[Conjunctions] = field(default_factory=list)
     gates: list[Gated] = field(default_factory=list)
+    """Besides, they are spelled out in rows; as are the next three."""
+    thresholds: list[Thresholds] = field(default_factory=list)
+    totals: list[Totals] = field(default_factory=list)
+    equalities: list[Equalities] = field(default_factory=list)
+    written_sums: list[Totals] = field(default_factory=list)
+    """Sums of cells alone, whatever their numbers are."""
     objectives: list[Objective] = field(default_factory=list)
     watch: Callable[[int], None] | None = None
     """Told before it grows of the cells it will have, to stop that by an error."""
@@ -230,13 +279,16 @@ class Problem:
             self.grow(len(terms.items))
             self.rows.append(block)
 
-    def require_any(self, literals: Lists, source: Source | None = None) -> None:
+    def require_any(self, literals: Lists, source: Source | None = None, *, spells_out: bool = False) -> None:
         """In each row at least one literal holds."""
         literals = literals.keep(literals.items != FALSE).distinct()
         settled = literals.any(literals.items == TRUE) | _contradictory(literals)
         rows = np.flatnonzero(~settled)
         source = None if source is None else source.take(rows)
-        self._append(LiteralRows(Relation.AT_LEAST_ONE, literals.take(rows), filled(len(rows), TRUE), source))
+        block = LiteralRows(
+            Relation.AT_LEAST_ONE, literals.take(rows), filled(len(rows), TRUE), source, spells_out
+        )
+        self._append(block)
 
     def require_one(
         self,
@@ -245,13 +297,14 @@ class Problem:
         *,
         exactly: bool = False,
         when: Integers | None = None,
+        spells_out: bool = False,
     ) -> None:
         """In each row at most (or exactly) one literal holds, if ``when`` does."""
         enforcement = filled(len(literals), TRUE) if when is None else when
         literals = literals.keep(literals.items != FALSE)
         rows = np.flatnonzero((enforcement != FALSE) & (exactly | (literals.lengths > 1)))
         relation = Relation.EXACTLY_ONE if exactly else Relation.AT_MOST_ONE
-        self._append(LiteralRows(relation, literals, enforcement, source).take(rows))
+        self._append(LiteralRows(relation, literals, enforcement, source, spells_out).take(rows))
 
     def require_range(
         self,
@@ -261,6 +314,7 @@ class Problem:
         source: Source | None = None,
         *,
         when: Integers | None = None,
+        spells_out: bool = False,
     ) -> None:
         """``lower <= linear <= upper`` in each row, if ``when`` holds."""
         count = len(linears)
@@ -273,8 +327,8 @@ class Problem:
         rows = np.flatnonzero(broken)
         if len(rows):
             told = None if source is None else source.take(rows)
-            self.require_any(Lists.side_by_side(enforcement[rows] ^ 1), told)
-        block = LinearRows(linears, least, most, enforcement, source)
+            self.require_any(Lists.side_by_side(enforcement[rows] ^ 1), told, spells_out=spells_out)
+        block = LinearRows(linears, least, most, enforcement, source, spells_out)
         self._append(block.take(np.flatnonzero(~idle & ~broken)))
 
     def imply(self, linears: Linears, lower: int | None, upper: int | None) -> None:
@@ -387,7 +441,9 @@ class Problem:
             first, number = literals.take(rows).alike()
             some = literals.take(rows[first])
             made = self.new_literals(len(first))
-            self.require_one(_with(some, made ^ 1), exactly=True)
+            self.require_one(_with(some, made ^ 1), exactly=True, spells_out=True)
+            ones = Linears.literals(some.items).summed(some.owners, len(some))
+            self.totals.append(Totals(made >> 1, ones))
             found[rows] = made[number]
         return found
 
@@ -417,8 +473,9 @@ class Problem:
         first, number = _with(rows, limits.constants).alike()
         some = limits.take(first)
         literals = self.new_literals(len(first))
-        self.require_range(some, None, 0, when=literals)
-        self.require_range(some, 1, None, when=literals ^ 1)
+        self.require_range(some, None, 0, when=literals, spells_out=True)
+        self.require_range(some, 1, None, when=literals ^ 1, spells_out=True)
+        self.thresholds.append(Thresholds(literals, some))
         return literals[number]
 
     def _are_booleans(self, linears: Linears) -> Mask:
@@ -428,6 +485,23 @@ class Problem:
         low, high = self.bounds(variables)
         found[found] = (low == 0) & (high == 1) & (variables > 0)
         return found
+
+    def equality(self, literals: Lists, counterparts: Integers, null: Integers) -> Integers:
+        """In each row a literal that holds exactly when a literal and its counterpart do.
+
+        The literals of a row are values of one choice, the counterparts the same values of another; where none of the
+        literals holds, ``null`` does.
+        """
+        targets = self.new_literals(len(literals))
+        made, value = targets[literals.owners], literals.items
+        for clauses in (
+            Lists.side_by_side(made ^ 1, value ^ 1, counterparts),
+            Lists.side_by_side(made, value ^ 1, counterparts ^ 1),
+            Lists.side_by_side(targets ^ 1, null ^ 1),
+        ):
+            self.require_any(clauses, spells_out=True)
+        self.equalities.append(Equalities(targets, literals, counterparts))
+        return targets
 
     def gated(self, linears: Linears, literals: Integers) -> Linears:
         """Each expression where its literal holds, else 0."""
@@ -458,8 +532,8 @@ class Problem:
         some, when = linears.take(first), literals[first]
         variables = self.new_variables(np.minimum(low[first], 0), np.maximum(high[first], 0))
         single = Linears.single(variables)
-        self.require_range(difference(some, single), 0, 0, when=when)
-        self.require_range(single, 0, 0, when=when ^ 1)
+        self.require_range(difference(some, single), 0, 0, when=when, spells_out=True)
+        self.require_range(single, 0, 0, when=when ^ 1, spells_out=True)
         self.gates.append(Gated(variables, when, number[first], some))
         return variables[places]
 
@@ -577,12 +651,28 @@ class Problem:
             return linears
         some = linears.take(long)
         low, high = self.ranges(some)
-        single = Linears.single(self.new_variables(low, high))
-        self.require_range(difference(some, single), 0, 0)
+        made = self.new_variables(low, high)
+        single = Linears.single(made)
+        self.require_range(difference(some, single), 0, 0, spells_out=True)
+        self.totals.append(Totals(made, some))
         short = np.flatnonzero(linears.terms.lengths <= 1)
         return sum_of(_at(short, linears.take(short), len(linears)), _at(long, single, len(linears)))
 
     # ---- views of the whole -------------------------------------------------------------------------
+
+    @property
+    def definitions(self) -> list[Definitions]:
+        """What defines variables, each block after those that it speaks of."""
+        found: list[Definitions] = [
+            *self.operations,
+            *self.conjunctions,
+            *self.gates,
+            *self.thresholds,
+            *self.totals,
+            *self.equalities,
+        ]
+        found = [block for block in found if len(defined_by(block))]
+        return [*self.written_sums, *sorted(found, key=lambda block: int(defined_by(block)[0]))]
 
     @property
     def constraint_names(self) -> tuple[str, ...]:
@@ -611,6 +701,13 @@ class Problem:
             elif not isinstance(kept, bool) and kept.any():
                 rows.append(block.take(np.flatnonzero(kept)))
         return replace(self, rows=rows, redundant=[])
+
+
+def defined_by(block: Definitions) -> Integers:
+    """The variables that a block defines, in order."""
+    if isinstance(block, (Gated, Totals)):
+        return block.variables
+    return block.targets if isinstance(block, Operations) else block.targets >> 1
 
 
 def least(linear: Linear, bounds: tuple[Integers, Integers]) -> int:
