@@ -12,7 +12,7 @@ from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.columns import FALSE, LIMIT, TRUE, Linear, Linears, Lists, integers
-from mgmt.optimization.deadline import Deadline
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import value_of
 from mgmt.optimization.general.lexicographic import optimize
 from mgmt.optimization.infeasibility.problem_core import restricted

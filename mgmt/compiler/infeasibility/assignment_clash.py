@@ -19,7 +19,7 @@ from mgmt.errors import CoreMember
 from mgmt.language.bound_queries.expressions import Comparison, has_aggregate
 from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.optimization.assignment import Mask, Skew
-from mgmt.optimization.deadline import Deadline
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility import elastic
 from mgmt.optimization.infeasibility.assignment_core import Clashing, find_clash, least_gives
 from mgmt.optimization.infeasibility.closed_form import blocked_alone, shortfall

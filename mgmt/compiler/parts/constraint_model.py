@@ -19,7 +19,7 @@ from mgmt.compiler.verification.oracle import Verdict
 from mgmt.errors import SolveTimeout
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.backends import Backend
-from mgmt.optimization.deadline import Deadline
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import value_of
 from mgmt.optimization.general.lexicographic import Optimum, TierResult, better, optimize, tier_objectives
 from mgmt.optimization.general.lifted_search import LiftedSearch, search

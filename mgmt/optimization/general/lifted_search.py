@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from mgmt.errors import SolveTimeout
 from mgmt.optimization.assignment import Placement
 from mgmt.optimization.columns import Integers
-from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import UnsuitableError, solve
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import value_of
 from mgmt.optimization.general.lexicographic import Optimum, TierResult, tier_objectives
 from mgmt.optimization.general.operators import broken_rows, completed

@@ -26,10 +26,10 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
-from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import UnsuitableError, solve
 from mgmt.optimization.engines.construction import complete
 from mgmt.optimization.engines.model.equivalence import equivalence_classes
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.load_functions import LoadFunction, LoadNumber, Positive, greatest
 
 _LEAST_SECONDS = 0.02
