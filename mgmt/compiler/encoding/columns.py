@@ -15,6 +15,8 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
+from operator import is_
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -126,6 +128,15 @@ class Options:
         found[inside] = self.literals[places[inside]]
         return found
 
+    def with_null(self) -> Options:
+        """The same with NULL as one of the values, number -1, and after them a choice that is always NULL."""
+        rows = np.flatnonzero(self.null != FALSE)
+        count = len(self)
+        owners = np.concatenate((self.codes.owners, rows, [count]))
+        codes = np.concatenate((self.codes.items, filled(len(rows) + 1, -1)))
+        literals = np.concatenate((self.literals, self.null[rows], [TRUE]))
+        return Options.sorted(owners, codes, literals, filled(count + 1, FALSE))
+
     @property
     def domain(self) -> Integers:
         """All values, in order of their numbers."""
@@ -181,6 +192,10 @@ class GridOptions:
         literals = self.grid.literals(rows[:, None], self._order[None, :]).ravel()
         return Options(codes, literals, self.grid.null[rows])
 
+    def with_null(self) -> Options:
+        """The same with NULL as one of the values, number -1, and after them a choice that is always NULL."""
+        return self._listed.with_null()
+
     def places(self, codes: Integers) -> Integers:
         """Where in the grid these values are; -1 for those that cannot be chosen."""
         if not len(self.domain):
@@ -214,7 +229,8 @@ class Constants:
                 data = _blanked(data, null)
             return cls(data, null)
         if cells.dtype.kind == "O":
-            return cls(cells, np.fromiter((cell is None for cell in cells.tolist()), np.bool_, len(cells)))
+            nulls = map(is_, cells.tolist(), repeat(None))
+            return cls(cells, np.fromiter(nulls, np.bool_, len(cells)))
         return cls(cells, np.zeros(len(cells), np.bool_))
 
     @classmethod
