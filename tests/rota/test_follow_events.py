@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 from trio.testing import MockClock
 
 from rota.agent.node_api import NodeApi
 from rota.services.event_log import EventLog
+from rota.services.former_members import FormerMembers
 from rota.services.key_service import KeyService
 
 
 class TwoControllers(NodeApi):
     """n1 tells of two events, then is gone; n2 has its own numbers and an older history of its own."""
 
-    def __init__(self) -> None:
-        super().__init__("n9", EventLog(), KeyService("n9", None))
+    def __init__(self, tmp_path: Path) -> None:
+        super().__init__("n9", EventLog(), KeyService("n9", None), FormerMembers(tmp_path / "former"))
         self.asked = 0
 
     async def events(self, after: int) -> dict[str, Any]:
@@ -27,9 +29,9 @@ class TwoControllers(NodeApi):
         return {"agent": name, "events": events}
 
 
-async def test_a_follower_is_told_everything_once(autojump_clock: MockClock) -> None:
+async def test_a_follower_is_told_everything_once(autojump_clock: MockClock, tmp_path: Path) -> None:
     seen: list[tuple[str, int]] = []
-    async with aclosing(TwoControllers().follow(0)) as events:
+    async with aclosing(TwoControllers(tmp_path).follow(0)) as events:
         async for event in events:
             seen.append((event["by"], event["number"]))
             if len(seen) == 4:

@@ -13,6 +13,7 @@ from rota.agent.settings import AgentSettings
 from rota.commands.layout import layout as placement
 from rota.errors import AgentError, SettingsError
 from rota.terminal.progress import Progress
+from rota.version import VERSION
 
 
 class Layouts:
@@ -83,7 +84,8 @@ async def test_changed_tags_in_the_settings_are_asked_for_once(tmp_path: Path) -
     now[0] = replace(settings, tags={"rack": "r2"})
     await node.reload()
     await node.reload()
-    assert cluster.metadata == [{"rack": "r2", "capacity": "5"}]
+    own = {"rota": VERSION, "http": f"http://{settings.api}"}
+    assert cluster.metadata == [{"rack": "r2", "capacity": "5", **own}]
 
 
 async def test_settings_that_are_no_good_change_nothing(tmp_path: Path) -> None:
