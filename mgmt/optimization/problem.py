@@ -9,7 +9,7 @@ What it is not: it knows neither SQL nor a solver (see ``mgmt.compiler.encoding`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
@@ -40,6 +40,8 @@ from mgmt.optimization.columns import (
 
 NO_BOUND = 2**63 - 1
 """As an upper bound; its negation as a lower one."""
+_FEW_OPERANDS = 4
+"""Of a maximum that is bounded by bounding what it is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,8 @@ class Problem:
     conjunctions: list[Conjunctions] = field(default_factory=list)
     gates: list[Gated] = field(default_factory=list)
     objectives: list[Objective] = field(default_factory=list)
+    choices: list[Lists] = field(default_factory=list)
+    """Groups of literals of which exactly one holds."""
     watch: Callable[[int], None] | None = None
     """Told before it grows of the cells it will have, to stop that by an error."""
     cells: int = 0
@@ -166,6 +170,8 @@ class Problem:
     _count: int = 1
     _pairs: tuple[Integers, Integers] = field(default_factory=lambda: (integers([]), integers([])))
     """The conjunctions of two literals: sorted keys, and the literals that hold exactly when both do."""
+    _names: list[tuple[Integers, Linears]] = field(default_factory=list)
+    """Variables that stand for expressions."""
 
     # ---- variables ----------------------------------------------------------------------------------
 
@@ -242,6 +248,11 @@ class Problem:
         relation = Relation.EXACTLY_ONE if exactly else Relation.AT_MOST_ONE
         self._append(LiteralRows(relation, literals, enforcement, source).take(rows))
 
+    def require_choices(self, literals: Lists) -> None:
+        """In each row exactly one literal holds, as values of a choice do."""
+        self.require_one(literals, exactly=True)
+        self.choices.append(literals)
+
     def require_range(
         self,
         linears: Linears,
@@ -256,6 +267,14 @@ class Problem:
         least = np.broadcast_to(integers(-NO_BOUND if lower is None else lower), (count,))
         most = np.broadcast_to(integers(NO_BOUND if upper is None else upper), (count,))
         enforcement = filled(count, TRUE) if when is None else when
+        greatest = self._is_greatest(linears)
+        if greatest.any():
+            rows = np.flatnonzero(greatest)
+            told = None if source is None else source.take(rows)
+            self._require_greatest(linears.take(rows), least[rows], most[rows], enforcement[rows], told)
+            rows = np.flatnonzero(~greatest)
+            linears, least, most, enforcement = linears.take(rows), least[rows], most[rows], enforcement[rows]
+            source = None if source is None else source.take(rows)
         low, high = self.ranges(linears)
         idle = (enforcement == FALSE) | ((low >= least) & (high <= most))
         broken = ~idle & ((least > most) | (high < least) | (low > most))
@@ -385,7 +404,12 @@ class Problem:
         low, high = self.ranges(linears)
         found = filled(len(linears), FALSE)
         found[high <= bounds] = TRUE
-        open_ = np.flatnonzero((high > bounds) & (low <= bounds))
+        is_open = (high > bounds) & (low <= bounds)
+        greatest = np.flatnonzero(is_open & self._is_greatest(linears))
+        if len(greatest):
+            found[greatest] = self._greatest_at_most(linears.take(greatest), bounds[greatest])
+            is_open[greatest] = False
+        open_ = np.flatnonzero(is_open)
         if not len(open_):
             return found
         some = linears.take(open_)
@@ -415,6 +439,169 @@ class Problem:
         variables = linears.terms.items[linears.terms.starts[:-1][found]]
         found[found] = (self.lower[variables] == 0) & (self.upper[variables] == 1)
         return found
+
+    def equals(self, linears: Linears, values: Integers | int = 0) -> Integers:
+        """In each row a literal that holds exactly when the expression has the value.
+
+        What depends on one choice, or two, is told value by value: bounds on sums over values tell a solver less.
+        """
+        linears = linears.plus(-np.broadcast_to(integers(values), linears.constants.shape))
+        low, high = self.ranges(linears)
+        found = filled(len(linears), FALSE)
+        found[(low == 0) & (high == 0)] = TRUE
+        is_open = (low <= 0) & (high >= 0) & (low < high)
+        rows = np.flatnonzero(is_open & self._is_greatest(linears))
+        if len(rows):  # |x| = c
+            inside, by = self._absolute(linears.take(rows))
+            rows = rows[by]
+            size = -linears.constants[rows] * linears.coefficients[linears.terms.starts[rows]]
+            found[rows] = self.disjunction(self.equals(inside, size), self.equals(inside, -size))
+            found[rows[size < 0]] = FALSE
+            is_open[rows] = False
+        rows = np.flatnonzero(is_open)
+        if len(rows):
+            some = self._written_out(linears.take(rows))
+            literals, told = self._equal_choices(some)
+            found[rows[told]] = literals
+            rows = np.delete(rows, told)
+            some = linears.take(rows)
+            found[rows] = self.conjunction(self.at_most(some, 0), self.at_most(some, -1) ^ 1)
+        return found
+
+    def _equal_choices(self, linears: Linears) -> tuple[Integers, Integers]:
+        """Of rows that depend on at most two choices: literals that they are 0, and which rows these are."""
+        groups = joined(self.choices)
+        owner = filled(self._count, -1)
+        owner[groups.items >> 1] = groups.owners
+        whose, rows = owner[linears.terms.items], linears.terms.owners
+        low, high = filled(len(linears), len(groups)), filled(len(linears), -1)
+        np.minimum.at(low, rows, whose)
+        np.maximum.at(high, rows, whose)
+        between = linears.terms.any((whose != low[rows]) & (whose != high[rows]))
+        told = np.flatnonzero((low >= 0) & (high >= 0) & ~between & (linears.terms.lengths > 1))
+        if not len(told):
+            return filled(0, 0), told
+        some, sides = linears.take(told), []
+        keys = (some.terms.owners << 32) | some.terms.items
+        order = np.argsort(keys)
+        for group, sign in ((low[told], 1), (high[told], -1)):
+            values = groups.take(group)
+            wanted = (values.owners << 32) | (values.items >> 1)
+            place = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+            known = keys[order][place] == wanted
+            worth = np.where(known, some.coefficients[order][place], 0)
+            if sign > 0:
+                worth = -worth - some.constants[values.owners]
+            first, number = group_numbers(values.owners, worth)
+            literals = self.one_of(Lists.grouped(number, values.items, len(first)))
+            sides.append((values.owners[first], worth[first], literals))
+        alone = low[told] == high[told]
+        return self._matched(*sides, alone), told
+
+    def _matched(
+        self,
+        one: tuple[Integers, Integers, Integers],
+        other: tuple[Integers, Integers, Integers],
+        alone: Mask,
+    ) -> Integers:
+        """Literals that two sides, of each row by value, are the same; where there is one side, that it is 0."""
+        found = filled(len(alone), FALSE)
+        owners, worth, literals = one
+        zero = np.flatnonzero(alone[owners] & (worth == 0))
+        found[owners[zero]] = literals[zero]
+        _, keys = group_numbers(np.append(owners, other[0]), np.append(worth, other[1]))
+        partner = filled(int(keys.max(initial=-1)) + 1, FALSE)
+        partner[keys[len(owners) :]] = other[2]
+        partners = partner[keys[: len(owners)]]
+        rows = np.flatnonzero(~alone & (np.bincount(owners[partners != FALSE], minlength=len(alone)) > 0))
+        found[rows] = self.new_literals(len(rows))
+        kept = np.flatnonzero(np.isin(owners, rows))
+        same, value, partners = found[owners[kept]], literals[kept], partners[kept]
+        self.require_any(Lists.side_by_side(same ^ 1, value ^ 1, partners))
+        self.require_any(Lists.side_by_side(same, value ^ 1, partners ^ 1))
+        return found
+
+    # ---- the greatest of a few ----------------------------------------------------------------------
+
+    def _greatest(self, linears: Linears) -> Integers:
+        """Of each row that is the greatest of a few, plus or minus, and a constant: its place; else -1."""
+        single = (linears.terms.lengths == 1).nonzero()[0]
+        first = linears.terms.starts[single]
+        single = single[np.abs(linears.coefficients[first]) == 1]
+        found, begin = filled(len(linears), -1), 0
+        wanted = linears.terms.items[linears.terms.starts[single]]
+        for block in self.operations:
+            if block.kind is OperationKind.MAXIMUM and len(wanted):
+                place = np.minimum(np.searchsorted(block.targets, wanted), len(block.targets) - 1)
+                few = np.diff(block.starts)[place] <= _FEW_OPERANDS
+                known = (block.targets[place] == wanted) & few
+                found[single[known]] = begin + place[known]
+            begin += len(block.targets)
+        return found
+
+    def _is_greatest(self, linears: Linears) -> Mask:
+        found: Mask = self._greatest(linears) >= 0
+        return found
+
+    def _operands(self, linears: Linears) -> tuple[Linears, Integers]:
+        """The operands of rows that are the greatest of a few, and the row that each is of."""
+        lengths = [np.diff(block.starts) for block in self.operations]
+        operands = stacked([block.operands for block in self.operations])
+        starts = np.concatenate(([0], np.cumsum(np.concatenate(lengths))))
+        places, begins = Lists(starts, np.arange(starts[-1])).places(self._greatest(linears))
+        return operands.take(places), np.repeat(np.arange(len(linears)), np.diff(begins))
+
+    def _greatest_at_most(self, linears: Linears, bounds: Integers) -> Integers:
+        """Literals that the greatest of some, or minus that, is at most a bound."""
+        operands, owners = self._operands(linears)
+        rising = linears.coefficients > 0
+        limit = np.where(rising, bounds - linears.constants, linears.constants - bounds - 1)
+        holds = self.at_most(operands, limit[owners])
+        return self.conjunction_of(Lists.grouped(owners, holds, len(linears))) ^ ~rising
+
+    def _require_greatest(
+        self, linears: Linears, lower: Integers, upper: Integers, when: Integers, source: Source | None
+    ) -> None:
+        operands, owners = self._operands(linears)
+        rising, constants = linears.coefficients > 0, linears.constants
+        low = np.where(lower == -NO_BOUND, lower, lower - constants)
+        high = np.where(upper == NO_BOUND, upper, upper - constants)
+        low, high = np.where(rising, low, -high), np.where(rising, high, -low)
+        told = None if source is None else source.take(owners)
+        self.require_range(operands, None, high[owners], told, when=when[owners])
+        rows = np.flatnonzero(low > -NO_BOUND)
+        kept = np.flatnonzero(np.isin(owners, rows))
+        holds = self.at_most(operands.take(kept), low[owners[kept]] - 1) ^ 1
+        alternatives = Lists.grouped(
+            np.append(owners[kept], rows), np.append(holds, when[rows] ^ 1), len(low)
+        )
+        self.require_any(alternatives.take(rows), None if source is None else source.take(rows))
+
+    def _absolute(self, linears: Linears) -> tuple[Linears, Integers]:
+        """Of what rows that are the greatest of a few are the absolute value, if they are, and which these are."""
+        operands, owners = self._operands(linears)
+        two = np.bincount(owners, minlength=len(linears)) == 2
+        places = np.flatnonzero(two[owners]).reshape(-1, 2)
+        one, other = operands.take(places[:, 0]), operands.take(places[:, 1])
+        none = sum_of(one, other)
+        opposite = np.flatnonzero(none.is_constant & (none.constants == 0))
+        return one.take(opposite), owners[places[opposite, 0]]
+
+    def _written_out(self, linears: Linears) -> Linears:
+        """The same without variables that stand for expressions."""
+        for variables, expressions in self._names:
+            mine = np.isin(linears.terms.items, variables)
+            if mine.any():
+                rows, factors = linears.terms.owners[mine], linears.coefficients[mine]
+                inside = expressions.take(np.searchsorted(variables, linears.terms.items[mine])).scaled(
+                    factors
+                )
+                kept = Linears(linears.constants, linears.terms.keep(~mine), linears.coefficients[~mine])
+                both = stacked([kept, inside])
+                linears = both.summed(np.append(np.arange(len(kept)), rows), len(kept))
+        return linears
+
+    # ---- conditions on values -----------------------------------------------------------------------
 
     def gated(self, linears: Linears, literals: Integers) -> Linears:
         """Each expression where its literal holds, else 0."""
@@ -564,7 +751,9 @@ class Problem:
             return linears
         some = linears.take(long)
         low, high = self.ranges(some)
-        single = Linears.single(self.new_variables(low, high))
+        variables = self.new_variables(low, high)
+        self._names.append((variables, some))
+        single = Linears.single(variables)
         self.require_range(difference(some, single), 0, 0)
         short = np.flatnonzero(linears.terms.lengths <= 1)
         return sum_of(_at(short, linears.take(short), len(linears)), _at(long, single, len(linears)))
@@ -587,6 +776,16 @@ class Problem:
                 literals = block.literals.items[block.literals.starts[:-1][single]]
                 lower[literals >> 1] = upper[literals >> 1] = 1 - (literals & 1)
         return lower, upper
+
+    def without_rows(self, places: Iterable[tuple[int, int]]) -> Problem:
+        """The same without some rows, each by the number of its block and its own in that."""
+        left_out: dict[int, list[int]] = {}
+        for block, row in places:
+            left_out.setdefault(block, []).append(row)
+        rows = list(self.rows)
+        for number, some in left_out.items():
+            rows[number] = rows[number].take(np.delete(np.arange(len(rows[number].enforcement)), some))
+        return replace(self, rows=rows)
 
     def restricted(self, keep: Callable[[Source], Mask | bool]) -> Problem:
         """The same without the demands that are not kept.  Definitions stay."""

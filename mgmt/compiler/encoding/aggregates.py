@@ -251,9 +251,7 @@ class GroupedRows:
         which = np.repeat(np.arange(len(low)), widths)
         values = np.arange(starts[-1]) - np.repeat(starts[:-1], widths) + low[which]
         spread = column.linears.take(which)
-        literals = problem.conjunction(
-            problem.at_most(spread, values), problem.at_most(spread, values - 1) ^ 1, column.null[which] ^ 1
-        )
+        literals = problem.conjunction(problem.equals(spread, values), column.null[which] ^ 1)
         there = np.flatnonzero(column.index >= 0)
         places, begins = Lists(starts, values).places(column.index[there])
         return np.repeat(there, np.diff(begins)), values[places], literals[places]

@@ -256,7 +256,7 @@ class Evaluator:
         elif operator in {"<", ">="}:
             found = at_most(rest, -1)
         else:
-            found = self.problem.conjunction(at_most(rest, 0), at_most(rest, -1) ^ 1)
+            found = self.problem.equals(rest)
         return found ^ 1 if operator in {">", ">=", "<>"} else found
 
     def _membership(self, expression: MembershipQuery, rows: Rows) -> Truths:

@@ -216,7 +216,7 @@ class TableEncoder:
         literals = problem.new_literals(count * len(domain))
         null = problem.new_literals(count) if column.nullable else filled(count, FALSE)
         options = Options.sorted(np.repeat(np.arange(count), len(domain)), codes, literals, null)
-        problem.require_one(options.all_literals, exactly=True)
+        problem.require_choices(options.all_literals)
         return Choices(options, np.arange(count))
 
     def _new_numbers(self, table: Table, column: SchemaColumn, count: int) -> Numbers:
