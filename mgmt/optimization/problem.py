@@ -172,6 +172,8 @@ class Problem:
     """The conjunctions of two literals: sorted keys, and the literals that hold exactly when both do."""
     _names: list[tuple[Integers, Linears]] = field(default_factory=list)
     """Variables that stand for expressions."""
+    _zeros: dict[int, int] = field(default_factory=dict)
+    """By literal, the number that is 0 exactly when it holds, and never less."""
 
     # ---- variables ----------------------------------------------------------------------------------
 
@@ -429,6 +431,11 @@ class Problem:
         first, number = _with(rows, limits.constants).alike()
         some = limits.take(first)
         literals = self.new_literals(len(first))
+        single = np.flatnonzero((some.terms.lengths == 1) & (some.constants == 0))
+        variables = some.terms.items[some.terms.starts[single]]
+        positive = (some.coefficients[some.terms.starts[single]] > 0) & (self.lower[variables] == 0)
+        zeros = zip(literals[single[positive]].tolist(), variables[positive].tolist(), strict=True)
+        self._zeros.update(zeros)
         self.require_range(some, None, 0, when=literals)
         self.require_range(some, 1, None, when=literals ^ 1)
         return literals[number]
@@ -610,9 +617,12 @@ class Problem:
         if constant.all():
             return Linears.literals(literals, linears.constants)
         found = [Linears.literals(np.where(constant, literals, FALSE), linears.constants)]
-        kept = np.flatnonzero(~constant & (literals == TRUE))
-        found.append(_at(kept, linears.take(kept), len(linears)))
-        rows = np.flatnonzero(~constant & (literals > FALSE))
+        nothing = self._is_nothing(linears, literals)
+        found.append(Linears.literals(np.where(nothing, literals, FALSE), linears.constants))
+        whole = linears.plus(np.where(nothing, -linears.constants, 0))
+        kept = np.flatnonzero(~constant & ((literals == TRUE) | nothing))
+        found.append(_at(kept, whole.take(kept), len(linears)))
+        rows = np.flatnonzero(~constant & (literals > FALSE) & ~nothing)
         some, when = linears.take(rows), literals[rows]
         low, high = self.ranges(some)
         is_boolean = self._are_booleans(some) & (low == 0) & (high == 1)
@@ -625,6 +635,16 @@ class Problem:
             variables = self._gate(some.take(others), when[others], low[others], high[others])
             found.append(_at(rows[others], Linears.single(variables), len(linears)))
         return sum_of(*found)
+
+    def _is_nothing(self, linears: Linears, literals: Integers) -> Mask:
+        """Where the terms are one number that is 0 anyway where the literal does not hold."""
+        found: Mask = np.zeros(len(linears), np.bool_)
+        if self._zeros:
+            rows = np.flatnonzero((linears.terms.lengths == 1) & (literals > FALSE))
+            variables = linears.terms.items[linears.terms.starts[rows]].tolist()
+            pairs = zip(variables, (literals[rows] ^ 1).tolist(), strict=True)
+            found[rows] = [self._zeros.get(literal) == variable for variable, literal in pairs]
+        return found
 
     def _gate(self, linears: Linears, literals: Integers, low: Integers, high: Integers) -> Integers:
         _, number = _signatures(linears).alike()

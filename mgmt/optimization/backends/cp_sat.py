@@ -68,12 +68,15 @@ class CpSatSession:
         schedules = Schedules() if assume_rows else schedules_of(problem)
         self._problem = problem = without_unused(problem.without_rows(schedules.said))
         self._strong = False
+        self._redundant = False
         self._assumed: dict[Tag, int] | None = {} if assume_rows else None
         self._write_variables(problem.lower, problem.upper)
         self._write_definitions()
         for block in problem.rows:
             self._write_rows(block)
         self._write_schedules(schedules)
+        if problem.variables <= _LIGHT_ABOVE:
+            self._write_redundant()
 
     # ---- the interface ------------------------------------------------------------------------------
 
@@ -95,8 +98,12 @@ class CpSatSession:
         return Answer(reply.status, values, bound)
 
     def strengthen(self) -> None:
-        if not self._strong:
-            self._strong = True
+        self._strong = True
+        self._write_redundant()
+
+    def _write_redundant(self) -> None:
+        if not self._redundant:
+            self._redundant = True
             for block in self._problem.redundant:
                 self._write_rows(block)
 
