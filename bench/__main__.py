@@ -394,7 +394,7 @@ def preemption_command(runs: int, seed: int, budget: float, json_wanted: bool) -
     type=click.FloatRange(1),
     default=failover.QUIET_WRITING,
     show_default=True,
-    help="Seconds of writing before a kill; above 60 no solver is loaded any more when it comes.",
+    help="Seconds of writing before a kill; long enough for caches and solvers to be given up.",
 )
 @json_option
 def failover_command(

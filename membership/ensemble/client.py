@@ -48,6 +48,7 @@ class Client(MemberCoreBase):
         settings: Settings,
         rng: random.Random,
         cluster_id: bytes | None = None,
+        is_new: bool = False,
         cache: ConfigurationCache | None = None,
         detectors: DetectorFactory | None = None,
         signer: Signer | None = None,
@@ -58,6 +59,7 @@ class Client(MemberCoreBase):
         self._monitor = Monitor(self._context, detectors)
         self._session = EnsembleSession(self._context, self._monitor)
         self._given_cluster_id = cluster_id
+        self._is_new = is_new
         self._seeds: tuple[Address, ...] = ()
         self._join_at = NEVER
         self._join_pause = settings.rpc_retransmit
@@ -174,7 +176,7 @@ class Client(MemberCoreBase):
 
     def _ask_to_join(self, now: float) -> None:
         addresses = dict.fromkeys((*self._session.addresses, *self._seeds))
-        self._context.send_all(addresses, messages.EnsembleJoin(self.me))
+        self._context.send_all(addresses, messages.EnsembleJoin(self.me, self._is_new))
         self._context.count("join requests")
         self._join_at = now + self._join_pause * (0.75 + 0.5 * self._context.rng.random())
         self._join_pause = min(self._join_pause * _BACK_OFF, self._context.settings.rpc_cap)

@@ -15,6 +15,7 @@ from membership.protocol.context.refusals import taken
 from membership.protocol.lifecycle.readmission import Readmission
 from membership.protocol.messages import (
     DecidedChain,
+    EnsembleJoin,
     EnsembleMembers,
     EnsembleQuestion,
     EvictedNotice,
@@ -72,14 +73,14 @@ class MemberRegistry:
 
     def on_join(
         self,
-        joiner: Member,
+        message: EnsembleJoin,
         detection: CutDetection,
         electorate: Electorate,
         history: ViewHistory,
         now: float,
     ) -> bool:
         """A process wants in; whether it is to be reported."""
-        context = self._context
+        context, joiner = self._context, message.joiner
         try:
             check_member(joiner)
         except MemberError as error:
@@ -100,7 +101,7 @@ class MemberRegistry:
             reason = f"the cluster starts with {self._expect} processes, {len(self._pending)} have met so far"
             context.defer(joiner, reason)
             return False
-        return self._readmission.passes(joiner, now)
+        return self._readmission.passes(joiner, now, is_new=message.is_new)
 
     @property
     def deadline(self) -> float:

@@ -216,7 +216,7 @@ class Voter(CoreBase):
             case messages.EnsembleGreeting():
                 self._on_greeting(message, now)
             case messages.EnsembleJoin():
-                self._on_join(message.joiner, now)
+                self._on_join(message, now)
             case messages.NotMember() if self._instance is not None:
                 for joiner in self._registry.on_not_member(source, message, now):
                     self._views.admit(self._instance, joiner, now)
@@ -235,13 +235,13 @@ class Voter(CoreBase):
             case _:
                 self._context.count("messages not for an ensemble")
 
-    def _on_join(self, joiner: Member, now: float) -> None:
+    def _on_join(self, message: messages.EnsembleJoin, now: float) -> None:
         if self._instance is None:
-            self._context.defer(joiner, "the ensemble has not formed yet")
+            self._context.defer(message.joiner, "the ensemble has not formed yet")
         elif self._registry.on_join(
-            joiner, self._instance.detection, self._electorate, self._views.history, now
+            message, self._instance.detection, self._electorate, self._views.history, now
         ):
-            self._views.admit(self._instance, joiner, now)
+            self._views.admit(self._instance, message.joiner, now)
 
     def _on_member(
         self, detection: CutDetection, source: Address, message: messages.MemberMessage, now: float

@@ -78,6 +78,7 @@ class CoreFactory:
         stable: StableState,
         is_copy: bool,
         has_disk: bool,
+        is_new: bool,
     ) -> Core | Client:
         """The next core, without seeds; the arguments are those of `Core`."""
         signer = self._new_signer()
@@ -94,6 +95,7 @@ class CoreFactory:
                 settings=self.settings,
                 rng=random.Random(self._rng.getrandbits(64)),
                 cluster_id=cluster_id,
+                is_new=is_new,
                 cache=self._cache,
                 detectors=self._detectors,
                 signer=signer,
@@ -109,6 +111,7 @@ class CoreFactory:
             stable=stable,
             is_copy=is_copy,
             has_disk=has_disk,
+            is_new=is_new,
             cache=self._cache,
             detectors=self._detectors,
             signer=signer,

@@ -122,6 +122,7 @@ class MemberProcess:
             ),
             is_copy=self.is_superseded,
             has_disk=self._has_disk,
+            is_new=not self._evictions,
         )
 
     # What it looks like

@@ -102,6 +102,7 @@ class Controller:
         self._interrupt: trio.CancelScope | None = None
         self._interrupted_because = ""
         self._wake = trio.Event()
+        self._change_is_near = trio.Event()
         self._status = ControlStatus(me, environment, self._executor, self._runner, events)
         self.reports = Reports(environment, self._status, settings)
         self._acting = False  # between taking the role on and having put it down
@@ -137,12 +138,17 @@ class Controller:
         """Counters since this object was made."""
         return self._status.statistics()
 
+    def expect_change(self) -> None:
+        """The view will change soon, as somebody is suspected: whoever may have to solve then loads its solver now."""
+        self._change_is_near.set()
+
     # -- the loop -----------------------------------------------------------------------------------
 
     async def run(self, views: AsyncIterable[HostView]) -> None:
         """Follow the views until they end; the newest is in force.  To be run once."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._control, nursery)
+            nursery.start_soon(self._control)
+            nursery.start_soon(self._keep_solver)
             async for view in views:
                 self._see(view)
             nursery.cancel_scope.cancel()
@@ -154,7 +160,26 @@ class Controller:
         self._adapter.set_hosts(view.epoch, view.addresses)
         self._status.phase = Phase.LOOKING
         self._undecided = 0
+        self._change_is_near.set()
         self._give_up("the view changed")
+
+    async def _keep_solver(self) -> None:
+        """Have a solver loaded, which takes seconds, wherever one is needed next: where the controller is, and where
+        the next one would be."""
+        while True:
+            is_near, self._change_is_near = self._change_is_near.is_set(), trio.Event()
+            in_line = [
+                host.name for host in managers_of(self._environment.view)[: 1 + self._settings.standbys]
+            ]
+            intent = self._environment.intent
+            if self._me in in_line and intent is not None:
+                if is_near or self._settings.keep_solver:
+                    await self._environment.warm_up()  # it may have ended since it was prepared
+                else:
+                    await self._environment.prepare(intent.policies)
+            pause = self._settings.wishes_interval if intent is None else self._settings.round_interval
+            with trio.move_on_after(pause):
+                await self._change_is_near.wait()
 
     def _wishes_changed(self, at_once: bool) -> None:
         """``at_once``: what is carried out now is not to be finished first."""
@@ -170,13 +195,11 @@ class Controller:
         if self._interrupt is not None:
             self._interrupt.cancel()
 
-    async def _control(self, nursery: trio.Nursery) -> None:
+    async def _control(self) -> None:
         while True:
             view = self._environment.view
             with trio.CancelScope() as self._interrupt:
                 if controller_of(view) == self._me:
-                    # Whatever changed the view, something will have to be solved: load while the engine is asked.
-                    nursery.start_soon(self._environment.warm_up)
                     await self._act(view)
                 else:
                     await self._stand_by(view)
@@ -197,7 +220,6 @@ class Controller:
             self.events.add(
                 "standby", f"{controller_of(view)} is the controller now", controller=controller_of(view)
             )
-        next_in_line = [host.name for host in managers_of(view)[1 : 1 + self._settings.standbys]]
         if self._environment.intent is not None:
             # The controller looks at a new view at once, and should not have to wait behind all others.
             await trio.sleep(self._settings.wishes_interval)
@@ -212,8 +234,6 @@ class Controller:
                     # The founder may have been evicted, and come back as the last in line: nobody else brings them.
                     await self._agree_initial(view, observation)
                     self._status.phase = Phase.STANDBY
-                if self._me in next_in_line and self._environment.intent is not None:
-                    await self._environment.prepare(self._environment.intent.policies)
             except (AdapterError, ControlError) as error:
                 self._status.trouble = str(error)
             early = self._environment.intent is None
@@ -295,7 +315,6 @@ class Controller:
             self._status.complain(
                 Phase.WAITING, "waiting", f"the first placement waits for {missing} more hosts"
             )
-            await self._environment.prepare(intent.policies)
             return _RoundResult.IDLE
         key = decision_key(situation)
         if key == self._idle_key:
@@ -332,7 +351,6 @@ class Controller:
         text = "observing: nothing of the engine is changed until `rota apply` or `rota resume`"
         self._status.report_unavailable(view, observation)
         self._status.hold(Phase.OBSERVING, text)
-        await self._environment.prepare(intent.policies)
         return _RoundResult.IDLE
 
     async def _agree_initial(self, view: HostView, observation: Observation) -> _RoundResult:

@@ -51,9 +51,11 @@ class ControlSettings:
     events_kept: int = 1000
     """Events remembered; the oldest are forgotten first."""
     standbys: int = 1
-    """Managers next in seniority that load and compile the solver once in advance, which saves about a second when
-    the controller's host is lost soon after: a solver's process ends when it is idle.  Whoever is the controller
-    loads it again at every view change, while it looks at the engine."""
+    """Managers next in seniority that have a solver loaded, as the controller has: they are quick where its host is
+    what is lost."""
+    keep_solver: bool = True
+    """Whether these keep their solver while there is nothing to do.  Else it is loaded once in advance, and again when
+    a member is suspected: after a quiet time a repair begins later by what that takes longer than the view change."""
     limits: ExecutionLimits = field(default_factory=ExecutionLimits)
     """Of the execution of steps."""
     waves: WaveLimits = field(default_factory=WaveLimits)

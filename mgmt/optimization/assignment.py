@@ -277,9 +277,10 @@ class LoadCost:
     loads: tuple[Load, ...]
     """All of the same groups and buckets."""
     cost: CostFunction
-    """Element by element: arrays (..., groups, buckets), one per load, to costs of the same shape.
+    """Element by element: arrays (..., groups, buckets), one per load, to costs of the same shape, or one for all.
 
-    Exact for every load a choice can bring about; whether it grows, or is convex, is for an engine to find out.
+    Exact for every load a choice can bring about.  See ``mgmt.optimization.load_functions`` for those that engines
+    know; whether another one grows, or is convex, they find out by asking for every load, where that is few.
     """
     peak: bool
 
@@ -287,7 +288,8 @@ class LoadCost:
         return replace(self, loads=tuple(map(change, self.loads)))
 
     def of(self, choice: Indices) -> int:
-        costs = self.cost(tuple(load.of(choice) for load in self.loads))
+        loads = tuple(load.of(choice) for load in self.loads)
+        costs = np.broadcast_to(self.cost(loads), loads[0].shape)
         return self.weight * int(costs.max() if self.peak else costs.sum())
 
 

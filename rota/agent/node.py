@@ -73,6 +73,8 @@ log = logging.getLogger("rota")
 LOG_SERVICE = "log"
 SAVING_PATIENCE = 0.5
 """Seconds that one who is to stop waits for its disk, if it may be in the view already: then it leaves in order."""
+SUSPICION_INTERVAL = 0.5
+"""Seconds between looks whether a member is suspected."""
 RELOADED = ("tags", "capacity", "manager")
 """Settings that SIGHUP takes over."""
 RELOAD_PATIENCE = 2.0
@@ -384,13 +386,16 @@ class Node:
                 self.name,
                 initial=self._initial_intent() if cluster.founded else None,
                 solver=solver,
-                settings=self._settings.control,
+                settings=replace(self._settings.control, keep_solver=self._settings.keep_solver),
                 listener=self._record_control_event,
                 clock=trio.current_time,
             )
             self._api.controller = controller
             self._api.solver = solver
-            await controller.run(views)
+            async with trio.open_nursery() as watching:
+                watching.start_soon(_tell_suspicions, cluster, controller)
+                await controller.run(views)
+                watching.cancel_scope.cancel()
 
     async def _open_engine(
         self, engine: HostEngine, cluster: Cluster, layout_adapter: Adapter, nursery: trio.Nursery
@@ -464,6 +469,15 @@ class Node:
         )
         log.log(level, "%s: %s", kind, text)
         self._events.add(kind, text, data)
+
+
+async def _tell_suspicions(cluster: Cluster, controller: Controller) -> None:
+    """A solver that is loaded when a member is first suspected is there when that one is removed."""
+    while True:
+        reading = cluster.suspicions()
+        if reading is not None and (reading.suspects or any(trouble.failed for trouble in reading.own)):
+            controller.expect_change()
+        await trio.sleep(SUSPICION_INTERVAL)
 
 
 async def _open_log(cluster: Cluster, address: str) -> FrameStream:

@@ -116,6 +116,10 @@ class AgentSettings:
     """Founder: the policy pack that decides the placement."""
     solver_idle: float = 60.0
     """Seconds without work after which the solver's process is ended; its memory is then free again."""
+    keep_solver: bool = True
+    """Whether this host, while it is the controller or the next in line, keeps the solver's process (115 MiB) although
+    there is nothing to do, so that a repair begins as soon as a host is removed.  ``false``: it is started when a host
+    is suspected."""
     solver_memory: int = MEMORY
     """Bytes that the solver's process may take for rows and statements, and as many for a model: what needs more is
     refused before it is built."""
@@ -453,6 +457,7 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "replication_factor": _whole(1, 16),
     "policies": _text,
     "solver_idle": _some_seconds,
+    "keep_solver": _switch,
     "solver_memory": memory_size,
     "join_timeout": _seconds,
     "when_evicted": _policy,

@@ -159,6 +159,11 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
     help="End the solver's process after so long without work. [default: 60]",
 )
 @click.option(
+    "--keep-solver/--no-keep-solver",
+    default=None,
+    help="Keep the solver loaded on the controller and the next in line. [default: yes]",
+)
+@click.option(
     "--solver-memory",
     metavar="SIZE",
     help="What the solver may take for rows and statements, and as much for a model. [default: 1G]",

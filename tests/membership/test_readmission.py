@@ -75,6 +75,19 @@ class TestMemory:
             assert history.patience(1) == 0, "while it is in, a restart is a restart"
         assert seen == [PATIENCE, 8 * PATIENCE, 64 * PATIENCE, 64 * PATIENCE]
 
+    def test_a_new_process_is_not_tested_longer_until_it_is_a_crash_loop(self, lab) -> None:
+        history = History(lab)
+        seen = []
+        for round_number in range(5):
+            history.fail(1, round_number, now=100.0 * round_number)
+            joiner = lab.member(1, incarnation=9)
+            seen.append(history.memory.test_time(joiner, is_new=True))
+            other = RemovalHistory(Settings())
+            other.learn(history.memory.everything(), 0.0)
+            assert other.test_time(joiner, is_new=True) == seen[-1]
+            history.join(1, round_number + 1, now=100.0 * round_number + 70.0)
+        assert seen == [PATIENCE, PATIENCE, PATIENCE, 8 * PATIENCE, 8 * PATIENCE]
+
     def test_offences_are_forgiven_after_ten_times_the_patience_in_the_view(self, lab) -> None:
         history = History(lab)
         history.fail(1)
@@ -221,6 +234,25 @@ class TestCluster:
         assert world.run(
             world.now + 3.0, stop=lambda: world.views[-1].joined == ("n3",) == world.views[-1].removed
         )
+
+    @pytest.mark.parametrize("is_killed", [True, False])
+    def test_three_deaths_are_no_reason_to_doubt_links_and_three_partitions_are(
+        self, is_killed: bool
+    ) -> None:
+        world = chaos.simulated_cluster.cluster.Cluster(6, seed=1)
+        world.start()
+        assert world.run(30.0, stop=lambda: world.converged() and world.views[-1].size == 6)
+        others = tuple(sorted(world.hosts.keys() - {"n3"}))
+        away = []
+        for _ in range(3):
+            world.apply(faults.Crash(("n3",)) if is_killed else faults.Partition((("n3",), others)))
+            assert world.run(world.now + 20.0, stop=lambda: world.views[-1].size == 5)
+            world.apply(faults.Start(("n3",)) if is_killed else faults.Heal())
+            began = world.now
+            assert world.run(began + 70 * PATIENCE, stop=world.converged)
+            away.append(world.now - began)
+        assert away[0] < 3 * PATIENCE
+        assert (away[2] < 3 * PATIENCE) is is_killed
 
     def test_who_joins_later_knows_it_too(self) -> None:
         world = chaos.simulated_cluster.cluster.Cluster(6, seed=2)

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.optimization.assignment import UNLIMITED, Amounts, Cost, CostFunction, Limit, Load, RowCost
+from mgmt.optimization.assignment import UNLIMITED, Cost, CostFunction, Limit, Load, RowCost
 from mgmt.optimization.columns import Integers, Linear, Linears, Lists, Mask, integers
+from mgmt.optimization.load_functions import LoadNumber, greatest
 from mgmt.optimization.problem import Objective, Problem, Source, add, scale
-from tests.mgmt.engines.random_assignments import ByOffset, Maker
+from tests.mgmt.engines.random_assignments import Maker
 
 
 def unit_of(random: Random) -> int:
@@ -230,15 +231,9 @@ class AmountsMaker(Maker):
 
     def function(self, loads: int, buckets: int) -> CostFunction:
         """No squares: of such amounts they leave 64 bits."""
-        return ByOffset(self.random.choice((_plus, _above)), np.arange(buckets) * (self.unit // 4))
-
-
-def _plus(loads: tuple[Amounts, ...], offset: Amounts) -> Amounts:
-    return np.asarray(np.add.reduce(loads) + offset, np.int64)
-
-
-def _above(loads: tuple[Amounts, ...], offset: Amounts) -> Amounts:
-    return np.asarray(np.maximum(np.add.reduce(loads) - offset, 0), np.int64)
+        whole = sum(map(LoadNumber, range(1, loads)), LoadNumber(0))
+        offset = np.arange(buckets) * (self.unit // 4)
+        return self.random.choice((whole + offset, greatest(whole - offset, 0)))
 
 
 SCHEMA = """

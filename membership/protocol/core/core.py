@@ -55,7 +55,8 @@ class Core(MemberCoreBase):
     on its disk: if a majority of the last view there has been started again too, they go on from it in a new view
     (see founder_election). `is_copy`: there may have been later views: the disk was put back from a copy, or others
     recovered without this process. `has_disk`: what is to be saved is durable when `saved` says so; otherwise memory
-    is all there is. `cache`: shared by the cores of one process.
+    is all there is. `is_new`: the process has just started; else it comes back from a view that goes on without it.
+    `cache`: shared by the cores of one process.
     `detectors`: the kind of edge detector, by default windowed. `broadcaster`: how news spreads, by default gossip.
     `signer`: signs this member's reports; then all members must sign, and what is not signed by its observer does
     not count.
@@ -81,6 +82,7 @@ class Core(MemberCoreBase):
         stable: StableState | None = None,
         is_copy: bool = False,
         has_disk: bool = False,
+        is_new: bool = False,
         cache: ConfigurationCache | None = None,
         detectors: DetectorFactory | None = None,
         signer: Signer | None = None,
@@ -96,7 +98,7 @@ class Core(MemberCoreBase):
             stable=None if found else stable,
             has_disk=has_disk,
         )
-        self._joiner = Joiner(context, (), cluster_id)
+        self._joiner = Joiner(context, (), cluster_id, is_new=is_new)
         self._election = FounderElection(context, 1 if found else expect, is_copy=is_copy)
         self._refounding = Refounding(context, self._election, self._joiner)
         self.set_seeds(seeds)

@@ -241,7 +241,7 @@ class Admission:
         elif not reporter.own_rings(joiner):
             self._context.drop("a join that asks somebody else's observer")
         elif self._may_pass(message, now):
-            if self._keep_waiting(joiner) and self._readmission.passes(joiner, now):
+            if self._keep_waiting(joiner) and self._readmission.passes(joiner, now, is_new=message.is_new):
                 reporter.report_join(joiner, now)
             self._context.send(joiner.address, JoinObserved(*self._context.header, joiner.incarnation))
 

@@ -27,8 +27,12 @@ _QUICK_TRIES = 5
 class Joiner:
     """Asks until a configuration with this process in it arrives."""
 
-    def __init__(self, context: Context, seeds: Sequence[Address], cluster_id: bytes | None) -> None:
+    def __init__(
+        self, context: Context, seeds: Sequence[Address], cluster_id: bytes | None, *, is_new: bool = False
+    ) -> None:
+        """`is_new`: this process has just started; else it comes back from a view that goes on without it."""
         self._context = context
+        self._is_new = is_new
         self._seeds: tuple[Address, ...] = ()
         self._founder: Address | None = None
         self.cluster_id = cluster_id
@@ -115,7 +119,8 @@ class Joiner:
 
     def _ask_observers(self, now: float) -> None:
         assert self._assignment is not None
-        request = ObserveJoin(self._context.me, self._assignment.epoch, self._assignment.configuration_id)
+        where = self._assignment.epoch, self._assignment.configuration_id
+        request = ObserveJoin(self._context.me, *where, self._is_new)
         if self._silent:
             self._context.send_all(self._silent, request)
         if now >= self._next_pull and self._heard:

@@ -5,7 +5,8 @@ the loss test, weighed the other way round: an answer adds the logarithm of how 
 than on a faulty one, a loss subtracts its own. The link has passed when the sum has stayed above zero for as long as
 the joiner's removals demand (see removal_history), and has reached the threshold that convicts. Silence resets it at
 once: a starved process answers often, but not always soon. A process that never failed, or that was restarted and
-replaced its predecessor, is not tested.
+replaced its predecessor, is not tested. One that has just started says so: the one before it may have died while its
+links were sound, so it is tested as after a first removal, and somewhat longer in a crash loop.
 
 The history that it goes by is in memory only. Whoever lives on hands it to those who come back, and after a power cut
 of everybody it is gone. That breaks no promise: members need not agree on it, it delays a join and never decides one,
@@ -74,9 +75,12 @@ class Readmission:
         view = self._context.view
         self._tests = {key: test for key, test in self._tests.items() if test.joiner not in view}
 
-    def passes(self, joiner: Member, now: float) -> bool:
-        """Whether this joiner, which asks, needs no test or has passed it. Else the test goes on, and it is told."""
-        test_time = self._context.removal_history.test_time(joiner)
+    def passes(self, joiner: Member, now: float, *, is_new: bool = False) -> bool:
+        """Whether this joiner, which asks, needs no test or has passed it. Else the test goes on, and it is told.
+
+        `is_new`: it says that it has just started, so that it may have been the process before it that failed.
+        """
+        test_time = self._context.removal_history.test_time(joiner, is_new=is_new)
         if not test_time:
             return True
         test = self._tests.get(joiner.incarnation)

@@ -17,9 +17,13 @@ from membership.protocol.view.member import Incarnation, Member
 
 
 class EnsembleJoin(Message, frozen=True, gc=False, tag=70):
-    """Centralised mode, process to ensemble member: let me in. Also asks members, who name the ensemble."""
+    """Centralised mode, process to ensemble member: let me in. Also asks members, who name the ensemble.
+
+    `is_new` as in `ObserveJoin`.
+    """
 
     joiner: Member
+    is_new: bool = False
 
 
 class EnsembleMembers(Message, frozen=True, gc=False, tag=71):

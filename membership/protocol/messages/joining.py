@@ -60,11 +60,13 @@ class ObserveJoin(Message, frozen=True, gc=False, tag=5):
     """Joiner to observer (phase 2): report my join in this configuration.
 
     Repeated while the joiner waits, it also pulls: an observer that is further answers with its view.
+    `is_new`: it is a process just started, and none that comes back by itself after the others removed it.
     """
 
     joiner: Member
     epoch: Epoch
     configuration_id: Identifier
+    is_new: bool = False
 
 
 class JoinObserved(MemberMessage, frozen=True, gc=False, tag=6):

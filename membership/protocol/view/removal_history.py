@@ -21,6 +21,9 @@ _GROWTH = 8
 20 s, and so on, comes back once, and then not before it has worked for half a minute."""
 _MOST_REMOVALS = 3
 """The test time grows no more from here: 64 times that of the first removal."""
+_CRASH_LOOP = 4
+"""A process that was removed so often, and was started anew, has what is wrong with it in itself and not in its links:
+its successors are tested for 8 times that of the first removal, so that a crash loop changes the view seldom."""
 _FORGIVEN = 10
 """A member that stays in the view for so many times its test time has its removals forgotten."""
 _KEPT_AT_LEAST = 100
@@ -35,7 +38,8 @@ def longest_test_time(settings: Settings) -> float:
 
 
 def _test_time(settings: Settings, removals: int) -> float:
-    return settings.probe_failures * settings.probe_interval * float(_GROWTH ** (removals - 1))
+    growth = _GROWTH ** (min(removals, _MOST_REMOVALS) - 1)
+    return settings.probe_failures * settings.probe_interval * float(growth)
 
 
 class RemovedMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -46,6 +50,7 @@ class RemovedMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
     port: Port
     removals: Annotated[int, msgspec.Meta(ge=1, le=_MOST_REMOVALS)]
     is_back: bool
+    is_crash_loop: bool = False
 
 
 RemovedMembers = Annotated[tuple[RemovedMember, ...], msgspec.Meta(max_length=_KEPT)]
@@ -72,15 +77,19 @@ class RemovalHistory:
         self._by_name: dict[str, _Entry] = {}
         self._by_address: dict[Address, _Entry] = {}
 
-    def test_time(self, joiner: Member) -> float:
-        """Seconds for which the links of this joiner must work before it is admitted; 0 for who was not removed."""
-        found = (self._by_name.get(joiner.name), self._by_address.get(joiner.address))
-        return max(
-            (self._test_time_of(entry) for entry in found if entry and entry.back_at is None), default=0
-        )
+    def test_time(self, joiner: Member, *, is_new: bool = False) -> float:
+        """Seconds for which the links of this joiner must work before it is admitted; 0 for who was not removed.
 
-    def _test_time_of(self, entry: _Entry) -> float:
-        return _test_time(self._settings, entry.removals)
+        `is_new`: it has just started.  Then the one before it may have died with sound links, and it is not taken for
+        one whose links fail again and again.
+        """
+        found = (self._by_name.get(joiner.name), self._by_address.get(joiner.address))
+        removals = [entry.removals for entry in found if entry and entry.back_at is None]
+        if not removals:
+            return 0
+        if is_new:
+            return _test_time(self._settings, 2 if max(removals) >= _CRASH_LOOP else 1)
+        return _test_time(self._settings, max(removals))
 
     def on_cut(self, view: Configuration, cut: Cut, now: float) -> None:
         """This cut was decided in this view."""
@@ -108,8 +117,8 @@ class RemovalHistory:
         removals = 1
         if earlier is not None:
             stayed = 0.0 if earlier.back_at is None else now - earlier.back_at
-            if stayed < _FORGIVEN * self._test_time_of(earlier):
-                removals = min(earlier.removals + 1, _MOST_REMOVALS)
+            if stayed < _FORGIVEN * _test_time(self._settings, earlier.removals):
+                removals = min(earlier.removals + 1, _CRASH_LOOP)
         self._keep(_Entry(member.name, member.address, removals, None))
 
     def _keep(self, entry: _Entry) -> None:
@@ -125,7 +134,13 @@ class RemovalHistory:
     def everything(self) -> tuple[RemovedMember, ...]:
         """What a member that is given the whole view must know."""
         return tuple(
-            RemovedMember(entry.name, *entry.address, entry.removals, entry.back_at is not None)
+            RemovedMember(
+                entry.name,
+                *entry.address,
+                min(entry.removals, _MOST_REMOVALS),
+                entry.back_at is not None,
+                entry.removals >= _CRASH_LOOP,
+            )
             for entry in self._by_name.values()
         )
 
@@ -137,4 +152,5 @@ class RemovalHistory:
         for entry in faulty:
             if entry.name not in self._by_name:
                 address = Address(entry.host, entry.port)
-                self._keep(_Entry(entry.name, address, entry.removals, now if entry.is_back else None))
+                removals = _CRASH_LOOP if entry.is_crash_loop else entry.removals
+                self._keep(_Entry(entry.name, address, removals, now if entry.is_back else None))

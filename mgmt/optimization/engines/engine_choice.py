@@ -41,12 +41,12 @@ from mgmt.optimization.engines.construction import first_fit, greedy, rounded
 from mgmt.optimization.engines.flow.leading_tiers import solve_leading_tiers
 from mgmt.optimization.engines.incumbent import Incumbent
 from mgmt.optimization.engines.integer_programming import cp_sat, highs
-from mgmt.optimization.engines.integer_programming.count_model import CountModel, Sum
+from mgmt.optimization.engines.integer_programming.count_model import CountModel
+from mgmt.optimization.engines.integer_programming.count_terms import Sum
 from mgmt.optimization.engines.integer_programming.linear_relaxation import Relaxation, Relaxed
 from mgmt.optimization.engines.local_search.ejection import ejections
 from mgmt.optimization.engines.local_search.exchanges import exchanged, peaks_of, repaired
 from mgmt.optimization.engines.local_search.neighbourhoods import nearby
-from mgmt.optimization.engines.lower_bounds.bin_packing import opening_prices
 from mgmt.optimization.engines.lower_bounds.closed_form import (
     bounds_of,
     limits_below,
@@ -55,7 +55,7 @@ from mgmt.optimization.engines.lower_bounds.closed_form import (
     wide_peak_bounds,
 )
 from mgmt.optimization.engines.model.cells import Cells, cells_of
-from mgmt.optimization.engines.model.cost_functions import Tabled, UnsuitableError, widest_shape
+from mgmt.optimization.engines.model.cost_functions import Affine, UnsuitableError, widest_shape
 from mgmt.optimization.engines.model.equivalence import EquivalenceClasses, equivalence_classes
 from mgmt.optimization.engines.presolve.candidates import candidates_of
 from mgmt.optimization.engines.presolve.fixing import without_implied
@@ -279,8 +279,8 @@ def _tabled_places(cells: Cells) -> int:
             continue
         with suppress(UnsuitableError):
             shape = widest_shape(cells.classes, cost)
-            if isinstance(shape, Tabled) and not (cost.weight > 0 and shape.convex()):
-                number += shape.values.shape[1]
+            if not isinstance(shape, Affine) and not (cost.weight > 0 and shape.convex()):
+                number += len(shape.most)
     return number
 
 
@@ -575,8 +575,7 @@ def _opening_prices(classes: EquivalenceClasses, cost: LoadCost) -> Amounts | No
         shape = widest_shape(classes, cost)
     except UnsuitableError:
         return None
-    opens = isinstance(shape, Tabled) and shape.single and cost.weight > 0 and not shape.convex()
+    opens = shape.single and not shape.convex() and cost.weight > 0
     if not opens or cost.loads[0].groups > 1:
         return None
-    assert isinstance(shape, Tabled)
-    return cost.weight * np.append(opening_prices(shape), 0)[cost.loads[0].bucket]
+    return cost.weight * np.append(shape.opening(), 0)[cost.loads[0].bucket]

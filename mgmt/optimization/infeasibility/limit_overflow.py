@@ -16,10 +16,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mgmt.errors import SolveTimeout
-from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, LoadCost, RowCost, Tier
+from mgmt.optimization.assignment import (
+    NONE,
+    UNLIMITED,
+    Amounts,
+    Assignment,
+    Indices,
+    LoadCost,
+    RowCost,
+    Tier,
+)
 from mgmt.optimization.engines import UnsuitableError, solve
 from mgmt.optimization.engines.construction import complete
 from mgmt.optimization.engines.model.equivalence import equivalence_classes
+from mgmt.optimization.load_functions import LoadFunction, LoadNumber, Positive, greatest
 
 _LEAST_SECONDS = 0.02
 
@@ -83,7 +93,7 @@ def _with_costs_above(assignment: Assignment, loose: list[int]) -> Assignment:
     tiers = []
     for number, places_alone in enumerate((True, False), 1):
         costs = [
-            LoadCost(limit.name, 1, (limit.load,), _Above(limit.bounds[1], places_alone), False)
+            LoadCost(limit.name, 1, (limit.load,), _above(limit.bounds[1], places_alone=places_alone), False)
             for limit in limits
         ]
         tiers.append(Tier(number, tuple(costs)))
@@ -91,13 +101,7 @@ def _with_costs_above(assignment: Assignment, loose: list[int]) -> Assignment:
     return replace(assignment, limits=others, tiers=tuple(tiers))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Above:
-    """How much loads are above these, or only whether."""
-
-    upper: Amounts
-    places_alone: bool
-
-    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        above = np.maximum(loads[0] - self.upper, 0)
-        return np.minimum(above, 1) if self.places_alone else np.asarray(above)
+def _above(upper: Amounts, *, places_alone: bool) -> LoadFunction:
+    """How much a load is above these, or only whether."""
+    above = LoadNumber(0) - np.minimum(upper, UNLIMITED // 2)
+    return Positive(above) if places_alone else greatest(above, 0)

@@ -13,7 +13,7 @@ import pytest
 from mgmt.compiler.model import Model
 from mgmt.compiler.parts.assignment import ColumnarPart
 from mgmt.optimization.assignment import LoadCost
-from mgmt.optimization.bucket_functions import of_buckets, sorts_of
+from mgmt.optimization.load_functions import tree_of
 from tests.mgmt.assignments.assignment_grammar import OBJECTIVES, SCHEMA, VIEWS, AssignmentMaker
 from tests.mgmt.support import database
 
@@ -56,11 +56,11 @@ def test_functions_of_policies_are_asked_for_some_buckets() -> None:
                 )
                 whole = np.broadcast_to(cost.cost(loads), loads[0].shape)
                 some = np.array(random.sample(range(buckets), random.randint(1, buckets)), np.int32)
-                part = of_buckets(cost.cost, some, buckets)(tuple(load[:, some] for load in loads))
+                part = tree_of(cost).of_buckets(some, buckets)(tuple(load[:, some] for load in loads))
                 assert np.broadcast_to(part, (groups, len(some))).tolist() == whole[:, some].tolist(), (
                     objective
                 )
-                sort = sorts_of(cost.cost, buckets)
+                sort = tree_of(cost).sorts(buckets)
                 even = tuple(np.repeat(load[:, :1], buckets, axis=1) for load in loads)
                 paid = np.broadcast_to(cost.cost(even), loads[0].shape)
                 for one in set(sort.tolist()):
@@ -90,4 +90,4 @@ def test_buckets_are_told_apart_by_what_the_policy_reads_of_them(policy: str, so
         assert isinstance(part, ColumnarPart)
         ((cost,),) = [tier.costs for tier in part.built.assignment.tiers]
     assert isinstance(cost, LoadCost)
-    assert len(set(sorts_of(cost.cost, 6).tolist())) == sorts
+    assert len(set(tree_of(cost).sorts(6).tolist())) == sorts

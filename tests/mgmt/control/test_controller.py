@@ -472,6 +472,44 @@ async def test_the_next_in_line_prepares_its_solver(autojump_clock: object) -> N
         assert solvers["n3"].prepared == 0  # type: ignore[attr-defined]
 
 
+async def test_whoever_may_solve_next_has_a_solver_when_a_member_is_suspected(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A solver's process may have ended since: each time one is asked to be ready it is looked at."""
+    async with harness(settings=replace(SETTINGS, keep_solver=False)) as cluster:
+        asked: list[str] = []
+        names = {id(node.solver): name for name, node in cluster.nodes.items()}
+
+        async def prepare(solver: ThreadSolver, policies: PolicyChoice) -> None:
+            asked.append(names[id(solver._solver)])
+
+        await cluster.until(lambda: cluster.controller.settled)
+        await trio.sleep(600)
+        monkeypatch.setattr(ThreadSolver, "prepare", prepare)
+        await trio.sleep(600)
+        assert asked == []
+        for node in cluster.nodes.values():
+            node.controller.expect_change()
+        await trio.sleep(0.1)
+        assert sorted(asked) == ["n1", "n2"]
+
+
+async def test_the_controller_and_the_next_in_line_keep_their_solvers(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with harness() as cluster:
+        asked: set[str] = set()
+        names = {id(node.solver): name for name, node in cluster.nodes.items()}
+
+        async def prepare(solver: ThreadSolver, policies: PolicyChoice) -> None:
+            asked.add(names[id(solver._solver)])
+
+        await trio.sleep(600)
+        monkeypatch.setattr(ThreadSolver, "prepare", prepare)
+        await trio.sleep(SETTINGS.round_interval + 1)
+        assert asked == {"n1", "n2"}
+
+
 async def test_at_a_view_change_the_controller_loads_its_solver_while_it_looks_at_the_engine(
     autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import product
 from random import Random
 
@@ -12,7 +11,6 @@ import numpy as np
 from mgmt.optimization.assignment import (
     NONE,
     UNLIMITED,
-    Amounts,
     Assignment,
     Cost,
     CostFunction,
@@ -23,6 +21,7 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
+from mgmt.optimization.load_functions import LoadFunction, LoadNumber, constant, greatest
 
 
 def kept_choices(assignment: Assignment) -> Iterator[Indices]:
@@ -124,43 +123,19 @@ class Maker:
     def function(self, loads: int, buckets: int) -> CostFunction:
         random = self.random
         offset = np.array([random.randint(0, 5) for _ in range(buckets)], np.int64)
+        one, other = LoadNumber(0), LoadNumber(loads - 1)
+        told: tuple[LoadFunction, ...]
         if loads == 2:
-            told: tuple[Told, ...] = (
-                lambda args, offset: args[0] + 2 * args[1] + offset,
-                lambda args, offset: np.maximum(args[0], args[1] + offset),
-                lambda args, offset: args[0] * args[1] + offset,
-            )
+            told = (one + 2 * other + offset, greatest(one, other + offset), one * other + offset)
         else:
             told = (
-                lambda args, offset: args[0] + offset,
-                lambda args, offset: 3 * args[0] - offset,
-                lambda args, offset: (args[0] - offset) ** 2,
-                lambda args, offset: np.maximum(args[0] - offset, 0),
-                lambda args, offset: -((args[0] - offset) ** 2),
-                lambda args, offset: (args[0] + offset) * 2 // 3,
-                lambda args, offset: np.full_like(args[0], 7),
+                one + offset,
+                3 * one - offset,
+                (one - offset) * (one - offset),
+                greatest(one - offset, 0),
+                -((one - offset) * (one - offset)),
+                ((one + offset) * 2).over(3),
+                constant(7),
             )
-        function = ByOffset(random.choice(told), offset)
+        function = random.choice(told)
         return function if int(offset.sum()) % 2 else function.__call__
-
-
-Told = Callable[[tuple[Amounts, ...], Amounts], Amounts]
-
-
-@dataclass(frozen=True)
-class ByOffset:
-    """A cost function that tells buckets apart by a number each."""
-
-    function: Told
-    offset: Amounts
-
-    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        return self.function(loads, self.offset)
-
-    def of_buckets(self, buckets: Indices, number: int) -> ByOffset:
-        assert len(self.offset) == number
-        return ByOffset(self.function, self.offset[buckets])
-
-    def sorts(self, number: int) -> Indices:
-        assert len(self.offset) == number
-        return np.unique(self.offset, return_inverse=True)[1].astype(np.int32)

@@ -8,9 +8,9 @@ from random import Random
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Indices, LoadCost
-from mgmt.optimization.bucket_functions import of_buckets, sorts_of
 from mgmt.optimization.engines.presolve.fixing import rest_of
 from mgmt.optimization.engines.selection.joint_assignment import apart, joint_assignment, joint_choice
+from mgmt.optimization.load_functions import tree_of
 from tests.mgmt.engines.random_assignments import Maker
 from tests.mgmt.engines.random_replicas import replicas
 from tests.mgmt.engines.test_flow import Cluster
@@ -90,9 +90,9 @@ def test_costs_of_what_is_left_are_told_bucket_by_bucket() -> None:
             )
             paid = np.broadcast_to(cost.cost(loads), shape)
             some = np.array(maker.random.sample(range(shape[1]), maker.random.randint(1, shape[1])), np.int32)
-            part = of_buckets(cost.cost, some, shape[1])(tuple(load[:, some] for load in loads))
+            part = tree_of(cost).of_buckets(some, shape[1])(tuple(load[:, some] for load in loads))
             assert np.array_equal(np.broadcast_to(part, (shape[0], len(some))), paid[:, some]), f"seed {seed}"
-            sort = sorts_of(cost.cost, shape[1])
+            sort = tree_of(cost).sorts(shape[1])
             even = np.broadcast_to(cost.cost(tuple(np.full(shape, 2) for _ in loads)), shape)
             alike = [even[:, sort == one] for one in np.unique(sort)]
             assert all(bool((costs == costs[:, :1]).all()) for costs in alike), f"seed {seed}"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from mgmt.optimization.assignment import NONE, Assignment, Load, LoadCost, Tier
-from mgmt.optimization.bucket_functions import of_buckets, sorts_of
 from mgmt.optimization.engines.engine_choice import by_cells
 from mgmt.optimization.engines.model.equivalence import equivalence_classes
 from mgmt.optimization.engines.presolve.value_restriction import restricted
+from mgmt.optimization.load_functions import tree_of
 from tests.mgmt.engines.random_assignments import Maker
 from tests.mgmt.engines.test_candidates import pods
 from tests.mgmt.engines.test_conditions import ConditionMaker
@@ -49,15 +49,18 @@ def test_a_function_of_some_buckets_is_that_of_all() -> None:
     for seed in range(60):
         maker = Maker(seed)
         buckets = maker.random.randint(2, 8)
-        function = maker.function(1, buckets)
+        load = Load(
+            np.zeros(1, np.int32), 1, np.arange(buckets, dtype=np.int32), buckets, np.ones(1, np.int64)
+        )
+        function = tree_of(LoadCost("cost", 1, (load,), maker.function(1, buckets), False))
         some = np.array(maker.random.sample(range(buckets), maker.random.randint(1, buckets)), np.int32)
-        load = np.array([[maker.random.randint(0, 9) for _ in range(buckets)] for _ in range(2)], np.int64)
-        whole = np.broadcast_to(function((load,)), load.shape)
-        part = of_buckets(function, some, buckets)
-        assert np.broadcast_to(part((load[:, some],)), (2, len(some))).tolist() == whole[:, some].tolist()
-        again = of_buckets(part, np.array([0], np.int32), len(some))
-        assert int(np.broadcast_to(again((load[:1, some[:1]],)), (1, 1))[0, 0]) == int(whole[0, some[0]])
-        sort = sorts_of(function, buckets)
+        loads = np.array([[maker.random.randint(0, 9) for _ in range(buckets)] for _ in range(2)], np.int64)
+        whole = np.broadcast_to(function((loads,)), loads.shape)
+        part = function.of_buckets(some, buckets)
+        assert np.broadcast_to(part((loads[:, some],)), (2, len(some))).tolist() == whole[:, some].tolist()
+        again = part.of_buckets(np.array([0], np.int32), len(some))
+        assert int(np.broadcast_to(again((loads[:1, some[:1]],)), (1, 1))[0, 0]) == int(whole[0, some[0]])
+        sort = function.sorts(buckets)
         for value in (0, 3):
             even = np.broadcast_to(function((np.full((1, buckets), value),)), (1, buckets))[0]
             assert all(len(set(even[sort == one].tolist())) == 1 for one in set(sort.tolist()))

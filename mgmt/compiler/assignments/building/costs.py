@@ -9,7 +9,7 @@ everything here is minimised.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,10 @@ from mgmt.compiler.assignments.building.contributions import (
     loads_of,
     one_group,
 )
+from mgmt.compiler.assignments.building.load_costs import Translation
 from mgmt.compiler.assignments.columns.candidates import Candidates, at_places, classes
-from mgmt.compiler.assignments.columns.vectors import LARGEST, MOST_CELLS, Integers, Mask, Vector, evaluate
-from mgmt.compiler.assignments.normalization.expressions import Chosen, Constant, ValueColumn
+from mgmt.compiler.assignments.columns.vectors import LARGEST, MOST_CELLS, Integers, Mask
+from mgmt.compiler.assignments.normalization.expressions import Chosen, Constant
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.language.bound_queries.expressions import (
     EXTREMES,
@@ -41,8 +42,8 @@ from mgmt.language.bound_queries.expressions import (
     Expression,
     Extreme,
 )
-from mgmt.optimization.assignment import NONE, Amounts, Cost, CostFunction, Indices, Load, LoadCost, RowCost
-from mgmt.optimization.bucket_functions import Greatest, Uniform, of_buckets
+from mgmt.optimization.assignment import NONE, Cost, Load, LoadCost, RowCost
+from mgmt.optimization.load_functions import LoadFunction, LoadNumber, Positive, Total, greatest, tree_of
 
 _MOST_KINDS = 16
 """Each is a load of its own."""
@@ -245,7 +246,7 @@ class Coster:
         total = group_totals(data, groups, weight)
         if bool((part.load.bucket == NONE).any()) or bool((total == 0).any()):
             return False
-        cost = _All(factor * self._sign, total)
+        cost = Positive(LoadNumber(0) + (1 - total)) * (factor * self._sign)
         self.costs.append(LoadCost(shape.name, self._weight, (part.load,), cost, False))
         return True
 
@@ -278,7 +279,7 @@ class Coster:
         ).separated()
         values = classes([column], data.values)
         (part,) = loads_of(data, replace(groups, values=values), weight, counts, split=False)
-        cost = _Used(factor * self._sign)
+        cost = Positive(LoadNumber(0)) * (factor * self._sign)
         self.costs.append(LoadCost(data.shape.name, self._weight, (part.load,), cost, False))
 
     def _stands_alone(self, form: LinearForm, aggregate: Aggregate) -> bool:
@@ -316,7 +317,7 @@ class Coster:
             self.costs.append(LoadCost(data.shape.name, self._weight * sign, loads, cost, True))
             return
         for step, some in extremes.steps(groups or one_group(data)):
-            cost = _Used(sign * step)
+            cost = Positive(Total(tuple(map(LoadNumber, range(len(some)))))) * (sign * step)
             self.costs.append(LoadCost(data.shape.name, self._weight, some, cost, False))
 
     def _peak(self, factor: int, each: Expression, *, negated: bool, alone: bool) -> None:
@@ -380,17 +381,32 @@ class Coster:
             places[id(aggregate)] = same[0] if same else len(loads)
             if not same:
                 loads.append(part.load)
-        function = _GroupFunction(data, groups, each, data.shape.group_gates, places, sign, peak)
-        function.check(loads)
+        translation = Translation(data, groups, places)
+        function = translation.cost(each, data.shape.group_gates, sign, peak=peak)
+        _check(function, loads, groups.shape)
         if not loads:
-            self._constant_groups(function, groups, peak, times)
+            found = np.broadcast_to(function(()), groups.shape)
+            if found.size:
+                self.constant += self._weight * times * int(found.max() if peak else found.sum())
             return
         self.costs.append(LoadCost(data.shape.name, self._weight * times, tuple(loads), function, peak))
 
-    def _constant_groups(self, function: _GroupFunction, groups: Groups, peak: bool, times: int) -> None:
-        found = np.broadcast_to(function(()), groups.shape)
-        if found.size:
-            self.constant += self._weight * times * int(found.max() if peak else found.sum())
+
+def _check(function: LoadFunction, loads: Sequence[Load], shape: tuple[int, int]) -> None:
+    """NotAnAssignment where costs may be beyond 62 bits at the greatest loads."""
+    most = []
+    for load in loads:
+        total = np.zeros((load.groups, 1), np.int64)
+        counted = load.group >= 0
+        np.add.at(total[:, 0], load.group[counted], load.weight[counted])
+        most.append(np.broadcast_to(total, shape))
+    large = function.magnitude([float(total.max(initial=0)) for total in most])
+    none = tuple(np.zeros(shape, np.int64) for _ in loads)
+    for extreme in (none, tuple(most)) if large <= LARGEST else ():
+        whole = np.broadcast_to(function(extreme), shape)
+        large = max(large, float(np.abs(whole).sum(dtype=np.float64)))
+    if large > LARGEST:
+        raise NotAnAssignment("costs beyond 62 bits")
 
 
 def _is_same(one: Load, other: Load) -> bool:
@@ -419,38 +435,6 @@ def _each(outer: Aggregate) -> Expression:
         (one or Constant(outer.type, outer.position, 1),),
         zero,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Used(Uniform):
-    """``price`` where one of the loads is more than nothing."""
-
-    price: int
-
-    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        used: Mask = np.logical_or.reduce([load > 0 for load in loads])
-        return self.price * used.astype(np.int64)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Dear:
-    """The price of a bucket where its load is more than nothing."""
-
-    prices: Integers
-    """(buckets,); never negative."""
-
-    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        return np.asarray(np.where(loads[0] > 0, self.prices, 0), np.int64)
-
-    def of_buckets(self, buckets: Indices, number: int) -> _Dear:
-        """See :class:`mgmt.optimization.bucket_functions.Bucketwise`."""
-        del number
-        return _Dear(self.prices[buckets])
-
-    def sorts(self, number: int) -> Indices:
-        """See :class:`mgmt.optimization.bucket_functions.Bucketwise`."""
-        del number
-        return np.unique(self.prices, return_inverse=True)[1].astype(np.int32)
 
 
 def _has_some(data: Candidates, counted: Contribution, groups: Groups) -> bool:
@@ -486,7 +470,7 @@ class _Extremes:
         (part,) = loads_of(data, replace(groups, values=buckets), weight, counts[values], split=False)
         return part.load
 
-    def peak(self, base: int) -> tuple[tuple[Load, ...], CostFunction]:
+    def peak(self, base: int) -> tuple[tuple[Load, ...], LoadFunction]:
         """The greatest above a base of all rows together, as the greatest over kinds of rows and of values."""
         width = self._present.shape[1]
         one = one_group(self._data)
@@ -494,8 +478,8 @@ class _Extremes:
             self._load(kind, np.arange(width), width, self._present[kind], one) for kind in self._kinds
         )
         prices = np.where(self._present, self._amount - base, 0)[self._kinds]
-        functions = tuple((_Dear(price), at, 1) for at, price in enumerate(prices))
-        return loads, functions[0][0] if len(functions) == 1 else Greatest(functions)
+        terms = [Positive(LoadNumber(number)) * price for number, price in enumerate(prices)]
+        return loads, terms[0] if len(terms) == 1 else greatest(*terms)
 
     def steps(self, groups: Groups) -> Iterator[tuple[int, tuple[Load, ...]]]:
         """How much more the greatest is, of each group, where there is a row that has at least so much."""
@@ -522,119 +506,6 @@ def _of_own_groups(loads: Sequence[Load]) -> list[tuple[Load, ...]]:
     return [tuple(loads)] if len(np.unique(groups)) < len(groups) else [(load,) for load in loads]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _All(Uniform):
-    """``price`` for each load that is all that its group has."""
-
-    price: int
-    total: Integers
-    """(groups, 1)"""
-
-    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        return np.where(loads[0] == self.total, self.price, 0)
-
-
-class _GroupFunction:
-    """The cost of each group as a function of its loads; what ``LoadCost.cost`` calls."""
-
-    def __init__(
-        self,
-        data: Candidates,
-        groups: Groups,
-        each: Expression,
-        gates: Sequence[Expression],
-        places: dict[int, int | Integers],
-        sign: int,
-        peak: bool,
-    ) -> None:
-        self._data, self._groups, self._each, self._gates = data, groups, each, tuple(gates)
-        self._places, self._sign, self._peak = places, sign, peak
-        # It is asked many times, and only loads differ from time to time.
-        self._standing: dict[int, Vector] = {}
-
-    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        found = self._value(self._each, loads)
-        values = found.values * self._sign
-        # A function that knows no group answers for one load at once for all of them.
-        live = self._groups.exists
-        live = live[:1, :1] if live.all() else live
-        for gate in self._gates:
-            live = live & self._value(gate, loads).true
-        if found.null is not None:
-            live = live & ~found.null
-        shape = np.broadcast_shapes(values.shape, live.shape, *(load.shape for load in loads))
-        return np.broadcast_to(np.where(live, values, 0), shape)
-
-    def of_buckets(self, buckets: Indices, number: int) -> _GroupFunction:
-        """See :class:`mgmt.optimization.bucket_functions.Bucketwise`."""
-        groups, exists = self._groups, self._groups.exists
-        values = replace(groups.values, examples=groups.values.examples[buckets])
-        if exists.shape[1] == number:
-            exists = exists[:, buckets]
-        places = {
-            node: place if isinstance(place, int) or place.shape[1] == 1 else place[:, buckets]
-            for node, place in self._places.items()
-        }
-        some = replace(groups, values=values, exists=exists)
-        return _GroupFunction(self._data, some, self._each, self._gates, places, self._sign, self._peak)
-
-    def sorts(self, number: int) -> Indices:
-        """See :class:`mgmt.optimization.bucket_functions.Bucketwise`: what the expressions read of a bucket's value."""
-        examples = self._groups.values.examples
-        nodes = [node for part in (self._each, *self._gates) for node in part.walk()]
-        slots = sorted({node.slot for node in nodes if isinstance(node, ValueColumn)})
-        told = [self._data.value_column(slot).take(examples) for slot in slots]
-        if any(isinstance(node, Chosen) for node in nodes):
-            told.append(self._data.chosen.take(examples))
-        exists = self._groups.exists
-        if exists.shape[1] == number and not exists.all():
-            told.extend(Vector(row.astype(np.int64)) for row in exists)
-        return classes(told, number).of.astype(np.int32)
-
-    def check(self, loads: Sequence[Load]) -> None:
-        """NotAnAssignment where it may be NULL at a peak, or beyond 62 bits at the greatest loads."""
-        groups, buckets = self._groups.shape
-        none = tuple(np.zeros((groups, buckets), np.int64) for _ in loads)
-        if self._peak and self._value(self._each, none).nulls.any():
-            raise NotAnAssignment("the greatest of values that may be NULL")
-        most = []
-        for load in loads:
-            counted = load.group >= 0
-            total = np.zeros((groups, 1), np.int64)
-            np.add.at(total[:, 0], load.group[counted], load.weight[counted])
-            most.append(np.broadcast_to(total, (groups, buckets)))
-        for extreme in (none, tuple(most)):
-            whole = self(extreme)
-            if float(np.abs(whole).sum(dtype=np.float64)) > LARGEST:
-                raise NotAnAssignment("costs beyond 62 bits")
-
-    def _value(self, expression: Expression, loads: tuple[Amounts, ...]) -> Vector:
-        def aggregate(node: Aggregate) -> Vector:
-            place = self._places[id(node)]
-            return Vector(loads[place] if isinstance(place, int) else place)
-
-        rows, values = self._groups.rows.examples, self._groups.values.examples
-        leaves = self._data.leaves(rows, values, aggregate)
-        plain, standing = leaves.leaf, self._standing
-
-        def leaf(node: Expression) -> Vector:
-            if isinstance(node, Aggregate):
-                return _once(aggregate(node))
-            if id(node) not in standing:
-                standing[id(node)] = _once(plain(node))
-            return standing[id(node)]
-
-        return evaluate(expression, replace(leaves, leaf=leaf))
-
-
-def _once(column: Vector) -> Vector:
-    """A column of one value throughout as that value."""
-    values = column.values
-    if values.ndim != 2 or not values.size or column.null is not None or bool((values != values[0, 0]).any()):
-        return column
-    return Vector(values[:1, :1], None, column.codes)
-
-
 def costs_of(data: Candidates) -> tuple[Sequence[Cost], int]:
     """The costs of an objective, and what it costs whatever is chosen; to be minimised, weights included."""
     coster = Coster(data)
@@ -659,7 +530,7 @@ def _greatest(peaks: Sequence[LoadCost]) -> LoadCost:
     """The greatest of several peaks as one, where their buckets are of the same values."""
     first = peaks[0].loads[0]
     loads: list[Load] = []
-    functions: list[tuple[CostFunction, int, Indices]] = []
+    terms: list[LoadFunction] = []
     for peak in peaks:
         load = peak.loads[0]
         if load.groups != 1 or load.buckets != first.buckets or not peak.peak:
@@ -671,10 +542,6 @@ def _greatest(peaks: Sequence[LoadCost]) -> LoadCost:
         of[pairs[0, pairs[0] >= 0]] = pairs[1, pairs[0] >= 0]
         if bool((of < 0).any()):
             raise NotAnAssignment("peaks over different values")
-        functions.append((of_buckets(peak.cost, of, load.buckets), len(loads), of))
+        terms.append(tree_of(peak).of_buckets(of, load.buckets).shifted(len(loads)))
         loads.extend(replace(each, bucket=first.bucket) for each in peak.loads)
-    widths = [len(peak.loads) for peak in peaks]
-    function = Greatest(
-        tuple((one, at, width) for (one, at, _), width in zip(functions, widths, strict=True))
-    )
-    return LoadCost(peaks[0].name, peaks[0].weight, tuple(loads), function, True)
+    return LoadCost(peaks[0].name, peaks[0].weight, tuple(loads), greatest(*terms), True)

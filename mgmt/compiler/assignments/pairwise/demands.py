@@ -40,7 +40,7 @@ from mgmt.optimization.assignment import (
     LoadCost,
     Occupancy,
 )
-from mgmt.optimization.bucket_functions import Uniform
+from mgmt.optimization.load_functions import LoadNumber
 from mgmt.state.database import Snapshot
 
 _MOST_PAIRS = 200_000
@@ -53,6 +53,7 @@ _MOST_VALUE_KINDS = 64
 _MOST_PAIR_KINDS = 16
 _MOST_LEADERS = 16
 """Of one row."""
+_LOAD = LoadNumber(0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,7 +275,7 @@ class _Finder:
         if size is not None:
             group = np.where(size > 0, 0, NONE).astype(np.int32)
             load = Load(group, 1, self._bucket, self._buckets, size)
-            yield LoadCost(self._name, weight, (load,), _Square(1 if own.max() > 0 else -1), False)
+            yield LoadCost(self._name, weight, (load,), _LOAD * _LOAD * (1 if own.max() > 0 else -1), False)
             return
         prices = np.unique(total[total != 0])
         if len(prices) > _MOST_PRICES:
@@ -287,13 +288,15 @@ class _Finder:
                 if places > _MOST_PLACES:
                     raise NotAnAssignment(f"pairs of {len(prices)} prices among {self._buckets} values")
                 load = self._load(group, groups)
-                yield LoadCost(self._name, weight, (load,), _OfPairs(times * price), False)
+                yield LoadCost(
+                    self._name, weight, (load,), (_LOAD * (_LOAD - 1)).over(2) * (times * price), False
+                )
         for sign in (1, -1):
             amount = np.maximum(sign * own, 0)
             if amount.any():
                 group = np.where(amount > 0, 0, NONE).astype(np.int32)
                 load = Load(group, 1, self._bucket, self._buckets, amount)
-                yield LoadCost(self._name, weight, (load,), _Times(sign), False)
+                yield LoadCost(self._name, weight, (load,), _LOAD * sign, False)
 
     def _counted(self, one: Places, other: Places) -> Iterator[tuple[int, NDArray[np.int32], int]]:
         """Groups of rows whose pairs, so many times each, are all these pairs and no others.
@@ -362,17 +365,6 @@ def _kept_apart(limits: Sequence[Limit], bucket: NDArray[np.int32]) -> list[NDAr
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _OfPairs(Uniform):
-    """``price`` times the number of pairs that so many rows are."""
-
-    price: int
-
-    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        (number,) = loads
-        return self.price * (number * (number - 1) // 2)
-
-
 def _square_of(own: Amounts, first: Places, second: Places, cost: Amounts) -> Amounts | None:
     """(rows,) sizes of which the square of what is in a bucket is what all pairs there cost, or less that; or None."""
     size = np.sqrt(np.abs(own).astype(np.float64)).round().astype(np.int64)
@@ -380,21 +372,3 @@ def _square_of(own: Amounts, first: Places, second: Places, cost: Amounts) -> Am
     sign = 1 if bool((own >= 0).all()) else -1
     whole = bool((sign * size * size == own).all()) and len(cost) == number * (number - 1) // 2
     return size if number and whole and bool((cost == 2 * sign * size[first] * size[second]).all()) else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Square(Uniform):
-    factor: int
-
-    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        (amount,) = loads
-        return self.factor * amount * amount
-
-
-@dataclass(frozen=True, slots=True)
-class _Times(Uniform):
-    factor: int
-
-    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        (amount,) = loads
-        return self.factor * amount

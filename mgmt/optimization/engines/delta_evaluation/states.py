@@ -23,9 +23,9 @@ from mgmt.optimization.assignment import (
     LoadCost,
     Mask,
 )
-from mgmt.optimization.bucket_functions import parts_of
-from mgmt.optimization.engines.model.cost_functions import Affine, Tabled, UnsuitableError, widest_shape
+from mgmt.optimization.engines.model.cost_functions import Affine, Shape, UnsuitableError, widest_shape
 from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
+from mgmt.optimization.load_functions import parts_of
 
 Reals = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -132,7 +132,7 @@ class CostState:
     """As in its loads, which agree on it."""
     now: Amounts
     """(places + 1,) the last stands for none: it pays nothing, and is no peak."""
-    shape: Affine | Tabled | None
+    shape: Shape | None
     """With the place for none, and the factor; None where it is the greatest of parts, or has to be asked."""
     parts: list[CostState]
 

@@ -23,9 +23,9 @@ from mgmt.optimization.assignment import (
     LoadCost,
     Mask,
 )
-from mgmt.optimization.bucket_functions import of_buckets, sorts_of
 from mgmt.optimization.dense_ranks import firsts, ranks
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
+from mgmt.optimization.load_functions import tree_of
 
 MOST_SAMPLES = 1 << 24
 """Of a load cost's function, to see whether it is convex."""
@@ -211,11 +211,11 @@ def steps_of(count: Count, tiers: int, largest: int, rows: int) -> Steps:
 def _of_sorts(cost: LoadCost) -> tuple[LoadCost, Amounts]:
     """A cost over one bucket of each sort, and (buckets,) of which of these each bucket is."""
     buckets = cost.loads[0].buckets
-    sort, number = ranks(sorts_of(cost.cost, buckets))
+    sort, number = ranks(tree_of(cost).sorts(buckets))
     if number == buckets:
         return cost, np.arange(buckets)
     example = firsts(sort, number).astype(np.int32)
-    return replace(cost, cost=of_buckets(cost.cost, example, buckets)), sort
+    return replace(cost, cost=tree_of(cost).of_buckets(example, buckets)), sort
 
 
 def _spread(told: Amounts, sort: Amounts) -> Amounts:

@@ -1,8 +1,9 @@
 """The integer model over cell counts that the solvers are given, tier by tier.
 
 Its first variables are the cells.  Limits are linear rows.  A cost that is affine in its loads goes into the objective
-or, under a peak, into linear rows; a convex table becomes its tangents; any other table an element constraint over
-load variables, beside the tangents of its lower envelope for the linear relaxation.
+or, under a peak, into linear rows; a curve is written down operator by operator (see ``curve_rows``); a convex table
+becomes its tangents; any other table an element constraint over load variables, beside the tangents of its lower
+envelope for the linear relaxation.
 
 What it is not: it knows no solver; ``cp_sat``, ``highs`` and ``linear_relaxation`` write it down for theirs.
 """
@@ -17,52 +18,35 @@ from math import gcd
 import numpy as np
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Limit, Load, LoadCost
-from mgmt.optimization.bucket_functions import parts_of
 from mgmt.optimization.engines.integer_programming.condition_rows import by_class, encode, rows_together
+from mgmt.optimization.engines.integer_programming.count_terms import (
+    Division,
+    Element,
+    Maximum,
+    Multiplication,
+    Row,
+    Sum,
+    added,
+    at_least,
+    scaled,
+)
+from mgmt.optimization.engines.integer_programming.curve_rows import CurveRows
 from mgmt.optimization.engines.model.cells import Cells
-from mgmt.optimization.engines.model.cost_functions import Affine, Reach, Tabled, shape_of
+from mgmt.optimization.engines.model.cost_functions import (
+    Affine,
+    Curve,
+    Reach,
+    Shape,
+    Tabled,
+    UnsuitableError,
+    shape_of,
+)
+from mgmt.optimization.load_functions import parts_of
 
 _MOST_KINDS = 5_000
 """Of rows of a class at a place of a load, each with linear rows of its own."""
-
-
-@dataclass(slots=True)
-class Sum:
-    """A linear expression over the model's variables."""
-
-    constant: int
-    variables: list[int]
-    factors: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """``lower <= sum <= upper``; the sum has no constant, None is no bound."""
-
-    variables: Sequence[int]
-    factors: Sequence[int]
-    lower: int | None
-    upper: int | None
-    implied: bool = False
-    """Of use to linear relaxations only: something else in the model demands it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Element:
-    """``target = values[sum of stride * variable]``."""
-
-    variables: Sequence[int]
-    strides: Sequence[int]
-    target: int
-    values: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Maximum:
-    """``target`` is the greatest of the terms."""
-
-    target: int
-    terms: Sequence[Sum]
+_MOST_WRITTEN = 20_000
+"""Entries of a table that a solver is given: it does not look at the clock while it loads a model."""
 
 
 @dataclass(slots=True)
@@ -75,6 +59,8 @@ class CountModel:
     rows: list[Row] = field(default_factory=list)
     elements: list[Element] = field(default_factory=list)
     maxima: list[Maximum] = field(default_factory=list)
+    multiplications: list[Multiplication] = field(default_factory=list)
+    divisions: list[Division] = field(default_factory=list)
     # What the variables besides the cells are, given the counts.
     _defined: list[Callable[[Amounts], Sequence[int]]] = field(default_factory=list)
     _load_variables: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
@@ -100,7 +86,7 @@ class CountModel:
     @property
     def linear(self) -> bool:
         """Whether the linear rows say everything."""
-        return not self.elements and not self.maxima
+        return not (self.elements or self.maxima or self.multiplications or self.divisions)
 
     def values(self, counts: Amounts) -> list[int]:
         """All variables, given the counts of the cells."""
@@ -152,15 +138,15 @@ class CountModel:
                     slopes = slope.reshape(-1)[place[counted]]
                     factors[counted] += cost.weight * slopes * (weight[counted] // reach.step)
             else:
-                targets = self._table(cost, shape, above=cost.weight > 0 and shape.convex())
-                constant += cost.weight * int(np.delete(shape.values[0], list(targets)).sum())
-                others += [(variable, cost.weight) for variable in targets.values()]
+                targets = self._targets(cost, shape, above=cost.weight > 0)
+                constant += cost.weight * int(np.delete(shape.nothing(), list(targets)).sum())
+                for target in targets.values():
+                    constant += cost.weight * target.constant
+                    own = zip(target.variables, target.factors, strict=True)
+                    others += [(variable, cost.weight * factor) for variable, factor in own]
         used = np.flatnonzero(factors)
-        return Sum(
-            constant,
-            [*used.tolist(), *(variable for variable, _ in others)],
-            [*factors[used].tolist(), *(factor for _, factor in others)],
-        )
+        of_cells = Sum(constant, used.tolist(), factors[used].tolist())
+        return added([of_cells, *(Sum(0, [variable], [factor]) for variable, factor in others)])
 
     def _highest(self, cost: LoadCost, peaks: Sequence[int]) -> int:
         """A variable that is at least, or exactly, the greatest of these."""
@@ -168,24 +154,23 @@ class CountModel:
             return peaks[0]
         return self._at_least(cost, [Sum(0, [peak], [1]) for peak in peaks])
 
-    def _peak(self, cost: LoadCost, shape: Affine | Tabled) -> int:
+    def _peak(self, cost: LoadCost, shape: Shape) -> int:
         """A variable that is at least (or, where it is to be large, exactly) the greatest cost of a place."""
         exact = cost.weight < 0
         if isinstance(shape, Affine):
             reached, terms = self._affine_terms(cost, shape)
-            resting = np.delete(shape.constant.reshape(-1), reached)
-        elif not exact and shape.convex():
+        elif isinstance(shape, Tabled) and not exact and shape.convex():
             loads = self._loads(cost.loads[0], shape.reaches[0])
             terms = [
                 Sum(offset, [variable], [slope])
                 for place, variable in loads.items()
                 for slope, offset, _ in _tangents(_column(shape, place))
             ]
-            resting = np.delete(shape.values[0], list(loads))
+            reached = list(loads)
         else:
-            targets = self._table(cost, shape, above=False)
-            terms = [Sum(0, [variable], [1]) for variable in targets.values()]
-            resting = np.delete(shape.values[0], list(targets))
+            targets = self._targets(cost, shape, above=not exact)
+            reached, terms = list(targets), list(targets.values())
+        resting = np.delete(shape.nothing(), reached)
         if len(resting):
             terms.append(Sum(int(resting.max()), [], []))
         return self._at_least(cost, terms)
@@ -230,11 +215,39 @@ class CountModel:
                 term.variables, term.factors = list(known), list(known.values())
         return list(terms), list(terms.values())
 
-    def _table(self, cost: LoadCost, shape: Tabled, *, above: bool) -> dict[int, int]:
-        """Per place that cells add to, a variable for its cost; ``above``: that is at least the cost."""
+    def _targets(self, cost: LoadCost, shape: Shape, *, above: bool) -> dict[int, Sum]:
+        """Per place that cells add to, its cost; ``above``: at least that."""
+        if isinstance(shape, Tabled):
+            targets = self._table(cost, shape, above=above and shape.convex())
+        else:
+            assert isinstance(shape, Curve)
+            targets = self._curve(cost, shape, above=above)
+        if shape.superadditive():
+            self._above_each_row(cost.loads[0], shape, targets)
+        elif shape.single and shape.growing():
+            self._above_each_class(cost.loads[0], shape, targets)
+        return targets
+
+    def _curve(self, cost: LoadCost, shape: Curve, *, above: bool) -> dict[int, Sum]:
+        loads = [self._loads(load, reach) for load, reach in zip(cost.loads, shape.reaches, strict=True)]
+        written = CurveRows(shape, loads, self._variable)
+        places = sorted({place for of_load in loads for place in of_load})
+        targets = {place: written.at(place, above=above) for place in places}
+        self.rows += written.rows
+        self.maxima += written.maxima
+        self.multiplications += written.multiplications
+        self.divisions += written.divisions
+        self._defined.append(
+            lambda counts: written.values(tuple(self.cells.load(load, counts) for load in cost.loads))
+        )
+        return targets
+
+    def _table(self, cost: LoadCost, shape: Tabled, *, above: bool) -> dict[int, Sum]:
+        if len(shape.values) > _MOST_WRITTEN and not above:
+            raise UnsuitableError(f"the cost {cost.name} has a table of {len(shape.values)} entries")
         loads = [self._loads(load, reach) for load, reach in zip(cost.loads, shape.reaches, strict=True)]
         places = sorted({place for of_load in loads for place in of_load})
-        targets: dict[int, int] = {}
+        targets: dict[int, Sum] = {}
         for place in places:
             used = [
                 (of_load[place], stride)
@@ -244,7 +257,8 @@ class CountModel:
             variables, strides = [variable for variable, _ in used], [stride for _, stride in used]
             entries = 1 + sum(stride * self.upper[variable] for variable, stride in used)
             values = shape.values[:entries, place]
-            target = targets[place] = self._variable(int(values.min()), int(values.max()))
+            target = self._variable(int(values.min()), int(values.max()))
+            targets[place] = Sum(0, [target], [1])
             if not above:
                 self.elements.append(Element(variables, strides, target, values.tolist()))
             if shape.single:
@@ -252,21 +266,27 @@ class CountModel:
                     self.rows.append(
                         Row([variables[0], target], [slope, -scale], None, -offset, implied=not above)
                     )
-        if shape.growing() and not above:
-            self._above_each_class(cost.loads[0], shape, targets)
-        if places:
 
-            def define(counts: Amounts) -> Sequence[int]:
-                loads = tuple(self.cells.load(load, counts) for load in cost.loads)
-                costs = np.broadcast_to(cost.cost(loads), loads[0].shape)
-                return [int(cost) for cost in costs.reshape(-1)[places]]
+        def define(counts: Amounts) -> Sequence[int]:
+            loads = tuple(self.cells.load(load, counts) for load in cost.loads)
+            costs = np.broadcast_to(cost.cost(loads), loads[0].shape)
+            return [int(cost) for cost in costs.reshape(-1)[places]]
 
-            self._defined.append(define)
+        self._defined.append(define)
         return targets
 
-    def _above_each_class(self, load: Load, shape: Tabled, targets: dict[int, int]) -> None:
-        """A growing table is at least what it is of the rows of each class alone."""
-        cells, (reach,) = self.cells, shape.reaches
+    def _above_each_row(self, load: Load, shape: Shape, targets: dict[int, Sum]) -> None:
+        """A superadditive cost is at least what all rows cost alone, each beside nothing."""
+        rows = self.cells.rows(load)
+        where = np.repeat(rows.place, np.diff(rows.start))
+        alone = shape.at(where, [rows.factor]) - shape.nothing()[where]
+        nothing = shape.nothing().tolist()
+        for place, own, factors in rows.by_place(alone):
+            self.rows.append(at_least(targets[place], Sum(nothing[place], own, factors), implied=True))
+
+    def _above_each_class(self, load: Load, shape: Shape, targets: dict[int, Sum]) -> None:
+        """A growing cost is at least what it is of the rows of each class alone."""
+        cells = self.cells
         rows = cells.rows(load)
         kinds = [
             (place, some) for place, own, _ in rows.by_place(rows.factor) for some in by_class(cells, own)
@@ -276,16 +296,12 @@ class CountModel:
         weight = cells.classes.weight(load)
         for place, some in kinds:
             class_ = int(cells.class_[some[0]])
-            most = min(int(cells.classes.count[class_]), int(cells.most[some].sum()))
-            steps = np.minimum(
-                np.arange(most + 1) * (int(weight[class_]) // reach.step), len(shape.values) - 1
-            )
-            for slope, offset, scale in _tangents(shape.values[steps, place]):
+            number = np.arange(min(int(cells.classes.count[class_]), int(cells.most[some].sum())) + 1)
+            values = shape.at(np.full(len(number), place), [number * weight[class_]])
+            for slope, offset, scale in _tangents(values):
                 if slope:
-                    factors = [*([slope] * len(some)), -scale]
-                    self.rows.append(
-                        Row([*some.tolist(), targets[place]], factors, None, -offset, implied=True)
-                    )
+                    own = Sum(offset, some.tolist(), [slope] * len(some))
+                    self.rows.append(at_least(scaled(targets[place], scale), own, implied=True))
 
     def _loads(self, load: Load, reach: Reach) -> dict[int, int]:
         """Per place that cells add to, a variable for the load there, in steps."""

@@ -5,7 +5,7 @@ The model is written through ``CpModel.proto`` with lists, a fraction of what th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any
 
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
@@ -13,7 +13,8 @@ from mgmt.optimization.assignment import Indices, Placement
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.contradictions import contradicted
 from mgmt.optimization.cp_sat_solver import Effort, ask
-from mgmt.optimization.engines.integer_programming.count_model import CountModel, Row, Sum
+from mgmt.optimization.engines.integer_programming.count_model import CountModel
+from mgmt.optimization.engines.integer_programming.count_terms import Row, Sum
 from mgmt.optimization.engines.integer_programming.lexicographic import LEAST_SECONDS, minimize_tiers
 from mgmt.optimization.engines.model.cells import Cells
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
@@ -52,7 +53,7 @@ class _Solver:
         self._proto: Any = self._cp.proto
         self._seed = seed
         self._workers = workers
-        self._written = [0, 0, 0, 0]
+        self._written = [0] * 6
 
     @property
     def variables(self) -> int:
@@ -98,7 +99,7 @@ class _Solver:
     def _write(self) -> None:
         """What the model has that is not written yet."""
         model, constraints = self.model, self._proto.constraints
-        variables, rows, elements, maxima = self._written
+        variables, rows, elements, maxima, multiplications, divisions = self._written
         add = self._proto.variables.add
         for lower, upper in zip(model.lower[variables:], model.upper[variables:], strict=True):
             add().domain.extend([lower, upper])
@@ -115,14 +116,21 @@ class _Solver:
                 part.exprs.add().offset = value
         for maximum in model.maxima[maxima:]:
             part = constraints.add().lin_max
-            part.target.vars.append(maximum.target)
-            part.target.coeffs.append(1)
+            _fill(part.target, Sum(0, [maximum.target], [1]))
             for term in maximum.terms:
-                expression = part.exprs.add()
-                expression.vars.extend(term.variables)
-                expression.coeffs.extend(term.factors)
-                expression.offset = term.constant
-        self._written = [len(model.lower), len(model.rows), len(model.elements), len(model.maxima)]
+                _fill(part.exprs.add(), term)
+        for multiplication in model.multiplications[multiplications:]:
+            part = constraints.add().int_prod
+            _fill(part.target, multiplication.target)
+            for factor in multiplication.factors:
+                _fill(part.exprs.add(), factor)
+        for division in model.divisions[divisions:]:
+            part = constraints.add().int_div
+            _fill(part.target, Sum(0, [division.target], [1]))
+            _fill(part.exprs.add(), division.dividend)
+            _fill(part.exprs.add(), Sum(division.divisor, [], []))
+        parts: tuple[Sized, ...] = (model.lower, model.rows, model.elements, model.maxima)
+        self._written = list(map(len, (*parts, model.multiplications, model.divisions)))
 
     def _linear(self, row: Row) -> None:
         part = self._proto.constraints.add().linear
@@ -134,3 +142,10 @@ class _Solver:
                 _INFINITY if row.upper is None else row.upper,
             ]
         )
+
+
+def _fill(expression: Any, term: Sum) -> None:
+    """Write a sum into a message."""
+    expression.vars.extend(term.variables)
+    expression.coeffs.extend(term.factors)
+    expression.offset = term.constant

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from mgmt.optimization.assignment import Indices, Placement
-from mgmt.optimization.engines.integer_programming.count_model import CountModel, Sum
+from mgmt.optimization.engines.integer_programming.count_model import CountModel
+from mgmt.optimization.engines.integer_programming.count_terms import Sum
 from mgmt.optimization.engines.integer_programming.lexicographic import minimize_tiers
 from mgmt.optimization.engines.integer_programming.linear_relaxation import Program, ask, dense
 from mgmt.optimization.engines.model.cells import Cells

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from mgmt.errors import SolveTimeout
 from mgmt.optimization.assignment import Indices, Placement
-from mgmt.optimization.engines.integer_programming.count_model import CountModel, Sum
+from mgmt.optimization.engines.integer_programming.count_model import CountModel
+from mgmt.optimization.engines.integer_programming.count_terms import Sum
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
 
 LEAST_SECONDS = 0.02

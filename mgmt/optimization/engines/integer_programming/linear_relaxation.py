@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import Amounts, Mask
-from mgmt.optimization.engines.integer_programming.count_model import CountModel, Row, Sum
+from mgmt.optimization.engines.integer_programming.count_model import CountModel
+from mgmt.optimization.engines.integer_programming.count_terms import Row, Sum
 from mgmt.optimization.engines.model.cells import Cells
 
 Reals = NDArray[np.float64]

@@ -41,6 +41,7 @@ from mgmt.optimization.assignment import (
 from mgmt.optimization.engines.delta_evaluation.states import CostState, LimitState, LoadState, Numbers, Reals
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
 from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
+from mgmt.optimization.load_functions import LoadNumber, Positive
 
 _PATIENCE = 20
 """Steps without a smaller excess before some exchanges are made at random."""
@@ -291,15 +292,9 @@ def repaired(classes: EquivalenceClasses, *, deadline: float, seed: int) -> Indi
 def _leveling(skew: Skew) -> tuple[LoadCost, LoadCost]:
     """Peaks that are the lower the nearer a condition on how uneven a load is comes to being kept."""
 
-    def height(loads: tuple[Amounts, ...]) -> Amounts:
-        (load,) = loads
-        asked = (skew.above > -UNLIMITED) & (load > skew.excused)
-        return np.where(asked, load + skew.above, np.minimum(load, 0))
-
-    def depth(loads: tuple[Amounts, ...]) -> Amounts:
-        (load,) = loads
-        return np.where(skew.base < UNLIMITED, -(load + skew.base), -UNLIMITED // 4)
-
+    load, asked, counted = LoadNumber(0), skew.above > -UNLIMITED, skew.base < UNLIMITED
+    height = Positive(load - skew.excused) * asked * (load + np.where(asked, skew.above, 0))
+    depth = -(load + np.where(counted, skew.base, 0)) * counted + np.where(counted, 0, -UNLIMITED // 4)
     return LoadCost(skew.name, 1, (skew.load,), height, True), LoadCost(
         skew.name, 1, (skew.load,), depth, True
     )

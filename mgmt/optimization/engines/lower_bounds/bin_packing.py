@@ -14,33 +14,23 @@ import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Limit, LoadCost, Mask
 from mgmt.optimization.engines.model.cells import Cells
-from mgmt.optimization.engines.model.cost_functions import Affine, Tabled
+from mgmt.optimization.engines.model.cost_functions import Affine, Shape
 
 _LOWEST = -(2**62)
 _MOST_THRESHOLDS = 200
 
 
-def opening_prices(shape: Tabled) -> Amounts:
-    """(places,) what each place costs more at least when it is used than when it is not."""
-    return np.asarray((shape.values[1:] - shape.values[0]).min(axis=0))
-
-
-def opening_bound(cells: Cells, cost: LoadCost, shape: Affine | Tabled, further: Sequence[Limit] = ()) -> int:
+def opening_bound(cells: Cells, cost: LoadCost, shape: Shape, further: Sequence[Limit] = ()) -> int:
     """What a sum of costs comes to at least, of places that cost something as soon as they are used.
 
     ``further`` are limits besides those there are.  Very low where it says nothing: several loads or groups, or places
     that cost no more used than not.
     """
     load = cost.loads[0]
-    if (
-        not isinstance(shape, Tabled)
-        or not shape.single
-        or load.groups > 1
-        or cost.weight < 0
-        or len(shape.values) < 2
-    ):
+    known = shape.single and not isinstance(shape, Affine) and bool(shape.most.any())
+    if not known or load.groups > 1 or cost.weight < 0:
         return _LOWEST
-    opening = opening_prices(shape)
+    opening = shape.opening()
     place, _ = cells.places(load)
     usable = np.zeros(load.buckets, np.bool_)
     usable[place[(place != NONE) & (cells.most > 0)]] = True
@@ -61,7 +51,7 @@ def opening_bound(cells: Cells, cost: LoadCost, shape: Affine | Tabled, further:
         covered = -(-_cover(prices, room, int(weights.sum())) // unit) * unit
         fewest = _fewest(weights, int(room.max(initial=0)))
         most = max(most, int(covered), int(np.sort(prices)[:fewest].sum()))
-    return cost.weight * (int(shape.values[0].sum()) + free + most)
+    return cost.weight * (int(shape.nothing().sum()) + free + most)
 
 
 def _weights(cells: Cells, limit: Limit, inside: Mask) -> tuple[Amounts, Amounts]:

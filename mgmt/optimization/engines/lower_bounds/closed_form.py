@@ -1,7 +1,8 @@
 """Closed-form lower bounds per tier; a choice that meets one is proven without a solver.
 
-What rows pay is bounded by the cheapest cells they fit into, each class for itself.  A convex cost of loads is at least
-what each row costs alone, and what the total costs when it is split into steps that go where they cost least.  A cost
+What rows pay is bounded by the cheapest cells they fit into, each class for itself.  A superadditive cost of loads is
+at least what each row costs alone, and a convex one what the total costs when it is split into steps that go where
+they cost least.  A cost
 of using places at all is at least that of enough places for all rows (see ``bin_packing``), and any cost at least what
 each step costs where its share is least.  A peak is bounded by the
 place that is highest already, by the row that is highest wherever it goes, and by the total: below a height there must
@@ -22,17 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, Amounts, Indices, Limit, Load, LoadCost, Mask
-from mgmt.optimization.bucket_functions import parts_of
 from mgmt.optimization.engines.lower_bounds.bin_packing import opening_bound
 from mgmt.optimization.engines.model.cells import Cells
 from mgmt.optimization.engines.model.cost_functions import (
     Affine,
-    Tabled,
+    Shape,
     UnsuitableError,
     shape_of,
     widest_shape,
 )
 from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
+from mgmt.optimization.load_functions import parts_of
 
 _MOST_STEPS = 2_000_000
 _MOST_SETS = 100
@@ -65,7 +66,7 @@ def limits_below(cells: Cells, peak: LoadCost, height: int) -> list[Limit]:
         shape = shape_of(cells, part)
         if len(part.loads) == 1 and shape.growing():
             load, (reach,) = part.loads[0], shape.reaches
-            room = np.minimum(_room_below(shape, height), reach.most.reshape(-1)) * reach.step
+            room = np.minimum(shape.room_below(height), reach.most.reshape(-1)) * reach.step
             limits.append(Limit(peak.name, load, np.zeros((1, 1), np.int64), room.reshape(reach.most.shape)))
     return limits
 
@@ -86,7 +87,7 @@ def wide_bound(classes: EquivalenceClasses, number: int) -> int | None:
             total += cost.weight * wide_peak_bounds(classes, [cost])[0]
         else:
             try:
-                total += cost.weight * int(_lowest(widest_shape(classes, cost)).sum())
+                total += cost.weight * int(widest_shape(classes, cost).lowest().sum())
             except UnsuitableError:
                 return None
     return total
@@ -102,7 +103,7 @@ def _wide_peak_floor(classes: EquivalenceClasses, cost: LoadCost) -> int:
         shape = widest_shape(classes, cost)
     except UnsuitableError:
         return _NOTHING
-    floor, load = int(_lowest(shape).max()), cost.loads[0]
+    floor, load = int(shape.lowest().max()), cost.loads[0]
     if len(cost.loads) > 1 or load.groups > 1:
         return floor
     captives = []
@@ -124,8 +125,8 @@ def _floor(cells: Cells, number: int) -> int | None:
     total = tier.constant
     row_costs = cells.costs[number].copy()
     alone_costs = np.zeros(len(cells), np.int64)
-    convex: list[tuple[LoadCost, Tabled]] = []
-    opening: list[tuple[LoadCost, Tabled, int]] = []
+    adding: list[tuple[LoadCost, Shape]] = []
+    opening: list[tuple[LoadCost, Shape, int]] = []
     peaks = [cost for cost in tier.costs if isinstance(cost, LoadCost) and cost.peak and cost.weight > 0]
     for cost in tier.costs:
         if not isinstance(cost, LoadCost) or not cost.weight:
@@ -137,7 +138,7 @@ def _floor(cells: Cells, number: int) -> int | None:
         except UnsuitableError:
             return None
         if cost.peak:
-            total += cost.weight * _ceiling(shape)
+            total += cost.weight * int(shape.highest().max())
         elif isinstance(shape, Affine):
             total += cost.weight * int(shape.constant.sum())
             for load, reach, slope in zip(cost.loads, shape.reaches, shape.slopes, strict=True):
@@ -145,29 +146,32 @@ def _floor(cells: Cells, number: int) -> int | None:
                 counted = place != NONE
                 per_row = slope.reshape(-1)[place[counted]] * (weight[counted] // reach.step)
                 row_costs[counted] += cost.weight * per_row
-        elif cost.weight > 0 and shape.convex():
-            convex.append((cost, shape))
+        elif cost.weight > 0 and shape.superadditive():
+            adding.append((cost, shape))
             alone_costs += cost.weight * _alone(cells, cost, shape)
         else:
-            least = int((cost.weight * shape.values).min(axis=0).sum())
+            least = cost.weight * int((shape.lowest() if cost.weight > 0 else shape.highest()).sum())
             if shape.single:
                 least = max(least, _by_share(cells, cost, shape))
             opening.append((cost, shape, max(least, opening_bound(cells, cost, shape))))
     total += _peaks_floor(cells, peaks, opening)
     separately = cheapest(cells, row_costs) + sum(
-        cost.weight * _level(cells, cost, shape) for cost, shape in convex
+        cost.weight * _level(cells, cost, shape)
+        if shape.convex()
+        else max(cost.weight * int(shape.lowest().sum()), _by_share(cells, cost, shape))
+        for cost, shape in adding
     )
-    if not convex:
+    if not adding:
         return total + separately
-    nothing = sum(cost.weight * int(shape.values[0].sum()) for cost, shape in convex)
+    nothing = sum(cost.weight * int(shape.nothing().sum()) for cost, shape in adding)
     known_bounds = [separately, cheapest(cells, row_costs + alone_costs) + nothing]
-    if len(convex) == 1:
-        known_bounds.append(_by_steps(cells, row_costs, *convex[0]))
+    if len(adding) == 1 and adding[0][1].convex():
+        known_bounds.append(_by_steps(cells, row_costs, *adding[0]))
     return total + max(known_bounds)
 
 
 def _peaks_floor(
-    cells: Cells, peaks: Sequence[LoadCost], opening: Sequence[tuple[LoadCost, Tabled, int]]
+    cells: Cells, peaks: Sequence[LoadCost], opening: Sequence[tuple[LoadCost, Shape, int]]
 ) -> int:
     """What peaks, and costs of using places with bounds of their own, come to at least together."""
     beside = sum(bound for _, _, bound in opening)
@@ -177,7 +181,7 @@ def _peaks_floor(
     # The lower the peak, the less room each place has, and the more of them are used.
     (peak,) = peaks
     low = _highest_floor(cells, peak)
-    high = max(low, *(_ceiling(shape_of(cells, part)) for part in parts_of(peak)))
+    high = max(low, *(int(shape_of(cells, part).highest().max()) for part in parts_of(peak)))
     best = peak.weight * high + beside
     for least, beyond in pairwise(
         np.unique(np.linspace(low, high + 1, _MOST_HEIGHTS).astype(np.int64)).tolist()
@@ -213,7 +217,7 @@ def _peaks_alone(cells: Cells, peaks: Sequence[LoadCost]) -> int:
     for _ in range(_MOST_HEIGHTS):
         if high.weight * height + deepest >= best:
             return best
-        room = np.minimum(_room_below(rising, height), most)
+        room = np.minimum(rising.room_below(height), most)
         if int(room.sum()) >= needed:
             down = _deepest(falling, room, offered, deepest // low.weight)
             best = min(best, high.weight * height + low.weight * down)
@@ -224,12 +228,12 @@ def _peaks_alone(cells: Cells, peaks: Sequence[LoadCost]) -> int:
     return min(best, high.weight * height + deepest)
 
 
-def _deepest(shape: Affine | Tabled, room: Amounts, offered: int, low: int) -> int:
+def _deepest(shape: Shape, room: Amounts, offered: int, low: int) -> int:
     """How low all places can be that have no more than this room, with so many steps for all of them."""
-    high = max(low, _ceiling(shape))
+    high = max(low, int(shape.highest().max()))
     while low < high:
         middle = (low + high) // 2
-        wanted = _steps_below(shape, middle)
+        wanted = shape.steps_below(middle)
         if bool((wanted <= room).all()) and int(wanted.sum()) <= offered:
             high = middle
         else:
@@ -237,54 +241,35 @@ def _deepest(shape: Affine | Tabled, room: Amounts, offered: int, low: int) -> i
     return low
 
 
-def _alone(cells: Cells, cost: LoadCost, shape: Tabled) -> Amounts:
-    """(n,) what a row of each cell adds to a convex cost where nothing else is: never more than on top of others."""
+def _alone(cells: Cells, cost: LoadCost, shape: Shape) -> Amounts:
+    """(n,) what a row of each cell adds to a superadditive cost beside nothing: never more than on top of others."""
     place, weight = cells.places(cost.loads[0])
     counted = (place != NONE) & (cells.most > 0)
-    steps = np.minimum(weight[counted] // shape.reaches[0].step, len(shape.values) - 1)
     added = np.zeros(len(cells), np.int64)
-    added[counted] = shape.values[steps, place[counted]] - shape.values[0, place[counted]]
+    at = place[counted]
+    added[counted] = shape.at(at, [weight[counted]]) - shape.at(at, [np.zeros_like(at)])
     return added
 
 
-def _level(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
+def _level(cells: Cells, cost: LoadCost, shape: Shape) -> int:
     """What a convex cost comes to at least when what must be in some place is spread as evenly as it pays."""
-    load, reach = cost.loads[0], shape.reaches[0]
+    load = cost.loads[0]
     place, _ = cells.places(load)
-    required = _bringing(cells, load, place, must=True) // reach.step
-    inside = np.arange(len(shape.values) - 1)[:, None] < reach.most.reshape(-1)[None, :]
-    if int(inside.sum()) > _MOST_STEPS:
-        return int(shape.values.min(axis=0).sum())
-    prices = np.where(inside, np.diff(shape.values, axis=0), _DEAR)
-    prices = prices.reshape(-1, load.groups, load.buckets)
-    floor = int(shape.values[0].sum())
-    for group, steps in enumerate(required.tolist()):
-        offered = prices[:, group][prices[:, group] < _DEAR]
-        if not len(offered):
-            continue
-        taken = min(steps, len(offered))
-        ordered = np.partition(offered, taken - 1) if taken else offered
-        floor += int(ordered[:taken].sum()) + int(np.minimum(ordered[taken:], 0).sum())
-    return floor
+    return shape.level(_bringing(cells, load, place, must=True) // shape.reaches[0].step)
 
 
-def _by_share(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
+def _by_share(cells: Cells, cost: LoadCost, shape: Shape) -> int:
     """What a sum of costs comes to at least when each step of a load costs its share where that is cheapest.
 
     So of what is the cheaper the more there is in one place, which no more than all that there is can be.
     """
     load, (reach,) = cost.loads[0], shape.reaches
-    values = cost.weight * shape.values
-    if len(values) < 2:
-        return int(values.sum())
-    steps = np.arange(1, len(values))[:, None]
-    shares = np.where(steps <= reach.most.reshape(-1), (values[1:] - values[0]) / steps, np.inf).min(axis=0)
-    cheapest = shares.reshape(load.groups, load.buckets).min(axis=1, initial=np.inf)
+    cheapest = shape.share(cost.weight).reshape(load.groups, load.buckets).min(axis=1, initial=np.inf)
     place, _ = cells.places(load)
     offered, needed = (_bringing(cells, load, place, must=must) // reach.step for must in (False, True))
     number = np.where(cheapest < 0, offered, needed)
     paid = float(np.where(number > 0, np.where(np.isfinite(cheapest), cheapest, 0) * number, 0).sum())
-    return int(values[0].sum()) + ceil(paid - _ROUNDOFF * (1 + abs(paid)))
+    return cost.weight * int(shape.nothing().sum()) + ceil(paid - _ROUNDOFF * (1 + abs(paid)))
 
 
 def _bringing(cells: Cells, load: Load, place: Amounts, *, must: bool) -> Amounts:
@@ -301,7 +286,7 @@ def _bringing(cells: Cells, load: Load, place: Amounts, *, must: bool) -> Amount
     return total
 
 
-def _by_steps(cells: Cells, row_costs: Amounts, cost: LoadCost, shape: Tabled) -> int:
+def _by_steps(cells: Cells, row_costs: Amounts, cost: LoadCost, shape: Shape) -> int:
     """What rows and a convex cost come to at least, when each row takes one step of the load of one place.
 
     The steps that places have to offer cost what the step costs, and the cheapest row that could take it; as many as
@@ -309,14 +294,14 @@ def _by_steps(cells: Cells, row_costs: Amounts, cost: LoadCost, shape: Tabled) -
     """
     place, weight = cells.places(cost.loads[0])
     counted = place != NONE
-    most = shape.reaches[0].most.reshape(-1)
+    most = shape.most
     unit = bool((weight[counted] == shape.reaches[0].step).all())
     if not unit or int(most[np.unique(place[counted])].sum()) > _MOST_STEPS:
         return _NOTHING
     cheapest_row = np.full(len(most), _DEAR, np.int64)
     np.minimum.at(cheapest_row, place[counted], row_costs[counted])
     used = np.flatnonzero(cheapest_row < _DEAR)
-    steps = cost.weight * np.diff(shape.values[:, used], axis=0)
+    steps = cost.weight * np.diff(shape.table(used), axis=0)
     offered = np.arange(len(steps))[:, None] < most[used][None, :]
     prices = (steps + cheapest_row[used][None, :])[offered]
     rows = int(cells.classes.count.sum())
@@ -326,7 +311,7 @@ def _by_steps(cells: Cells, row_costs: Amounts, cost: LoadCost, shape: Tabled) -
     if len(prices) < rows:
         return _NOTHING
     taken = np.partition(prices, rows - 1)[:rows] if rows < len(prices) else prices
-    return int((cost.weight * shape.values[0]).sum()) + int(taken.sum())
+    return cost.weight * int(shape.nothing().sum()) + int(taken.sum())
 
 
 def cheapest(cells: Cells, cost: Amounts) -> int:
@@ -354,19 +339,9 @@ def _in_one_cell_each(cells: Cells, cost: Amounts) -> int | None:
     return int((least * count).sum()) if bool((least == ample).all()) else None
 
 
-def _ceiling(shape: Affine | Tabled) -> int:
-    """The most a place can come to."""
-    if isinstance(shape, Tabled):
-        return int(shape.values.max())
-    highest = shape.constant.copy()
-    for reach, slope in zip(shape.reaches, shape.slopes, strict=True):
-        highest += np.maximum(slope, 0) * reach.most
-    return int(highest.max())
-
-
-def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
+def _peak_floor(cells: Cells, cost: LoadCost, shape: Shape) -> int:
     """What the highest place comes to at least."""
-    floor = int(_lowest(shape).max())
+    floor = int(shape.lowest().max())
     if len(cost.loads) > 1:
         return floor
     (load,) = cost.loads
@@ -381,18 +356,8 @@ def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
     return _height_needed(shape, captives, _bringing(cells, load, place, must=False), rows, floor)
 
 
-def _lowest(shape: Affine | Tabled) -> Amounts:
-    """What each place comes to at least."""
-    if isinstance(shape, Tabled):
-        return np.asarray(shape.values.min(axis=0))
-    lowest = shape.constant.reshape(-1).copy()
-    for reach, slope in zip(shape.reaches, shape.slopes, strict=True):
-        lowest += np.minimum(slope * reach.most, 0).reshape(-1)
-    return lowest
-
-
 def _height_needed(
-    shape: Affine | Tabled,
+    shape: Shape,
     captives: list[tuple[NDArray[np.intp], int, int]],
     offered: Amounts,
     rows: Amounts,
@@ -408,17 +373,17 @@ def _height_needed(
 
     def possible(height: int) -> bool:
         if not shape.growing():
-            wanted = _steps_below(shape, height).reshape(reach.most.shape)
+            wanted = shape.steps_below(height).reshape(reach.most.shape)
             enough = (wanted.sum(axis=1) * reach.step <= offered) & ((wanted > 0).sum(axis=1) <= rows)
             if not bool(enough.all()):
                 return False
-        room = np.minimum(_room_below(shape, height), most) * reach.step if captives else most
+        room = np.minimum(shape.room_below(height), most) * reach.step if captives else most
         return all(
             int(room[places].sum()) >= needed and int(room[places].max(initial=0)) >= largest
             for places, needed, largest in captives
         )
 
-    high = max(low, _ceiling(shape))
+    high = max(low, int(shape.highest().max()))
     while low < high:
         middle = (low + high) // 2
         if possible(middle):
@@ -456,20 +421,3 @@ def _widest_first(allowed: Mask, domains: Indices) -> list[int]:
     own = np.unique(domains)
     order = np.argsort(-allowed[own].sum(axis=1), kind="stable")
     return [int(one) for one in own[order][:_MOST_SETS]]
-
-
-def _steps_below(shape: Affine | Tabled, height: int) -> Amounts:
-    """How many steps of load each place needs at least to come down to a height, where any number is enough."""
-    if isinstance(shape, Tabled):
-        return np.asarray((shape.values <= height).argmax(axis=0))
-    constant, slope = shape.constant.reshape(-1), shape.slopes[0].reshape(-1)
-    return np.asarray(np.where(slope < 0, np.maximum(-((height - constant) // -np.minimum(slope, -1)), 0), 0))
-
-
-def _room_below(shape: Affine | Tabled, height: int) -> Amounts:
-    """How many steps of load each place can have at most without being above a height."""
-    if isinstance(shape, Tabled):
-        return len(shape.values) - 1 - np.asarray((shape.values[::-1] <= height).argmax(axis=0))
-    constant, slope = shape.constant.reshape(-1), shape.slopes[0].reshape(-1)
-    room = np.maximum(height - constant, 0) // np.maximum(slope, 1)
-    return np.asarray(np.where(slope > 0, room, 2**40))

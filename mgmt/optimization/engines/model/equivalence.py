@@ -52,7 +52,7 @@ class EquivalenceClasses:
     moving: Amounts
     """(T, K) per tier what a row of the class pays for not having today's value."""
     stays: Stays
-    known: dict[int, object] = field(default_factory=dict)
+    known: dict[int, tuple[object, Any]] = field(default_factory=dict)
     """What was found out about costs, by their identity (see ``cost_functions``)."""
 
     @property

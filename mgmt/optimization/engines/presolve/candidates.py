@@ -38,11 +38,11 @@ from mgmt.optimization.assignment import (
     Mask,
     RowCost,
 )
-from mgmt.optimization.bucket_functions import sorts_of
 from mgmt.optimization.engines.delta_evaluation.states import LOW, one_place
 from mgmt.optimization.engines.model.cells import all_candidates
-from mgmt.optimization.engines.model.cost_functions import Affine, Tabled, UnsuitableError, sampled_shape
+from mgmt.optimization.engines.model.cost_functions import Affine, Shape, UnsuitableError, sampled_shape
 from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
+from mgmt.optimization.load_functions import tree_of
 
 _BLOCK = 512
 _MOST_COMPARISONS = 20_000_000
@@ -284,7 +284,7 @@ class Criteria:
         group = one_place(classes, cost.loads)
         if group is None or any(id(load) not in single for load in cost.loads):
             return None
-        sorts = len(np.unique(sorts_of(cost.cost, load.buckets)))
+        sorts = len(np.unique(tree_of(cost).sorts(load.buckets)))
         if classes.number * load.groups * sorts > _MOST_PLACES:
             return None
         shape, example = sampled_shape(classes, cost)
@@ -339,7 +339,7 @@ class _Alone:
         classes: EquivalenceClasses,
         cost: LoadCost,
         group: Indices,
-        shape: Affine | Tabled,
+        shape: Shape,
         example: Amounts,
     ) -> None:
         self.weight = cost.weight

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,18 +13,13 @@ from mgmt.optimization.assignment import (
     Amounts,
     Assignment,
     Cost,
-    CostFunction,
     Indices,
     Limit,
     Load,
     LoadCost,
     Mask,
 )
-from mgmt.optimization.bucket_functions import of_buckets, sorts_of
-from mgmt.optimization.dense_ranks import joint_ranks
-
-_MOST_GROUPS = 64
-"""Of a load: where there are more, its buckets are not compared."""
+from mgmt.optimization.load_functions import LoadFunction, LoadNumber, tree_of
 
 
 def rest_of(places: Assignment, fixed: Indices) -> Assignment:
@@ -48,7 +43,7 @@ def rest_of(places: Assignment, fixed: Indices) -> Assignment:
         for cost in tier.costs:
             if isinstance(cost, LoadCost):
                 loads = tuple(map(of_rest, cost.loads))
-                added = _Added(cost.cost, tuple(load.of(fixed) for load in cost.loads))
+                added = _above(tree_of(cost), [load.of(fixed) for load in cost.loads])
                 costs.append(replace(cost, loads=loads, cost=added))
                 continue
             paid = cost.cost[cost.row_class, np.maximum(fixed, 0)]
@@ -112,23 +107,10 @@ def _of_groups(limit: Limit, rest: Mask, fixed: Indices) -> Limit:
     return Limit(limit.name, own, np.zeros(1, np.int64), upper)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Added:
-    """A cost function of loads that have something already; see ``mgmt.optimization.bucket_functions.Bucketwise``."""
+def _above(function: LoadFunction, taken: Sequence[Amounts]) -> LoadFunction:
+    """A cost function of loads that have something already, (groups, buckets) each."""
 
-    function: CostFunction
-    taken: tuple[Amounts, ...]
-    """Per load, (groups, buckets)."""
+    def more(leaf: LoadFunction) -> LoadFunction:
+        return leaf + taken[leaf.number] if isinstance(leaf, LoadNumber) else leaf
 
-    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        return self.function(tuple(load + base for load, base in zip(loads, self.taken, strict=True)))
-
-    def of_buckets(self, buckets: Indices, number: int) -> CostFunction:
-        taken = tuple(base[:, buckets] for base in self.taken)
-        return _Added(of_buckets(self.function, buckets, number), taken)
-
-    def sorts(self, number: int) -> Indices:
-        if sum(map(len, self.taken)) > _MOST_GROUPS:
-            return np.arange(number, dtype=np.int32)
-        told = [sorts_of(self.function, number), *(row for base in self.taken for row in base)]
-        return joint_ranks(told, number)[0].astype(np.int32)
+    return function.mapped(more)

@@ -23,8 +23,8 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
-from mgmt.optimization.bucket_functions import of_buckets
 from mgmt.optimization.engines.model.equivalence import EquivalenceClasses, Stays
+from mgmt.optimization.load_functions import tree_of
 
 
 def restricted(classes: EquivalenceClasses, values: Indices) -> EquivalenceClasses:
@@ -128,7 +128,7 @@ class _Restriction:
             return replace(cost, cost=np.ascontiguousarray(cost.cost[:, self._values]))
         load = cost.loads[0]
         stay = np.flatnonzero(self._stay[id(load)]).astype(np.int32)
-        function = cost.cost if len(stay) == load.buckets else of_buckets(cost.cost, stay, load.buckets)
+        function = cost.cost if len(stay) == load.buckets else tree_of(cost).of_buckets(stay, load.buckets)
         return replace(cost, loads=tuple(map(self._load, cost.loads)), cost=function)
 
 
