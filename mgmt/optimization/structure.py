@@ -33,7 +33,8 @@ def tighten(problem: Problem, choices: Lists) -> int:
     Of the literals of a choice exactly one holds, so of the conjunctions of each of them with one and the same
     condition at most one holds, and only if the condition does; and a condition that holds does so either with
     a literal or with its negation.  A number that counts with one value of a choice is what it is with all of them
-    together.  A capacity is nothing where what it is the capacity of is not used, and so is any amount.  A linear relaxation sees none of it.
+    together.  A capacity is nothing where what it is the capacity of is not used, and so is any amount.  A linear
+    relaxation sees none of it.
     """
     before = sum(map(_count, problem.redundant))
     owner = filled(2 * problem.variables, -1)
