@@ -488,7 +488,8 @@ class Problem:
         told = np.flatnonzero((low >= 0) & (high >= 0) & ~between & (linears.terms.lengths > 1))
         if not len(told):
             return filled(0, 0), told
-        some, sides = linears.take(told), []
+        some = linears.take(told)
+        sides: list[tuple[Integers, Integers, Integers]] = []
         keys = (some.terms.owners << 32) | some.terms.items
         order = np.argsort(keys)
         for group, sign in ((low[told], 1), (high[told], -1)):
@@ -503,7 +504,7 @@ class Problem:
             literals = self.one_of(Lists.grouped(number, values.items, len(first)))
             sides.append((values.owners[first], worth[first], literals))
         alone = low[told] == high[told]
-        return self._matched(*sides, alone), told
+        return self._matched(sides[0], sides[1], alone), told
 
     def _matched(
         self,

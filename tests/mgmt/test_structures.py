@@ -10,9 +10,11 @@ import pytest
 
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
+from mgmt.optimization.backends.structures.running_sums import with_running_sums
 from mgmt.optimization.backends.structures.schedules import schedules_of
-from mgmt.optimization.columns import Integers, Linear, Linears, Lists, difference, filled, integers
-from mgmt.optimization.problem import Objective, Problem, Source
+from mgmt.optimization.columns import Integers, Linear, Linears, Lists, difference, filled, integers, sum_of
+from mgmt.optimization.problem import NO_BOUND, LinearRows, Objective, Problem, Source
+from mgmt.optimization.structure import tighten
 
 
 def _minimum(problem: Problem, linear: Linear) -> int | None:
@@ -150,3 +152,51 @@ def test_equal_numbers_of_choices_and_their_distances(seed: int) -> None:
             number = int(literal[0])
             held = (answer.values[number >> 1] == 1) != (number & 1 == 1)
             assert held == meant[name](a, b), name
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sums_that_go_on_from_each_other(seed: int) -> None:
+    draw = Random(seed)
+    count, most = 4, 3
+    demand = [draw.randint(1, 2) for _ in range(count)]
+    setup, store = [draw.randint(1, 9) for _ in demand], draw.randint(1, 3)
+    room = draw.randint(2, most)
+    problem = Problem()
+    made = problem.new_variables(filled(count, 0), filled(count, most))
+    for last in range(1, count + 1):
+        total = Linears.single(made[:last]).summed(filled(last, 0), 1)
+        problem.require_range(total, sum(demand[:last]), None, Source("enough", integers([last])))
+    for variable in made.tolist():
+        if draw.random() < 0.7:
+            problem.require_range(
+                Linears.single(integers([variable])), None, room, Source("room", integers([0]))
+            )
+    limits = [room if any(b.upper[0] == room for b in _bounds(problem, v)) else most for v in made.tolist()]
+    runs = problem.at_most(Linears.single(made), 0) ^ 1
+    costs = Linears.literals(runs, integers(setup)).summed(filled(count, 0), 1)
+    stored = Linears.single(made).scaled(integers([store * (count - place) for place in range(count)]))
+    cost = sum_of(costs, stored.summed(filled(count, 0), 1)).row(0)
+    tighten(problem, Lists.of([]))
+    assert with_running_sums(problem).variables == problem.variables + count - 1
+
+    def worth(amounts: tuple[int, ...]) -> int:
+        return sum(
+            (amount > 0) * setup[place] + store * (count - place) * amount
+            for place, amount in enumerate(amounts)
+        )
+
+    every = product(*(range(limit + 1) for limit in limits))
+    fits = (
+        amounts for amounts in every if all(sum(amounts[:n]) >= sum(demand[:n]) for n in range(1, count + 1))
+    )
+    assert _minimum(problem, cost) == min(map(worth, fits), default=None)
+
+
+def _bounds(problem: Problem, variable: int) -> list[LinearRows]:
+    """The rows about one variable alone that always hold."""
+    linear = (block for block in problem.rows if isinstance(block, LinearRows) and block.source is not None)
+    return [
+        block
+        for block in linear
+        if block.linears.terms.items.tolist() == [variable] and block.upper[0] < NO_BOUND
+    ]

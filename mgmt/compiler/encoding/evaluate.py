@@ -507,11 +507,11 @@ def divide(problem: Problem, dividends: Linears, divisors: Linears) -> tuple[Lin
     low, high = problem.ranges(dividends)
     most = np.maximum(np.abs(low), np.abs(high))
     bound = np.minimum(most, problem.ranges(size)[1] - 1)
+    below_zero = problem.at_most(dividends, -1)  # older than what it is a condition of, not defined by it
     quotient = Linears.single(problem.new_variables(-most, most))
     remainder = Linears.single(problem.new_variables(-bound, bound))
     product = problem.product(quotient, size)
     problem.require_range(sum_of(product, remainder, dividends.scaled(-1)), 0, 0)
-    below_zero = problem.at_most(dividends, -1)
     problem.require_range(remainder, 0, None, when=below_zero ^ 1)
     problem.require_range(remainder, None, 0, when=below_zero)
     problem.require_range(difference(remainder, size), None, -1)

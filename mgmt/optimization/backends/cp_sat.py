@@ -14,6 +14,7 @@ import numpy as np
 
 from mgmt.optimization.backends import Answer
 from mgmt.optimization.backends.liveness import without_unused
+from mgmt.optimization.backends.structures.running_sums import with_running_sums
 from mgmt.optimization.backends.structures.schedules import Schedules, Task, schedules_of
 from mgmt.optimization.columns import (
     TRUE,
@@ -66,7 +67,10 @@ class CpSatSession:
         self._proto: Any = self._model.proto
         self._constraints: Any = self._proto.constraints
         schedules = Schedules() if assume_rows else schedules_of(problem)
-        self._problem = problem = without_unused(problem.without_rows(schedules.said))
+        self._values = problem.variables
+        if not assume_rows:
+            problem = with_running_sums(without_unused(problem.without_rows(schedules.said)))
+        self._problem = problem
         self._strong = False
         self._redundant = False
         self._assumed: dict[Tag, int] | None = {} if assume_rows else None
@@ -93,7 +97,7 @@ class CpSatSession:
             proto.solution_hint.vars.extend(list(hint))
             proto.solution_hint.values.extend(list(hint.values()))
         reply = ask(self._model, self._effort, seconds=seconds, seed=seed, workers=workers)
-        values = None if reply.values is None else reply.values[: self._problem.variables]
+        values = None if reply.values is None else reply.values[: self._values]
         bound = None if objective is None or reply.bound is None else reply.bound + objective.constant
         return Answer(reply.status, values, bound)
 

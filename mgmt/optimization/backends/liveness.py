@@ -59,8 +59,9 @@ def _defines(block: Rows) -> Mask:
     if isinstance(block, LinearRows):
         found: Mask = block.enforcement >> 1 > _newest(block.linears.terms)
         return found
-    clauses = block.relation is Relation.AT_LEAST_ONE
-    return (block.enforcement == TRUE) & clauses
+    is_clause = np.full(len(block.enforcement), block.relation is Relation.AT_LEAST_ONE)
+    found = is_clause & (block.enforcement == TRUE)
+    return found
 
 
 def _newest(lists: Lists) -> Integers:

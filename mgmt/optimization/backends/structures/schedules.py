@@ -81,7 +81,7 @@ def _pairs(differences: Differences) -> tuple[list[tuple[Task, Task]], list[Plac
         if len(conditions) == 1:
             both = equal.get(conditions[0], [])
         else:
-            both = [(*conditions, TRUE, TRUE)[:2]]
+            both = [(conditions[0], conditions[1]) if conditions else (TRUE, TRUE)]
         overlapping[clause] = [(one, other, *each) for each in both]
     said = [place for place, clauses in demanded.items() if all(map(overlapping.get, clauses))]
     return _attributed(chain(*overlapping.values())), said
@@ -214,7 +214,8 @@ def _over_hours(problem: Problem, rows: list[_Sum], room: int) -> Iterator[tuple
     while left:
         amounts = {each.start: factor for each, factor in left[0][1].items()}
         lengths = dict.fromkeys(amounts, 0)
-        mine, others = [], []
+        mine: list[_Sum] = []
+        others: list[_Sum] = []
         for row in left:
             same = all(amounts.get(each.start) == factor for each, factor in row[1].items())
             (mine if same else others).append(row)
