@@ -58,9 +58,9 @@ def _defines(block: Rows) -> Mask:
         return np.zeros(len(block.enforcement), np.bool_)
     if isinstance(block, LinearRows):
         found: Mask = block.enforcement >> 1 > _newest(block.linears.terms)
-        return found
-    is_clause = np.full(len(block.enforcement), block.relation is Relation.AT_LEAST_ONE)
-    found = is_clause & (block.enforcement == TRUE)
+    else:
+        found = np.full(len(block.enforcement), block.relation is Relation.AT_LEAST_ONE)
+        found &= block.enforcement == TRUE
     return found
 
 
