@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         VerificationError,
         Waiver,
     )
-    from mgmt.explaining.policies.lint import Finding, lint
+    from mgmt.explaining.policies.lint import Finding, lint, remarks
     from mgmt.explaining.solutions.decision_log import LoggedMove, decision_log
     from mgmt.explaining.solutions.difference import Difference, diff
     from mgmt.explaining.solutions.headroom import Headroom, headroom
@@ -94,7 +94,7 @@ _HOMES = {
     "mgmt.explaining.solutions.decision_log": "LoggedMove decision_log",
     "mgmt.explaining.solutions.difference": "Difference diff",
     "mgmt.explaining.solutions.headroom": "Headroom headroom",
-    "mgmt.explaining.policies.lint": "Finding lint",
+    "mgmt.explaining.policies.lint": "Finding lint remarks",
     "mgmt.explaining.solutions.why": "Why WhyNot why why_not",
     "mgmt.explaining.solutions.what_if": "WhatIf what_if",
     "mgmt.language.policy_packs": "PolicyPack load_pack",
@@ -178,6 +178,7 @@ __all__ = [
     "headroom",
     "lint",
     "load_pack",
+    "remarks",
     "what_if",
     "why",
     "why_not",

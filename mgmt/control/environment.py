@@ -91,6 +91,8 @@ class Environment:
         """By segment what operators are asked: it cannot be repaired, and is left as it is."""
         self.observations = 0
         self.solves = 0
+        self.solver_errors = 0
+        """Answers in which the solver contradicted itself."""
 
     def see(self, view: HostView) -> None:
         """Take a new view in; hosts that left are remembered, for a plan shall say where its copies were.
@@ -258,6 +260,7 @@ class Environment:
                 self.solves += 1
                 outcome = await self._ask(situation.state, policies, budget)
                 self.outcome, self.asked, self.solved_at = outcome, asked, self._events.now
+                self.solver_errors += isinstance(outcome, Solved) and outcome.contradictory
                 return outcome
             finally:
                 self._running.discard(scope)

@@ -204,6 +204,7 @@ class ControlStatus:
             **self.counts,
             "observations": self._environment.observations,
             "solves": self._environment.solves,
+            "solver_errors": self._environment.solver_errors,
             "steps_done": self._executor.steps_done,
             "steps_failed": self._executor.steps_failed,
         }

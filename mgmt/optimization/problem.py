@@ -180,15 +180,21 @@ class Problem:
     @property
     def lower(self) -> Integers:
         """Of each variable."""
-        if len(self._lower) > 1:
-            self._lower = [np.concatenate(self._lower)]
-        return self._lower[0]
+        return self._limits()[0]
 
     @property
     def upper(self) -> Integers:
-        if len(self._upper) > 1:
-            self._upper = [np.concatenate(self._upper)]
-        return self._upper[0]
+        return self._limits()[1]
+
+    def bounds(self, variables: Integers) -> tuple[Integers, Integers]:
+        """The least and the greatest value of each of these."""
+        lower, upper = self._limits()
+        return lower[variables], upper[variables]
+
+    def _limits(self) -> tuple[Integers, Integers]:
+        if len(self._lower) > 1:
+            self._lower, self._upper = [np.concatenate(self._lower)], [np.concatenate(self._upper)]
+        return self._lower[0], self._upper[0]
 
     @property
     def variables(self) -> int:
@@ -218,6 +224,11 @@ class Problem:
         self.cells += int(cells)
         if self.watch is not None:
             self.watch(self.cells)
+
+    def foresee(self, cells: int) -> None:
+        """Stop before so many more are made, if they are too many."""
+        if self.watch is not None:
+            self.watch(self.cells + int(cells))
 
     # ---- demands ------------------------------------------------------------------------------------
 
@@ -301,7 +312,7 @@ class Problem:
     def ranges(self, linears: Linears) -> tuple[Integers, Integers]:
         """Bounds from the ranges of the variables alone; OverflowError beyond 64 bits."""
         factors = linears.coefficients
-        low, high = self.lower[linears.terms.items], self.upper[linears.terms.items]
+        low, high = self.bounds(linears.terms.items)
         rising = factors > 0
         ends = [np.where(rising, low, high), np.where(rising, high, low)]
         size = np.abs(factors.astype(np.float64)) * np.maximum(np.abs(ends[0]), np.abs(ends[1]))
@@ -324,7 +335,8 @@ class Problem:
 
     def range_of(self, linear: Linear) -> tuple[int, int]:
         """The same of one."""
-        low, high = (sign * least(scale(linear, sign), (self.lower, self.upper)) for sign in (1, -1))
+        bounds = self.bounds(integers(linear.variables))
+        low, high = (sign * _least(scale(linear, sign), bounds) for sign in (1, -1))
         if low < -LIMIT or high > LIMIT:
             raise too_large(max(-low, high))
         return low, high
@@ -433,7 +445,7 @@ class Problem:
         literals = self.new_literals(len(first))
         single = np.flatnonzero((some.terms.lengths == 1) & (some.constants == 0))
         variables = some.terms.items[some.terms.starts[single]]
-        positive = (some.coefficients[some.terms.starts[single]] > 0) & (self.lower[variables] == 0)
+        positive = (some.coefficients[some.terms.starts[single]] > 0) & (self.bounds(variables)[0] == 0)
         zeros = zip(literals[single[positive]].tolist(), variables[positive].tolist(), strict=True)
         self._zeros.update(zeros)
         self.require_range(some, None, 0, when=literals)
@@ -444,7 +456,8 @@ class Problem:
         """Which rows have one variable of 0 and 1 and nothing else."""
         found: Mask = linears.terms.lengths == 1
         variables = linears.terms.items[linears.terms.starts[:-1][found]]
-        found[found] = (self.lower[variables] == 0) & (self.upper[variables] == 1)
+        low, high = self.bounds(variables)
+        found[found] = (low == 0) & (high == 1) & (variables > 0)
         return found
 
     def equals(self, linears: Linears, values: Integers | int = 0) -> Integers:
@@ -467,7 +480,7 @@ class Problem:
             is_open[rows] = False
         rows = np.flatnonzero(is_open)
         if len(rows):
-            some = self._written_out(linears.take(rows))
+            some = self.written_out(linears.take(rows))
             literals, told = self._equal_choices(some)
             found[rows[told]] = literals
             rows = np.delete(rows, told)
@@ -475,13 +488,21 @@ class Problem:
             found[rows] = self.conjunction(self.at_most(some, 0), self.at_most(some, -1) ^ 1)
         return found
 
+    def choice_of(self, variables: Integers) -> Integers:
+        """The number of the choice that each of these is a value of; -1 for others."""
+        groups = joined(self.choices)
+        found = filled(self._count, -1)
+        found[groups.items >> 1] = groups.owners
+        return np.where(variables < 0, -1, found[variables])
+
+    def choice_literals(self, choices: Integers) -> Lists:
+        """The literals of each of these choices, of which exactly one holds."""
+        return joined(self.choices).take(choices)
+
     def _equal_choices(self, linears: Linears) -> tuple[Integers, Integers]:
         """Of rows that depend on at most two choices: literals that they are 0, and which rows these are."""
-        groups = joined(self.choices)
-        owner = filled(self._count, -1)
-        owner[groups.items >> 1] = groups.owners
-        whose, rows = owner[linears.terms.items], linears.terms.owners
-        low, high = filled(len(linears), len(groups)), filled(len(linears), -1)
+        whose, rows = self.choice_of(linears.terms.items), linears.terms.owners
+        low, high = filled(len(linears), NO_BOUND), filled(len(linears), -1)
         np.minimum.at(low, rows, whose)
         np.maximum.at(high, rows, whose)
         between = linears.terms.any((whose != low[rows]) & (whose != high[rows]))
@@ -493,7 +514,7 @@ class Problem:
         keys = (some.terms.owners << 32) | some.terms.items
         order = np.argsort(keys)
         for group, sign in ((low[told], 1), (high[told], -1)):
-            values = groups.take(group)
+            values = self.choice_literals(group)
             wanted = (values.owners << 32) | (values.items >> 1)
             place = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
             known = keys[order][place] == wanted
@@ -595,7 +616,7 @@ class Problem:
         opposite = np.flatnonzero(none.is_constant & (none.constants == 0))
         return one.take(opposite), owners[places[opposite, 0]]
 
-    def _written_out(self, linears: Linears) -> Linears:
+    def written_out(self, linears: Linears) -> Linears:
         """The same without variables that stand for expressions."""
         for variables, expressions in self._names:
             mine = np.isin(linears.terms.items, variables)
@@ -823,9 +844,12 @@ class Problem:
 def least(linear: Linear, bounds: tuple[Integers, Integers]) -> int:
     """The least value within bounds of the variables."""
     variables = integers(linear.variables)
-    pairs = zip(
-        linear.coefficients, bounds[0][variables].tolist(), bounds[1][variables].tolist(), strict=True
-    )
+    return _least(linear, (bounds[0][variables], bounds[1][variables]))
+
+
+def _least(linear: Linear, bounds: tuple[Integers, Integers]) -> int:
+    """The same, within bounds of its own variables, in order."""
+    pairs = zip(linear.coefficients, bounds[0].tolist(), bounds[1].tolist(), strict=True)
     terms: list[int] = [factor * (low if factor > 0 else high) for factor, low, high in pairs]
     return linear.constant + sum(terms)
 

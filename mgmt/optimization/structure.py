@@ -210,7 +210,8 @@ def _implications(problem: Problem) -> tuple[Integers, Integers]:
 def _capacities(problem: Problem, block: LinearRows) -> tuple[Linears, Integers] | None:
     """The rows ``sum <= capacity`` of literals that do not all fit, without constants, and the capacities."""
     terms, factors = block.linears.terms, block.linears.coefficients
-    plain = (problem.lower[terms.items] == 0) & (problem.upper[terms.items] == 1) & (factors > 0)
+    low, high = problem.bounds(terms.items)
+    plain = (low == 0) & (high == 1) & (factors > 0)
     room = block.upper - block.linears.constants
     most = problem.ranges(block.linears)[1] - block.linears.constants
     rows = np.flatnonzero(

@@ -197,7 +197,7 @@ def _pins(state: PlacementState) -> Iterator[tuple[str, str]]:
 
 def _what_if(model: Model, state: PlacementState, sql: str, budget: float, seed: int) -> Explanation:
     from mgmt.errors import DataError, InfeasibleError, PolicySyntaxError
-    from mgmt.explaining.solutions.what_if import changed_copy, what_if
+    from mgmt.explaining.solutions.what_if import what_if
 
     deadline = time.monotonic() + budget
     try:
@@ -206,8 +206,7 @@ def _what_if(model: Model, state: PlacementState, sql: str, budget: float, seed:
         # The policies are compiled and the state is what a plan was made of: it is the statements.
         return Explanation(error=str(error), malformed=True)
     if isinstance(answer.after, InfeasibleError):
-        then = model.revised(database=changed_copy(model.database, sql))
-        helping = _helping(then, state, answer.after, deadline, seed)
+        helping = _helping(answer.then, state, answer.after, deadline, seed)
         return Explanation((str(answer), *(f"it would help to {each}" for each in helping)), possible=False)
     difference = answer.difference
     return Explanation((str(answer), *(_moves(difference) if difference else ())))

@@ -46,6 +46,8 @@ class Solved:
     """(segment, host) of copies that the policies do not let stay there, beside those on hosts gone or drained."""
     asks_for_the_time: bool = False
     """Whether the policies do, so that the answer may be another one later."""
+    contradictory: bool = False
+    """Whether the solver contradicted itself, so that nothing is proven."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,7 @@ class PolicySolver:
             breaks_rules_today=today.breaks_rules,
             must_leave=today.must_leave,
             asks_for_the_time=asks_for_the_time,
+            contradictory=bool(solution.statistics["solver_errors"]),
         )
 
     def explain(

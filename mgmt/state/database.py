@@ -35,7 +35,7 @@ from mgmt.state.store import Parameters, Row, Store, changed_by, written_columns
 __all__ = ["Database", "Snapshot"]
 
 REHEARSAL_SECONDS = 1.0
-"""How long a statement over empty tables may take."""
+"""Of the processor: how long a statement over empty tables may take."""
 
 
 class _Copies:

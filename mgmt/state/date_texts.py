@@ -13,7 +13,7 @@ from typing import Any
 from mgmt.errors import DataError
 
 _WRITTEN = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?Z?)?"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ Tt]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?[Zz]?)?"
 )
 HINT = "write dates as 2026-11-23 and times, in UTC, as 2026-11-23 07:40:00"
 REHEARSED = datetime(2000, 1, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ def read(value: Any) -> datetime:
     """What a text says; a date is its midnight.  DataError for anything else."""
     if isinstance(value, str) and _WRITTEN.fullmatch(value):
         try:
-            return datetime.fromisoformat(value.removesuffix("Z"))
+            return datetime.fromisoformat(value.rstrip("Zz"))
         except ValueError:
             pass
     raise DataError(f"{value!r} is no date", hint=HINT)

@@ -274,6 +274,7 @@ def test_a_check_names_the_row_that_breaks_it(tmp_path: Path) -> None:
         ("2026-11-25 10:00:00 Europe/Berlin", "2026-11-25 09:00:00"),
         ("2026-11-25 10:00:00+02:30:15", "2026-11-25 07:29:45"),
         ("2026-11-25T10:00:00.1234560", "2026-11-25 10:00:00.123456"),
+        ("2026-11-25t10:00:00.5z", "2026-11-25 10:00:00.5"),
         ("2026-11-25 10:00:00 -05", None),
         ("2026-11-25 10:00:00.123456789", None),
         ("2026-11-25 10:00:00 Foo/Bar", None),
@@ -309,6 +310,31 @@ def test_numbers_that_no_double_keeps_are_not_read_as_others(tmp_path: Path) -> 
     for each in (path, saved(tmp_path / "t.csv", "id,x\n1,1e400\n")):
         with pytest.raises(DataError, match=r"row 1: column 'x' of table 't': '1e400' is no real"):
             rows_of(each, schema.format("REAL"), "t")
+
+
+@pytest.mark.parametrize("word", ["NaN", "true"])
+def test_what_is_no_number_is_none_and_no_value(tmp_path: Path, word: str) -> None:
+    schema = "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER);"
+    duckdb.sql(f"SELECT 1 AS id, '{word}'::{'BOOLEAN' if word == 'true' else 'DOUBLE'} AS n").write_parquet(
+        str(tmp_path / "t.parquet")
+    )
+    saved(tmp_path / "t.json", f'[{{"id": 1, "n": {word}}}]')
+    for name in ("t.parquet", "t.json"):
+        with pytest.raises(DataError, match=rf"row 1: column 'n' of table 't': '(?i:{word})' is no integer"):
+            rows_of(tmp_path / name, schema, "t")
+    with closing(mgmt.Database()) as state:
+        state.load_schema(schema)
+        with pytest.raises(DataError, match=r"True is no whole number"):
+            state.insert("t", [{"id": 1, "n": True}])
+
+
+def test_a_column_of_parquet_whose_name_is_no_text(tmp_path: Path) -> None:
+    duckdb.sql("SELECT 1 AS id, 'x' AS nameless").write_parquet(str(tmp_path / "t.parquet"))
+    path = saved(
+        tmp_path / "t.parquet", (tmp_path / "t.parquet").read_bytes().replace(b"nameless", b"name\xc3ess")
+    )
+    with pytest.raises(DataError, match=r"t\.parquet: it is damaged, or no Parquet file"):
+        rows_of(path, "CREATE TABLE t (id INTEGER PRIMARY KEY);", "t")
 
 
 def test_a_folder_brings_no_column(tmp_path: Path) -> None:

@@ -185,6 +185,29 @@ def test_load_balancing_sees_empty_hosts() -> None:
     assert sorted(load.values()) == [3, 3, 3]
 
 
+def test_a_variable_that_a_key_settles_makes_no_further_groups() -> None:
+    """If each value of it were a group, what is asked of the one that is taken would clash with itself."""
+    schema = """
+        CREATE TABLE host (name TEXT PRIMARY KEY, variable__size TEXT NOT NULL DOMAIN (SELECT * FROM sizes));
+        CREATE TABLE sizes (size TEXT PRIMARY KEY);
+        CREATE TABLE task (id INTEGER PRIMARY KEY, variable__host TEXT NOT NULL REFERENCES host (name));
+    """
+    rows: dict[str, list[dict[str, Any]]] = {
+        "host": [{"name": name} for name in "ab"],
+        "sizes": [{"size": size} for size in "SML"],
+        "task": [{"id": number} for number in range(5)],
+    }
+    policy = f"""
+        CREATE CONSTRAINT room AS SELECT host.name {JOINED} GROUP BY host.name, host.variable__size
+        CHECK (variable__size = 'S' AND count(*) <= 2) OR (variable__size = 'M' AND count(*) <= 3);
+        CREATE CONSTRAINT budget AS SELECT * FROM host WHERE variable__size = 'M' CHECK count(*) <= """
+    sizes = solve(schema, rows, f"{policy} 1;").assignments["host", "variable__size"]
+    assert sorted(map(str, sizes.values())) == ["M", "S"]
+    with pytest.raises(InfeasibleError) as caught:
+        solve(schema, rows, f"{policy} 0;")
+    assert sorted(caught.value.constraints) == ["budget", "room"]
+
+
 def test_group_by_a_variable_ranges_over_its_domain() -> None:
     policy = (
         "CREATE CONSTRAINT c AS SELECT variable__host, count(*) AS n FROM task GROUP BY "

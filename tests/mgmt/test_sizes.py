@@ -124,20 +124,22 @@ def test_what_would_not_fit_is_refused_before_it_is_built() -> None:
     alike = "CREATE CONSTRAINT c AS SELECT a.uid FROM pod a, pod b WHERE a.uid < b.uid CHECK"
     alike += " a.variable__node <> b.variable__node OR a.variable__n <> b.variable__n"
 
-    def refused(pods: int, nodes: int, memory: int) -> UnsupportedConstructError:
+    each = "CREATE CONSTRAINT c AS SELECT * FROM pod CHECK variable__node <> 'n0' OR variable__n <> 1"
+
+    def refused(policy: str, pods: int, nodes: int, memory: int) -> UnsupportedConstructError:
         state = Database(memory=memory)
         state.load_schema(schema)
         state.insert("node", [{"name": f"n{number}"} for number in range(nodes)])
         state.insert("pod", [{"uid": number} for number in range(pods)])
         with pytest.raises(UnsupportedConstructError, match="or allow more memory") as caught:
-            Model.build(state, alike).solve(budget=30)
+            Model.build(state, policy).solve(budget=30)
         return caught.value
 
-    column = refused(1000, 1001, 10**9)
+    column = refused(each, 1000, 1001, 10**9)
     assert column.message.startswith(
         "pod.variable__node: the model needs 2002000 cells or more, and 2000000 go into"
     )
-    rows = refused(1000, 2, 10**8)  # half a million pairs, of which none is looked at
+    rows = refused(alike, 1000, 2, 10**8)  # half a million pairs, of which none is looked at
     assert rows.message.startswith("c: the model needs 5")
     assert "200000 go into the 100 MB" in rows.message
 

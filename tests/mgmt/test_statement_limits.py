@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import pytest
 
 from mgmt.compiler.model import Model
 from mgmt.errors import SolveTimeout, StatementTimeoutError
 from mgmt.state.database import Database, Snapshot
+from mgmt.state.duckdb_access.watchdog import Watchdog
 from tests.mgmt.support import BACKEND, database
 
 SCHEMA = """
@@ -51,6 +54,17 @@ def test_a_query_that_is_endless_without_rows_is_stopped_when_it_is_built(state:
     view = f"\nCREATE VIEW v AS SELECT count(*) AS n FROM {crossed};"
     with pytest.raises(StatementTimeoutError, match=r"^policy:2:\d+: .* although all tables are empty"):
         Model.build(state, f"{view} CREATE CONSTRAINT c AS SELECT * FROM task, v CHECK id < n")
+
+
+def test_over_empty_tables_a_statement_has_its_time_on_a_busy_machine_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = iter((5.0, 5.0, 5.0, 5.002))  # of the processor, while time goes on
+    monkeypatch.setattr("time.clock_gettime", lambda _: next(told))
+    stopped = Event()
+    with Watchdog().over(0.001, stopped.set, of_processor=True):
+        assert stopped.wait(60)
+    assert not list(told)
 
 
 def test_a_private_copy_has_the_same_limit(state: Database) -> None:

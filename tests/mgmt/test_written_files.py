@@ -210,14 +210,37 @@ def test_a_parquet_file_that_needs_values_goes_on_needing_them(tmp_path: Path) -
     assert {needed for _, _, needed, *_ in before[0]} == {"REQUIRED"}
 
 
+def test_a_column_may_be_called_as_duckdb_calls_its_row_ids(tmp_path: Path) -> None:
+    rows = (
+        "SELECT unnest([1, 2, 3]) AS id, unnest(['n1', NULL, 'n2']) AS host, 7 AS \"RowId\", 'a,''b' AS \" \""
+    )
+    for name, made in (
+        ("t.parquet", "COPY (FROM rows) TO '{}'"),
+        ("t.duckdb", "ATTACH '{}' AS d; CREATE TABLE d.t AS FROM rows; DETACH d"),
+    ):
+        path = tmp_path / name
+        with duckdb.connect() as connection:
+            connection.execute(f"CREATE TABLE rows AS {rows}; {made.format(path)}")
+        apply(path, ("n2", "n1", "n3"))
+        with duckdb.connect(str(path) if name == "t.duckdb" else ":memory:") as connection:
+            found = connection.execute(f"FROM {'t' if name == 't.duckdb' else repr(str(path))}").fetchall()
+        assert sorted(found) == [
+            (number, host, 7, "a,'b") for number, host in ((1, "n2"), (2, "n1"), (3, "n3"))
+        ]
+
+
 def test_a_parquet_file_that_duckdb_cannot_write_as_it_was_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    frame = pl.DataFrame({"id": [1], "host": ["n1"], "half": pl.Series([0.5], dtype=pl.Float16)})
-    frame.write_parquet(path)
-    before = path.read_bytes()
-    with pytest.raises(mgmt.DataError, match="column 'half' is FIXED_LEN_BYTE_ARRAY, and would be FLOAT"):
-        apply(path, ("n2",))
-    assert path.read_bytes() == before
+    for other, said in (
+        (pl.Series("half", [0.5], pl.Float16), "column 'half' is FIXED_LEN_BYTE_ARRAY, and would be FLOAT"),
+        (pl.Series("", [1]), "column '' is read as 'C2'"),
+        (pl.Series("ID", [1]), "column 'ID' is read as 'ID_1'"),
+    ):
+        pl.DataFrame({"id": [1], "host": ["n1"], other.name: other}).write_parquet(path)
+        before = path.read_bytes()
+        with pytest.raises(mgmt.DataError, match=said):
+            apply(path, ("n2",))
+        assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -247,6 +270,16 @@ def test_a_file_that_may_not_be_written_is_not_replaced(
     with pytest.raises(StateDatabaseError, match="may not be written"):
         apply(path, ("n2",))
     assert path.read_text() == "id,host\n1,n1\n"
+
+
+def test_a_file_of_two_names_is_not_made_two(tmp_path: Path) -> None:
+    path, other = tmp_path / "t.csv", tmp_path / "backup.csv"
+    path.write_text("id,host\n1,n1\n")
+    other.hardlink_to(path)
+    with pytest.raises(mgmt.DataError, match=r"a hard link.* \(make it a file of its own: cp "):
+        apply(path, ("n2",))
+    assert path.read_text() == "id,host\n1,n1\n"
+    assert path.samefile(other)
 
 
 # What a spreadsheet or a program may write between separators, and what is read there.

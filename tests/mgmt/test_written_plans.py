@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -18,6 +20,7 @@ import mgmt
 from mgmt.errors import DataError
 from mgmt.solution import Delta, Solution, SolveStatus, Value
 from mgmt.state.schema import literal
+from mgmt.state.sources.files import File
 from tests.postgres_server import PostgresServer
 
 Rows = list[tuple[Any, ...]]
@@ -376,6 +379,85 @@ def test_sqlite_takes_a_row_or_it_is_named(tmp_path: Path, made: str, kept: str 
     with closing(sqlite3.connect(path)) as file:
         rows = file.execute("SELECT id, host FROM t").fetchall()
     assert sorted(host for _, host in rows if host) == sorted(filter(None, BEFORE if kept else AFTER))
+
+
+def beside_schema(name: str) -> str:
+    return f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, host TEXT, variable__host TEXT DOMAIN (SELECT host FROM t));"
+
+
+def test_a_file_may_be_several_tables(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("id,host,rack\n1,n1,a\n2,n2,a\n")
+    state = mgmt.Database(data=[path, f"racks={path}"])
+    hosts = "id INTEGER PRIMARY KEY, host TEXT, variable__host TEXT DOMAIN (SELECT host FROM t)"
+    racks = "id INTEGER PRIMARY KEY, host TEXT, rack TEXT, variable__rack TEXT DOMAIN (SELECT host FROM t)"
+    state.load_schema(f"CREATE TABLE t ({hosts}); CREATE TABLE racks ({racks})")
+    plan = plan_of(state, ("n2", "n2"), 1)
+    racked = {**plan.assignments, ("racks", "variable__rack"): {(1,): "n1", (2,): "n2"}}
+    state.apply(replace(plan, assignments=racked))
+    assert path.read_text() == "id,host,rack\n1,n2,n1\n2,n2,n2\n"
+    assert state.execute("SELECT id, host, rack FROM racks") == [(1, "n2", "n1"), (2, "n2", "n2")]
+    state.close()
+
+
+def test_what_a_view_shows_is_read_again_once_its_table_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript(
+            f"CREATE TABLE t (id INT, host); {ROWS};"
+            " CREATE VIEW used AS SELECT host AS name, count(*) AS n FROM t GROUP BY 1"
+        )
+    state = opened_rows(path)
+    state.load_schema("CREATE TABLE used (name TEXT, n INTEGER)")
+    state.apply(plan_of(state, AFTER))
+    assert sorted(state.execute("SELECT * FROM used")) == [("n1", 1), ("n2", 2)]
+    state.close()
+
+
+@pytest.mark.parametrize("fails", ["is compared", "is committed"])
+def test_it_is_said_which_of_several_sources_a_plan_was_written_to(
+    tmp_path: Path, fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [tmp_path / "t.csv", tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path in paths:
+        path.write_text("id,host\n1,n1\n2,n2\n")
+    state = mgmt.Database(data=paths)
+    state.load_schema("".join(map(beside_schema, "tab")))
+    plan = plan_of(state, ("n2", "n2"), 1)
+    hosts = plan.assignments["t", "variable__host"]
+    plan = replace(plan, assignments={(name, "variable__host"): hosts for name in "tab"})
+    before, written = paths[0].read_text(), "id,host\n1,n2\n2,n2\n"
+    replaced = os.replace
+
+    def replace_or_fail(new: Path, old: Path) -> None:
+        if old == paths[1]:
+            raise OSError(28, "No space left on device")
+        replaced(new, old)
+
+    if fails == "is committed":
+        monkeypatch.setattr(os, "replace", replace_or_fail)
+        told = (
+            rf"^the plan was written to {re.escape(str(paths[2]))}, and not to .*t\.csv, .*a\.csv: .*No space"
+        )
+        with pytest.raises(mgmt.StateDatabaseError, match=told):
+            state.apply(plan)
+        assert [path.read_text() for path in paths] == [before, before, written]
+    else:
+        put = File.put
+
+        def put_while_another_changes(file: File, *what: Any) -> None:
+            put(file, *what)
+            paths[1].write_text(before + "3,n1\n")
+
+        monkeypatch.setattr(File, "put", put_while_another_changes)
+        with pytest.raises(mgmt.StalePlanError):
+            state.apply(plan)
+        assert [path.read_text() for path in paths] == [before, before + "3,n1\n", before]
+    monkeypatch.undo()
+    assert state.execute("SELECT host FROM b ORDER BY id") == [
+        (line.split(",")[1],) for line in paths[2].read_text().splitlines()[1:]
+    ]
+    state.close()
 
 
 def test_a_key_may_hold_what_the_plan_changes(tmp_path: Path) -> None:

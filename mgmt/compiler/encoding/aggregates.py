@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mgmt.compiler.encoding.columns import Choices, Column, Constants, Numbers, Truths, take
+from mgmt.compiler.encoding.columns import Choices, Column, Constants, GridOptions, Numbers, Truths, take
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows, known
 from mgmt.errors import UnsupportedConstructError
 from mgmt.language.bound_queries.expressions import Aggregate, AggregateFunction
@@ -24,6 +24,7 @@ from mgmt.optimization.columns import (
     filled,
     group_numbers,
 )
+from mgmt.optimization.products import Grid, Side
 
 _MOST_NUMBERS = 1_000  # values of a computed number that are told apart, each by a literal
 
@@ -73,6 +74,18 @@ class GroupedRows:
             self.evaluator.problem.ranges(total)  # refuses what leaves 64 bits
             return Numbers.plain(total)
         return self._extreme(numbers, present, 1 if function is AggregateFunction.MAXIMUM else -1)
+
+    def cells(self, aggregate: Aggregate) -> tuple[Grid, Side, Side] | None:
+        """The choices in each group and their values, where all rows are there and none is twice in one."""
+        column = self.evaluator.column(aggregate.operand or aggregate, self.rows)
+        plain = (
+            isinstance(column, Choices) and aggregate.condition is None and bool((self.exists == TRUE).all())
+        )
+        if not plain or not isinstance(column, Choices) or not isinstance(column.options, GridOptions):
+            return None
+        grid, there = column.options.grid, np.flatnonzero(column.index >= 0)
+        rows = Side.of(column.index[there], filled(len(there), 1), self.owners[there], self.count)
+        return (grid, rows, Side.alone(np.arange(grid.values))) if (rows.weights == 1).all() else None
 
     # ---- which rows count ---------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,7 +37,11 @@ from mgmt.optimization.columns import (
     stacked,
     too_large,
 )
+from mgmt.optimization.problem import Problem
+from mgmt.optimization.products import Grid
 
+_ITEMS_A_CELL = 10
+"""Of lists of values and literals: so many take less than one cell of a model."""
 _MOST_DIGITS = 6  # after the point, of fractions that are taken for decimal ones
 
 
@@ -54,11 +59,12 @@ class Values:
             values, number = np.unique(cells, return_inverse=True)
             found = integers([self.code(value) for value in values.tolist()])[number]
         else:
-            known = self._codes
-            missing = {_key(cell): cell for cell in cells.tolist() if _key(cell) not in known}
-            for cell in missing.values():
-                self.code(cell)
-            found = np.fromiter((known[_key(cell)] for cell in cells.tolist()), np.int64, len(cells))
+            values = cells.tolist()
+            keys = _keys(values)
+            for key, value in dict(zip(keys, values, strict=True)).items():
+                if key not in self._codes:
+                    self.code(value)
+            found = np.fromiter(map(self._codes.__getitem__, keys), np.int64, len(keys))
         return np.where(constants.null, -1, found)
 
     def code(self, value: Any) -> int:
@@ -76,6 +82,15 @@ class Values:
 
 def _key(value: Any) -> Hashable:
     return value if isinstance(value, Hashable) else repr(value)
+
+
+def _keys(values: list[Any]) -> list[Hashable]:
+    """The same of many."""
+    try:
+        hash(tuple(values))
+    except TypeError:
+        return [_key(value) for value in values]
+    return values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +132,63 @@ class Options:
         rows = np.flatnonzero(self.null != FALSE)
         owners = np.concatenate((self.codes.owners, rows))
         return Lists.grouped(owners, np.concatenate((self.literals, self.null[rows])), len(self))
+
+
+class GridOptions:
+    """Choices among the same values, whose cells are in a grid; the lists are made where somebody asks for them."""
+
+    def __init__(self, problem: Problem, grid: Grid, domain: Integers) -> None:
+        """``domain``: the values by number, in the order of the grid."""
+        self._problem = problem
+        self.grid = grid
+        self._order = np.argsort(domain)
+        self._domain = domain[self._order]
+
+    def __len__(self) -> int:
+        return self.grid.rows
+
+    @cached_property
+    def _listed(self) -> Options:
+        return self.take(np.arange(self.grid.rows))
+
+    @property
+    def codes(self) -> Lists:
+        return self._listed.codes
+
+    @property
+    def literals(self) -> Integers:
+        return self._listed.literals
+
+    @property
+    def null(self) -> Integers:
+        return self.grid.null
+
+    @property
+    def all_literals(self) -> Lists:
+        return self.grid.all_literals
+
+    def take(self, rows: Integers) -> Options:
+        """The choices of some rows as lists."""
+        count, values = len(rows), len(self._domain)
+        self._problem.foresee(count * values // _ITEMS_A_CELL)
+        codes = Lists(np.arange(count + 1) * values, np.tile(self._domain, count))
+        literals = self.grid.literals(rows[:, None], self._order[None, :]).ravel()
+        return Options(codes, literals, self.grid.null[rows])
+
+    def places(self, codes: Integers) -> Integers:
+        """Where in the grid these values are; -1 for those that cannot be chosen."""
+        if not len(self._domain):
+            return filled(len(codes), -1)
+        found = np.minimum(np.searchsorted(self._domain, codes), len(self._domain) - 1)
+        return np.where(self._domain[found] == codes, self._order[found], -1)
+
+    def literal(self, choices: Integers, codes: Integers) -> Integers:
+        """The literal under which a choice takes a value, for each pair of these."""
+        places = self.places(codes)
+        return np.where(places >= 0, self.grid.literals(choices, places), FALSE)
+
+
+AnyOptions: TypeAlias = Options | GridOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,7 +272,7 @@ def _blanked(cells: NDArray[Any], null: Mask) -> NDArray[Any]:
 class Choices:
     """``index`` is the place of each row's choice among the options; -1 is NULL."""
 
-    options: Options
+    options: AnyOptions
     index: Integers
 
     def __len__(self) -> int:

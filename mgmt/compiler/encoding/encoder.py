@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
@@ -21,27 +23,32 @@ from mgmt.compiler.encoding.columns import (
     Choices,
     Column,
     Constants,
+    GridOptions,
     Numbers,
     RelationData,
     take,
 )
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows
 from mgmt.compiler.encoding.integer_variables import quantities_of
-from mgmt.compiler.encoding.sources import Sources, no_aggregate
+from mgmt.compiler.encoding.products import Product, Separator
+from mgmt.compiler.encoding.sources import Sources, no_aggregate, no_cell
 from mgmt.compiler.encoding.subqueries import SubqueryEncoder
 from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn, check_size, choices_of
+from mgmt.compiler.relational.apart import Apart
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.relational.split import SplitQuery
 from mgmt.errors import OverflowError, PolicyError, SolveTimeout  # noqa: A004 - the published name
 from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
+    Cell,
     Comparison,
     Conjunction,
     Disjunction,
     Expression,
     Fetched,
     MembershipQuery,
+    Negation,
 )
 from mgmt.language.bound_queries.queries import PushedView, UnionView
 from mgmt.language.names.catalog import Catalog, Relation
@@ -57,7 +64,9 @@ from mgmt.optimization.columns import (
     filled,
     group_numbers,
 )
+from mgmt.optimization.general.expansion import expanded
 from mgmt.optimization.problem import Objective, Problem, Source, scale
+from mgmt.optimization.products import CellRows, FactoredProblem, Side
 from mgmt.optimization.structure import tighten
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import TEXTUAL, SqlType, quote
@@ -72,9 +81,11 @@ class StepFigures:
 
 
 class ConstantRows(Sequence[Mapping[str, Any]]):
-    """The rows of a constraint: what is constant in them, by name."""
+    """The rows of a constraint: what is constant in them, by name: a column, and where in it the cells of rows are."""
 
-    def __init__(self, columns: Mapping[str, Constants], count: int) -> None:
+    def __init__(
+        self, columns: Mapping[str, tuple[Constants, Callable[[Integers], Integers]]], count: int
+    ) -> None:
         self._columns = columns
         self._count = count
 
@@ -91,20 +102,34 @@ class ConstantRows(Sequence[Mapping[str, Any]]):
         if isinstance(row, slice):
             return [self[place] for place in range(*row.indices(self._count))]
         place = range(self._count)[row]
-        cells = {name: take(column, np.array([place])) for name, column in self._columns.items()}
+        here = np.array([place])
+        cells = {name: take(column, where(here)) for name, (column, where) in self._columns.items()}
         return {name: cell.values[0] for name, cell in cells.items() if isinstance(cell, Constants)}
 
 
-@dataclass(slots=True)
+@dataclass
 class Encoding:
     """A snapshot, encoded."""
 
-    problem: Problem
+    factored: FactoredProblem
     columns: list[VariableColumn]
     # constraint -> row -> the constants of that row, for explanations
     rows: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     fetched_rows: int = 0
     steps: dict[str, StepFigures] = field(default_factory=dict)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """With every cell written down, and what follows from choices for linear relaxations."""
+        cells = 0
+        for column in self.columns:
+            with refusals_at(f"{column.table.name}.{column.column.name}", column.column.position):
+                cells += column.size
+                self.factored.foresee(cells - self.factored.cells)
+        found = expanded(self.factored)
+        tighten(found, choices_of(self.columns))
+        found.watch = self.factored.watch = None
+        return found
 
 
 _MANY_ROWS = 100_000
@@ -117,13 +142,14 @@ class Encoder:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._problem = Problem(watch=self._stop_what_grows)
+        self._problem = FactoredProblem(watch=self._stop_what_grows)
         self._evaluator = Evaluator(self._problem)
         self._relations: dict[str, RelationData] = {}
         self._sources = Sources(snapshot, self._evaluator, self._relations)
+        self._separator = Separator(snapshot, self._evaluator, self._problem, self._relations)
         self._encoding = Encoding(self._problem, [])
         self._subqueries = SubqueryEncoder(
-            snapshot, self._evaluator, self._sources, self._members, self._stop_before
+            snapshot, self._evaluator, self._sources, self._separator, self._members, self._stop_before
         )
 
     def encode(
@@ -149,8 +175,6 @@ class Encoder:
                 self._encode(step)
             fetched, spent = self._encoding.fetched_rows - before, time.perf_counter() - started
             self._encoding.steps[step.name] = StepFigures(fetched, spent)
-        tighten(self._problem, choices_of(self._encoding.columns))
-        self._problem.watch = None
         return self._encoding
 
     def _stop_what_grows(self, cells: int, rows: int = 0) -> None:
@@ -181,6 +205,11 @@ class Encoder:
     # ---- queries ------------------------------------------------------------------------------------
 
     def _encode_query(self, query: SplitQuery) -> None:
+        if query.apart is not None:
+            product = self._separator.fetch(query.apart, _relation_of(query, query.apart.choice))
+            if product is not None:
+                self._encode_product(query, query.apart, product)
+                return
         count, fetched = self._snapshot.arrays(query.sql)
         self._stop_before(count)
         self._encoding.fetched_rows += count
@@ -200,9 +229,59 @@ class Encoder:
         else:
             scope = self._group(query, rows, exists)
         if demand is None:
-            self._define_view(query, scope)
+            self._define_view(query.name, query.outputs, scope)
         else:
-            self._demand(query, scope)
+            assert query.demand is not None
+            self._demand(query, query.demand, scope)
+
+    def _encode_product(self, query: SplitQuery, apart: Apart, product: Product) -> None:
+        """The same without candidates: their groups are pairs of groups, or no cell of some pairs may hold."""
+        self._encoding.fetched_rows += len(product.rows) + len(product.values)
+        if query.keys is None:
+            assert isinstance(query.demand, Fetched)
+            with self._told(query):
+                self._post_product(query, query.demand, product)
+            return
+        groups = product.grouped(query.keys)
+        rows = product.rows_of(groups, query.fetched, self._rows(len(groups)))
+        exists = filled(len(groups), TRUE)
+        if query.bound.strict_groups and query.gates:
+            exists = product.occupied(groups)
+        if apart.having is not None:
+            exists = self._problem.conjunction(exists, self._evaluator.truths(apart.having, rows).true)
+        scope = _Scope(rows, exists, None)
+        if query.bound.demand is None:
+            names = (name for name, _ in query.outputs)
+            self._define_view(query.name, list(zip(names, apart.outputs, strict=True)), scope)
+        else:
+            assert apart.demand is not None
+            self._demand(query, apart.demand, scope)
+
+    def _post_product(self, query: SplitQuery, demand: Fetched, product: Product) -> None:
+        """What is demanded of every row, of which there is one for each row that chooses and each value."""
+        width = max(1, len(product.values))
+        where = (lambda rows: rows // width, lambda rows: rows % width)
+        columns = {}
+        for name, expression in query.outputs:
+            if isinstance(expression, Fetched):
+                side, column = product.column(expression.slot)
+                if side < len(where):
+                    columns[name] = column, where[side]
+        self._encoding.rows[query.name] = ConstantRows(columns, len(product.rows) * len(product.values))
+        assert query.bound.demand is not None
+        if query.bound.demand.is_objective:
+            self._add_objective(query, product.total(demand.slot, demand))
+            return
+        for rows, values in product.forbidden(demand.slot):
+            if len(rows) and len(values):
+                sides = Side.alone(product.rows.members[rows]), Side.alone(product.values.members[values])
+                self._problem.require_cells(
+                    CellRows(product.grid, *sides, True, query.name, rows * width, values)
+                )
+
+    def _rows(self, count: int) -> Rows:
+        """Rows of constants alone."""
+        return Rows(count, (), no_cell, no_aggregate, self._members, self._subqueries.column)
 
     def _candidates(self, query: SplitQuery, count: int, fetched: Sequence[Any]) -> tuple[Rows, Integers]:
         """The variable-free part's rows, and the literal under which each exists."""
@@ -247,19 +326,19 @@ class Encoder:
         _, found = self._snapshot.arrays(to_sql(expression.tree))
         return Constants.of(found[0])
 
-    def _define_view(self, query: SplitQuery, scope: _Scope) -> None:
+    def _define_view(self, view: str, outputs: Sequence[tuple[str, Expression]], scope: _Scope) -> None:
         """Keep the symbolic columns here, and give the constant ones to the database as a table."""
         symbolic: dict[str, Column] = {}
         constants: list[tuple[str, SqlType]] = []
         cells: list[Constants] = []
-        for name, expression in query.outputs:
+        for name, expression in outputs:
             column = self._evaluator.column(expression, scope.rows)
             if isinstance(expression, Fetched) and isinstance(column, Constants):
                 constants.append((name, expression.type))
                 cells.append(column)
             else:
                 symbolic[name.lower()] = column
-        self._store_view(query.name, constants, cells, symbolic, scope.exists)
+        self._store_view(view, constants, cells, symbolic, scope.exists)
 
     def _store_view(
         self,
@@ -309,24 +388,31 @@ class Encoder:
 
     # ---- demands ------------------------------------------------------------------------------------
 
-    def _demand(self, query: SplitQuery, scope: _Scope) -> None:
-        assert query.bound.demand is not None
-        assert query.demand is not None
+    def _demand(self, query: SplitQuery, demand: Expression, scope: _Scope) -> None:
         constants = {
             name: self._evaluator.column(expression, scope.rows)
             for name, expression in query.outputs
             if isinstance(expression, Fetched)
         }
         self._encoding.rows[query.name] = ConstantRows(
-            {name: column for name, column in constants.items() if isinstance(column, Constants)},
+            {name: (column, _itself) for name, column in constants.items() if isinstance(column, Constants)},
             scope.rows.count,
         )
+        with self._told(query, lambda: self._overflowing_row(query, demand, scope)):
+            self._post(query, demand, scope)
+
+    @contextmanager
+    def _told(
+        self, query: SplitQuery, overflowing: Callable[[], Mapping[str, Any] | None] = lambda: None
+    ) -> Iterator[None]:
+        """An error in it says in which constraint it is and, if numbers are too large, in which row."""
         try:
-            self._post(query, query.demand, scope)
+            yield
         except PolicyError as error:
             if isinstance(error, OverflowError) and error.row is None:
-                error.row = self._overflowing_row(query, query.demand, scope)
+                error.row = overflowing()
             if error.position is None:
+                assert query.bound.demand is not None
                 told = "" if not isinstance(error, OverflowError) or not error.row else f", of {error.row}"
                 error.message = f"{query.name}: {error.message}{told}"
                 error.move(query.bound.demand.tail.position)
@@ -379,14 +465,56 @@ class Encoder:
             problem.require_any(
                 Lists.side_by_side(exists ^ 1, *(part.false ^ 1 for part in parts)), everywhere
             )
+        elif isinstance(expression, (MembershipQuery, Negation)) and self._forbid_values(
+            expression, scope, name
+        ):
+            pass
         elif self._is_all_different(expression) and scope.grouped is not None:
             assert isinstance(expression, Aggregate)
-            values = scope.grouped.by_value(expression)
-            source = Source(name, values.groups)
-            problem.require_one(values.literals, source, when=exists[values.groups])
+            cells = scope.grouped.cells(expression)
+            if cells is not None and (exists == TRUE).all():
+                grid, rows, values = cells
+                told = np.flatnonzero(rows.members.lengths > 1)
+                problem.require_cells(
+                    CellRows(grid, rows.take(told), values, False, name, told, filled(len(values), 0))
+                )
+                return
+            by_value = scope.grouped.by_value(expression)
+            source = Source(name, by_value.groups)
+            problem.require_one(by_value.literals, source, when=exists[by_value.groups])
         else:
             truths = self._evaluator.truths(expression, scope.rows)
             problem.require_any(Lists.side_by_side(exists ^ 1, truths.false ^ 1), everywhere)
+
+    def _forbid_values(self, expression: Expression, scope: _Scope, name: str) -> bool:
+        """Demand that choices are among constants, or not: of each row the others do not hold.  Whether that is all."""
+        wanted = isinstance(expression, MembershipQuery)
+        membership = expression if wanted or not isinstance(expression, Negation) else expression.operand
+        if not isinstance(membership, MembershipQuery) or (scope.exists != TRUE).any():
+            return False
+        column = self._evaluator.column(membership.operand, scope.rows)
+        members = self._members(membership)
+        if not isinstance(column, Choices) or not isinstance(column.options, GridOptions) or not len(members):
+            return False
+        inside = np.zeros(column.options.grid.values, np.bool_)
+        places = column.options.places(self._evaluator.values.codes(members))
+        inside[places[places >= 0]] = True
+        rows = np.flatnonzero(column.index >= 0)
+        values = np.flatnonzero(~inside if wanted else inside)
+        if (wanted and members.null.any()) or not len(rows) or not len(values):
+            return True  # among others that nobody knows
+        self._problem.require_cells(
+            CellRows(
+                column.options.grid,
+                Side.alone(column.index[rows]),
+                Side.of(values, filled(len(values), 1), filled(len(values), 0), 1),
+                True,
+                name,
+                rows,
+                filled(1, 0),
+            )
+        )
+        return True
 
     def _pairs_of_choices(self, expression: Comparison, scope: _Scope) -> tuple[Choices, Choices] | None:
         """The choices that are to be equal, or different, in each row; None for anything else."""
@@ -400,12 +528,32 @@ class Encoder:
     ) -> None:
         """Value by value: a literal for "they are the same" or a sum of the values tells a solver less."""
         there = np.flatnonzero((left.index >= 0) & (right.index >= 0) & (exists != FALSE))
+        if operator == "<>" and self._require_apart(left, right, exists, there, name):
+            return
         entries = left.options.take(left.index[there])
         row = there[entries.codes.owners]
         others = right.options.literal(right.index[row], entries.codes.items)
         clauses = [exists[row] ^ 1, entries.literals ^ 1]
         clauses += [others ^ 1] if operator == "<>" else [others, right.options.null[right.index[row]]]
         self._problem.require_any(Lists.side_by_side(*clauses), Source(name, row))
+
+    def _require_apart(
+        self, left: Choices, right: Choices, exists: Integers, there: Integers, name: str
+    ) -> bool:
+        """Of two choices among the same values at most one has each; whether that can be said."""
+        options = left.options
+        pairs = np.stack((left.index[there], right.index[there]), 1)
+        alike = isinstance(options, GridOptions) and options is right.options
+        if not alike or (exists[there] != TRUE).any() or (pairs[:, 0] == pairs[:, 1]).any():
+            return False
+        assert isinstance(options, GridOptions)
+        count = len(pairs)
+        rows = Side(Lists(np.arange(count + 1) * 2, np.sort(pairs, axis=1).ravel()), filled(2 * count, 1))
+        values = Side.alone(np.arange(options.grid.values))
+        self._problem.require_cells(
+            CellRows(options.grid, rows, values, False, name, there, filled(len(values), 0))
+        )
+        return True
 
     def _is_numeric(self, expression: Comparison) -> bool:
         kinds = {expression.left.type, expression.right.type}
@@ -433,6 +581,16 @@ class Encoder:
         lower = {"=": 0, ">=": 0, ">": 1}.get(operator)
         upper = {"=": 0, "<=": 0, "<": -1}.get(operator)
         problem.require_range(rest.take(number), lower, upper, source, when=when[rows])
+
+
+def _relation_of(query: SplitQuery, cell: Cell) -> str:
+    """The relation that a cell is of."""
+    alias = cell.source.lower()
+    return next(source.relation.name for source in query.bound.sources if source.alias.lower() == alias)
+
+
+def _itself(rows: Integers) -> Integers:
+    return rows
 
 
 def _at(numbers: Numbers, rows: Integers) -> Numbers:

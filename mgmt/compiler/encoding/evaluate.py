@@ -59,6 +59,7 @@ from mgmt.optimization.columns import (
     sum_of,
 )
 from mgmt.optimization.problem import Problem
+from mgmt.optimization.products import FactoredProblem
 from mgmt.state.schema import TEXTUAL, SqlType
 
 _FEW_TERMS = 4
@@ -80,7 +81,7 @@ class Rows:
 class Evaluator:
     """Evaluates expressions over one problem."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: FactoredProblem) -> None:
         self.problem = problem
         self.values = Values()
 

@@ -13,12 +13,22 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.compiler.encoding.columns import Choices, Column, Constants, Options, RelationData, take
+from mgmt.compiler.encoding.columns import (
+    AnyOptions,
+    Choices,
+    Column,
+    Constants,
+    GridOptions,
+    Options,
+    RelationData,
+    take,
+)
 from mgmt.compiler.encoding.evaluate import Evaluator
 from mgmt.compiler.relational.lookups import Lookup
 from mgmt.language.bound_queries.expressions import Aggregate
 from mgmt.language.names.scopes import Source
-from mgmt.optimization.columns import FALSE, TRUE, Integers, Lists, group_numbers
+from mgmt.optimization.columns import FALSE, TRUE, Integers, Lists, Mask, filled, group_numbers
+from mgmt.optimization.products import Grid, Side
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import quote
 
@@ -32,7 +42,9 @@ class Sources:
     snapshot: Snapshot
     evaluator: Evaluator
     relations: Mapping[str, RelationData]
-    _attributes: dict[tuple[int, str, str], tuple[Options, Options, Integers]] = field(default_factory=dict)
+    _attributes: dict[tuple[int, str, str], tuple[AnyOptions, Options, Integers]] = field(
+        default_factory=dict
+    )
 
     def joined(
         self, sources: Iterable[Source], symbolic: Sequence[str], row_ids: Sequence[NDArray[Any]]
@@ -53,11 +65,13 @@ class Sources:
         _, options, exists = self._attributes[key]
         return Choices(options, choices.index), np.append(exists, FALSE)[choices.index]
 
-    def _look_up(self, options: Options, lookup: Lookup, column: str) -> tuple[Options, Integers]:
+    def _look_up(self, options: AnyOptions, lookup: Lookup, column: str) -> tuple[Options, Integers]:
         sql = f"SELECT {quote(lookup.key)}, {quote(column)} FROM {quote(lookup.relation)}"
         keys, found = map(Constants.of, self.snapshot.arrays(sql)[1])
         values, problem = self.evaluator.values, self.evaluator.problem
         codes, attributes = values.codes(keys), values.codes(found)
+        if isinstance(options, GridOptions):
+            return self._in_grid(options, options.places(codes), attributes)
         entries, owners = options.codes.items, options.codes.owners
         order = np.argsort(codes, kind="stable")
         place = np.searchsorted(codes[order], entries)
@@ -76,7 +90,42 @@ class Sources:
         )
         return made, self._others(options, np.flatnonzero(~inside)) ^ 1
 
-    def _others(self, options: Options, entries: Integers) -> Integers:
+    def _in_grid(
+        self, options: GridOptions, places: Integers, attributes: Integers
+    ) -> tuple[Options, Integers]:
+        """The same of choices among the same values, which have their attributes in groups."""
+        grid, count = options.grid, len(options)
+        found = filled(grid.values, -1)
+        found[places[places >= 0]] = attributes[places >= 0]
+        there = np.zeros(grid.values, np.bool_)
+        there[places[places >= 0]] = True
+        codes, group = np.unique(found[found >= 0], return_inverse=True)
+        chosen = self._within(grid, np.flatnonzero(found >= 0), group, len(codes))
+        made = Options.sorted(
+            np.repeat(np.arange(count), len(codes)),
+            np.tile(codes, count),
+            chosen.ravel(),
+            self._none_but(options, found < 0),
+        )
+        return made, self._none_but(options, ~there) ^ 1
+
+    def _none_but(self, options: GridOptions, wanted: Mask) -> Integers:
+        """The literal under which a choice takes one of these, or none."""
+        if not wanted.any():
+            return options.null
+        values = np.flatnonzero(wanted)
+        some = self._within(options.grid, values, filled(len(values), 0), 1)[:, 0]
+        return self.evaluator.problem.disjunction(some, options.null)
+
+    def _within(self, grid: Grid, values: Integers, groups: Integers, count: int) -> Integers:
+        """For each row and group of values the literal under which it takes one of them."""
+        rows, pairs = np.arange(grid.rows), np.arange(grid.rows * count)
+        side = Side.of(values, filled(len(values), 1), groups, count)
+        problem = self.evaluator.problem
+        sums = problem.new_sums(grid, Side.alone(rows), side, pairs // max(1, count), pairs % max(1, count))
+        return problem.above_zero(sums.terms.items).reshape(grid.rows, count)
+
+    def _others(self, options: AnyOptions, entries: Integers) -> Integers:
         """The literal under which a choice takes none but these, or NULL."""
         count = len(options)
         owners = np.concatenate((options.codes.owners[entries], np.arange(count)))
@@ -117,3 +166,7 @@ def _chosen(lookup: Lookup, cells: Cells) -> Choices:
 
 def no_aggregate(expression: Aggregate) -> Column:
     raise AssertionError(f"an aggregate outside a group at {expression.position}")
+
+
+def no_cell(alias: str, name: str) -> Column:
+    raise AssertionError(f"{alias}.{name} where there are no rows that choose")

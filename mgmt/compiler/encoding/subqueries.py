@@ -10,7 +10,7 @@ What it is not: it binds nothing (see ``mgmt.language.expression_binding.subquer
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from mgmt.compiler.encoding.aggregates import group_rows, rows_at
 from mgmt.compiler.encoding.columns import Column, Constants, Truths, take
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows, known
-from mgmt.compiler.encoding.sources import Sources, no_aggregate
-from mgmt.compiler.relational.split import SplitSubquery
+from mgmt.compiler.encoding.products import Separator
+from mgmt.compiler.encoding.sources import Sources, no_aggregate, no_cell
+from mgmt.compiler.relational.apart import Apart
+from mgmt.compiler.relational.split import AROUND, SplitSubquery
 from mgmt.errors import UnsupportedConstructError
 from mgmt.language.bound_queries.expressions import Comparison, Expression, MembershipQuery, SubqueryKind
 from mgmt.optimization.columns import FALSE, TRUE, Integers, Lists, filled, group_numbers
@@ -44,6 +46,7 @@ class SubqueryEncoder:
         snapshot: Snapshot,
         evaluator: Evaluator,
         sources: Sources,
+        separator: Separator,
         members: Callable[[MembershipQuery], Constants],
         before: Callable[[int], None],
     ) -> None:
@@ -52,6 +55,7 @@ class SubqueryEncoder:
         self._evaluator = evaluator
         self._problem = evaluator.problem
         self._sources = sources
+        self._separator = separator
         self._members = members
         self._before = before
         self._tables = 0
@@ -67,6 +71,10 @@ class SubqueryEncoder:
             key = take(parameter, first) if outer.count else Constants.repeated(None, 1)
             assert isinstance(key, Constants)
             keys.append(key)
+        if expression.apart is not None and outer.count:
+            found = self._sums(expression, expression.apart, keys, len(first), outer)
+            if found is not None:
+                return take(found, number)
         # Asked for no rows too, so that the database's complaints come when the model is built.
         fetched = self._fetch(expression, keys, max(1, len(first)))
         if not outer.count:
@@ -83,19 +91,42 @@ class SubqueryEncoder:
         )
         return self._evaluate(expression, outer, spread)
 
+    def _sums(
+        self, expression: SplitSubquery, apart: Apart, keys: list[Constants], count: int, outer: Rows
+    ) -> Column | None:
+        """What is summed over rows and the values that they choose, for each combination of parameters."""
+        around = f"{quote(self._around(expression, keys, count))} AS {quote(AROUND)}"
+        alias = apart.choice.source.lower()
+        relation = next(s.relation.name for s in expression.query.sources if s.alias.lower() == alias)
+        product = self._separator.fetch(apart, relation, around)
+        if product is None:
+            return None
+        template = replace(rows_at(outer, filled(0, 0)), cells=no_cell)
+        groups = product.grouped((), around=count)
+        rows = product.rows_of(groups, expression.fetched, template)
+        column = self._evaluator.column(apart.outputs[0], rows)
+        if expression.kind is SubqueryKind.EXISTS:
+            return known(self._evaluator.as_truths(column, expression).true)
+        return self._evaluator.choose(column, np.arange(count), filled(count, TRUE), count, expression)
+
     def _constants(self, expression: Expression, outer: Rows) -> Constants:
         column = self._evaluator.column(expression, outer)
         assert isinstance(column, Constants)
         return column
 
     def _fetch(self, expression: SplitSubquery, keys: list[Constants], count: int) -> _Fetched:
+        table = self._around(expression, keys, count)
+        _, found = self._snapshot.arrays(expression.sql(quote(table)))
+        owners = np.asarray(found[0], np.int64)
+        return _Fetched(owners, found[1:])
+
+    def _around(self, expression: SplitSubquery, keys: list[Constants], count: int) -> str:
+        """A table of the constants that it uses of the rows around it."""
         self._tables += 1
         table = f"rows around subquery {self._tables}"
         columns = [(f"p{number}", parameter.type) for number, parameter in enumerate(expression.parameters)]
         self._snapshot.define_table(table, columns, [key.values for key in keys], count)
-        _, found = self._snapshot.arrays(expression.sql(quote(table)))
-        owners = np.asarray(found[0], np.int64)
-        return _Fetched(owners, found[1:])
+        return table
 
     def _evaluate(self, expression: SplitSubquery, outer: Rows, fetched: _Fetched) -> Column:
         owners, count = fetched.owners, outer.count

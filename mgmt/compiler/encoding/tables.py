@@ -16,8 +16,8 @@ from mgmt.compiler.encoding.columns import (
     Choices,
     Column,
     Constants,
+    GridOptions,
     Numbers,
-    Options,
     RelationData,
     Truths,
     Values,
@@ -27,7 +27,8 @@ from mgmt.language.names.catalog import Catalog, domain_sql
 from mgmt.language.pushdown.engine_errors import refusals_at
 from mgmt.optimization.columns import FALSE, TRUE, Integers, Linears, Lists, Mask, filled, group_numbers
 from mgmt.optimization.general.evaluation import hold
-from mgmt.optimization.problem import Problem, Source
+from mgmt.optimization.problem import Source
+from mgmt.optimization.products import FactoredProblem
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 from mgmt.state.memory_limits import BYTES_PER_CELL
@@ -60,6 +61,17 @@ class VariableColumn:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @property
+    def size(self) -> int:
+        """Cells of its choices: a variable for each value of each row, and that it has exactly one."""
+        cells = self.cells
+        grid = (
+            cells.options.grid
+            if isinstance(cells, Choices) and isinstance(cells.options, GridOptions)
+            else None
+        )
+        return 0 if grid is None else 2 * grid.rows * grid.values
 
     def hint(self, values: Sequence[Value]) -> dict[int, int]:
         """What the solver's variables are when the rows have these values; of NULL only where it may be."""
@@ -125,6 +137,18 @@ def _objects(values: Sequence[Any]) -> Constants:
     return Constants.of(cells)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _TableRows:
+    """What a table has today: its keys, and columns by lower-case name; ``current`` are those of the variables."""
+
+    table: Table
+    variables: Sequence[SchemaColumn]
+    row_ids: Integers
+    keys: list[PrimaryKey]
+    constants: Mapping[str, Constants]
+    current: Sequence[Sequence[Value]]
+
+
 class TableEncoder:
     """Makes the variable columns of every table."""
 
@@ -132,7 +156,7 @@ class TableEncoder:
         self,
         snapshot: Snapshot,
         catalog: Catalog,
-        problem: Problem,
+        problem: FactoredProblem,
         values: Values,
         columns: Container[tuple[str, str]] | None = None,
         quantities: Container[tuple[str, str]] = (),
@@ -147,77 +171,101 @@ class TableEncoder:
         self._catalog = catalog
         self._problem = problem
         self._values = values
-        self._domains: dict[str, list[Any]] = {}
+        self._domains: dict[str, Integers] = {}
         self.columns: list[VariableColumn] = []
         self.relations: dict[str, RelationData] = {}
 
     def encode(self) -> None:
         """Fill ``columns`` and ``relations``."""
-        for table in self._snapshot.schema.tables:
-            if table.variables:
-                self._encode_table(table)
+        tables = [self._fetch(table) for table in self._snapshot.schema.tables if table.variables]
+        wanted = [
+            (each, column)
+            for each in tables
+            for column in each.variables
+            if not (_is_truth(column) or self._is_quantity(each.table, column))
+        ]
+        domains = [self._domain(each, column) for each, column in wanted]
+        sizes = [
+            (len(each.keys), len(domain), column.nullable)
+            for (each, column), domain in zip(wanted, domains, strict=True)
+        ]
+        grids = self._problem.new_grids(sizes)
+        choices = {
+            (each.table.name, column.name): Choices(
+                GridOptions(self._problem, grid, domain), np.arange(grid.rows)
+            )
+            for (each, column), grid, domain in zip(wanted, grids, domains, strict=True)
+        }
+        for each in tables:
+            self._encode_table(each, choices)
 
-    def _encode_table(self, table: Table) -> None:
+    def _fetch(self, table: Table) -> _TableRows:
         keys = ", ".join(map(quote, table.primary_key))
         variables = [column for column in table.variables if self._is_decided(table, column)]
         wanted = [column.current or column.name for column in variables]
         wanted += [name for unique in (table.primary_key, *table.uniques) for name in unique]
         listed = "".join(f", {quote(table.column(name).name)}" for name in wanted)
-        count, fetched = self._snapshot.arrays(
+        _, (row_ids, *fetched) = self._snapshot.arrays(
             f"SELECT rowid{listed} FROM {quote(table.name)} ORDER BY {keys}"
         )
+        cells = [Constants.of(column) for column in fetched]
         constants = {
-            name.lower(): Constants.of(cells)
-            for name, cells in zip(wanted[len(variables) :], fetched[1 + len(variables) :], strict=True)
+            name.lower(): column
+            for name, column in zip(wanted[len(variables) :], cells[len(variables) :], strict=True)
         }
         primary_keys: list[PrimaryKey] = list(
             zip(*(constants[name.lower()].values for name in table.primary_key), strict=True)
         )
+        current = [
+            [None if value is None else bool(value) for value in found.values]
+            if column.type is SqlType.BOOLEAN
+            else found.values
+            for column, found in zip(variables, cells, strict=False)
+        ]
+        return _TableRows(table, variables, np.asarray(row_ids, np.int64), primary_keys, constants, current)
+
+    def _domain(self, rows: _TableRows, column: SchemaColumn) -> Integers:
+        """The values that a column may have, by number."""
+        table = rows.table
+        with refusals_at(f"{table.name}.{column.name}", column.position):
+            sql = domain_sql(self._catalog, table.name, column.name)
+            if sql not in self._domains:
+                found = self._snapshot.rows(
+                    f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value"
+                )
+                self._domains[sql] = self._values.codes(_objects([value for (value,) in found]))
+            domain = self._domains[sql]
+            if rows.keys and not len(domain) and not column.nullable:
+                raise EmptyDomainError(
+                    f"{table.name}.{column.name} has nothing to choose from",
+                    rows=list(rows.keys[:10]),
+                    hint=f"the query {sql!r} returns no row",
+                )
+        return domain
+
+    def _encode_table(self, rows: _TableRows, choices: Mapping[tuple[str, str], Choices]) -> None:
+        table, count = rows.table, len(rows.keys)
         columns: dict[str, Column] = {}
-        for column, cells in zip(variables, fetched[1 : 1 + len(variables)], strict=True):
-            with refusals_at(f"{table.name}.{column.name}", column.position):
-                made = self._new_cells(table, column, primary_keys)
-            current = Constants.of(cells).values
-            if column.type is SqlType.BOOLEAN:
-                current = [None if value is None else bool(value) for value in current]
+        for column, current in zip(rows.variables, rows.current, strict=True):
+            made: Decided
+            if (table.name, column.name) in choices:
+                made = choices[table.name, column.name]
+            elif _is_truth(column):
+                made = self._new_truths(column.nullable, count)
+            else:
+                with refusals_at(f"{table.name}.{column.name}", column.position):
+                    made = self._new_numbers(table, column, count)
             columns[column.name.lower()] = made
-            self.columns.append(VariableColumn(table, column, primary_keys, made, current, self._values))
-        row_ids = np.asarray(fetched[0], np.int64)
-        self.relations[table.name.lower()] = RelationData(columns, filled(count, TRUE), row_ids)
+            self.columns.append(VariableColumn(table, column, rows.keys, made, current, self._values))
+        self.relations[table.name.lower()] = RelationData(columns, filled(count, TRUE), rows.row_ids)
         for unique in table.uniques:
-            self._require_unique(table, unique, columns, constants, count)
+            self._require_unique(table, unique, columns, rows.constants, count)
 
     def _is_decided(self, table: Table, column: SchemaColumn) -> bool:
         return self._columns is None or (table.name.lower(), column.name.lower()) in self._columns
 
-    def _new_cells(self, table: Table, column: SchemaColumn, keys: Sequence[PrimaryKey]) -> Decided:
-        if _is_truth(column):
-            return self._new_truths(column.nullable, len(keys))
-        if (table.name.lower(), column.name.lower()) in self._quantities:
-            return self._new_numbers(table, column, len(keys))
-        return self._new_choices(table, column, keys)
-
-    def _new_choices(self, table: Table, column: SchemaColumn, keys: Sequence[PrimaryKey]) -> Choices:
-        problem, count = self._problem, len(keys)
-        sql = domain_sql(self._catalog, table.name, column.name)
-        if sql not in self._domains:
-            found = self._snapshot.rows(f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value")
-            self._domains[sql] = [value for (value,) in found]
-        domain = self._domains[sql]
-        if keys and not domain and not column.nullable:
-            raise EmptyDomainError(
-                f"{table.name}.{column.name} has nothing to choose from",
-                rows=list(keys[:10]),
-                hint=f"the query {sql!r} returns no row",
-            )
-        # A variable for each value of each row, and that it has exactly one.
-        check_size(problem.cells + 2 * count * len(domain), self._snapshot.memory)
-        codes = np.tile(self._values.codes(_objects(domain)), count)
-        literals = problem.new_literals(count * len(domain))
-        null = problem.new_literals(count) if column.nullable else filled(count, FALSE)
-        options = Options.sorted(np.repeat(np.arange(count), len(domain)), codes, literals, null)
-        problem.require_choices(options.all_literals)
-        return Choices(options, np.arange(count))
+    def _is_quantity(self, table: Table, column: SchemaColumn) -> bool:
+        return (table.name.lower(), column.name.lower()) in self._quantities
 
     def _new_numbers(self, table: Table, column: SchemaColumn, count: int) -> Numbers:
         limits = self._catalog.schema.table(table.name).column(column.name).range

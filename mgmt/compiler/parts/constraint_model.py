@@ -44,6 +44,7 @@ class GeneralPart:
         started = time.perf_counter()
         with snapshot.scratch():
             encoding = Encoder(snapshot).encode(program, catalog, columns)
+            _ = encoding.problem  # with every cell, while the budget and the memory are watched
         return cls(encoding, backend, time.perf_counter() - started)
 
     def current(self, assignments: Assignments) -> bool:

@@ -14,15 +14,23 @@ from typing import Any
 
 from sqlglot import exp
 
+from mgmt.compiler.relational.apart import Apart, Parts, apart
 from mgmt.compiler.relational.lookups import Lookup, SubqueryWithLookups, with_lookups
 from mgmt.compiler.relational.pushdown import standing_at
-from mgmt.language.bound_queries.expressions import DatabasePart, Expression, Fetched
+from mgmt.language.bound_queries.expressions import (
+    Aggregate,
+    AggregateFunction,
+    DatabasePart,
+    Expression,
+    Fetched,
+    SubqueryKind,
+)
 from mgmt.language.bound_queries.queries import BoundQuery, Output, Subquery
 from mgmt.language.names.catalog import Catalog
 from mgmt.language.pushdown.column_types import EngineTypes
 from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.source_text import Position
-from mgmt.state.schema import quote
+from mgmt.state.schema import SqlType, quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,8 @@ class SplitQuery:
     fetched: int
     lookups: tuple[Lookup, ...] = ()
     """Sources that are attributes of choices, not rows of the statement."""
+    apart: Apart | None = None
+    """How its rows and the values that they choose are fetched each for themselves, where that is enough."""
 
     @property
     def name(self) -> str:
@@ -66,21 +76,22 @@ class SplitSubquery(Subquery):
     texts: tuple[str, ...]
     sources: str
     conditions: tuple[str, ...]
+    apart: Apart | None
 
     def sql(self, table: str) -> str:
         """Returns the number of the row around it, that of each symbolic source's, and the columns.
 
         ``table`` has the columns ``p0``, ``p1``, ... for the parameters.
         """
-        columns = [f"{quote(_AROUND)}.rowid"]
+        columns = [f"{quote(AROUND)}.rowid"]
         columns.extend(f"{quote(alias)}.rowid" for alias in self.symbolic_sources)
         columns.extend(self.texts)
         inner = f" CROSS JOIN {self.sources}" if self.sources else ""
         where = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
-        return f"SELECT {', '.join(columns)} FROM {table} AS {quote(_AROUND)}{inner}{where}"
+        return f"SELECT {', '.join(columns)} FROM {table} AS {quote(AROUND)}{inner}{where}"
 
 
-_AROUND = "rows around"
+AROUND = "rows around"
 
 
 class _Collector:
@@ -88,10 +99,15 @@ class _Collector:
 
     def __init__(self, rewrite: Callable[[exp.Expr], exp.Expr] = lambda tree: tree) -> None:
         self.texts: dict[str, int] = {}
+        self.trees: list[exp.Expr] = []
         self._rewrite = rewrite
 
     def slot(self, tree: exp.Expr) -> int:
-        return self.texts.setdefault(to_sql(self._rewrite(tree)), len(self.texts))
+        rewritten = self._rewrite(tree)
+        found = self.texts.setdefault(to_sql(rewritten), len(self.texts))
+        if found == len(self.trees):
+            self.trees.append(rewritten)
+        return found
 
     def collect(self, expression: Expression) -> Expression:
         if isinstance(expression, Subquery):
@@ -109,10 +125,10 @@ def split(bound: BoundQuery, catalog: Catalog, engine: EngineTypes) -> SplitQuer
     """Separate one bound query."""
     with standing_at(bound.position):
         found = with_lookups(bound, catalog, engine)
-        return replace(_split(found.query), bound=bound, lookups=found.lookups)
+        return replace(_split(found.query, apart_too=not found.lookups), bound=bound, lookups=found.lookups)
 
 
-def _split(bound: BoundQuery) -> SplitQuery:
+def _split(bound: BoundQuery, *, apart_too: bool) -> SplitQuery:
     collector = _Collector()
     gates = tuple(collector.collect(p.expression) for p in bound.predicates if p.by_solver)
     keys = None if bound.keys is None else tuple(collector.slot(key.tree) for key in bound.keys)
@@ -125,6 +141,17 @@ def _split(bound: BoundQuery) -> SplitQuery:
         wanted = (*wanted, *_identity(bound, {output.name.lower() for output in wanted}))
     outputs = tuple((output.name, collector.collect(output.expression)) for output in wanted)
     symbolic = tuple(source.alias for source in bound.sources if source.relation.symbolic)
+    parts = Parts(
+        bound.sources,
+        bound.skeleton,
+        tuple(predicate.tree for predicate in bound.predicates if not predicate.by_solver),
+        tuple(collector.trees),
+        gates,
+        keys,
+        having,
+        tuple(expression for _, expression in outputs),
+        demand,
+    )
     return SplitQuery(
         bound,
         _database_sql(bound, symbolic, list(collector.texts)),
@@ -135,6 +162,7 @@ def _split(bound: BoundQuery) -> SplitQuery:
         outputs,
         demand,
         len(collector.texts),
+        apart=apart(parts) if apart_too else None,
     )
 
 
@@ -181,16 +209,36 @@ def _split_subquery(subquery: Subquery) -> SplitSubquery:
     skeleton = rewrite(query.skeleton)
     assert isinstance(skeleton, exp.Select)
     parts: dict[str, Any] = {field.name: getattr(subquery, field.name) for field in fields(Subquery)}
+    lookups = subquery.lookups if isinstance(subquery, SubqueryWithLookups) else ()
+    conditions = tuple(rewrite(p.tree) for p in query.predicates if not p.by_solver)
+    asked: tuple[Expression, ...] = outputs if query.keys == () else ()
+    if subquery.kind is SubqueryKind.EXISTS and query.keys is None:  # whether there are any
+        asked = (Aggregate(SqlType.INTEGER, subquery.position, AggregateFunction.COUNT, None, None),)
+    plain = bool(asked) and not subquery.operands and not subquery.outer_cells
+    around = Parts(
+        query.sources,
+        skeleton,
+        conditions,
+        tuple(collector.trees),
+        gates,
+        (),
+        None,
+        asked,
+        None,
+        around=AROUND,
+        parameters=tuple(parameter.type for parameter in subquery.parameters),
+    )
     return SplitSubquery(
         **parts,
         symbolic_sources=tuple(source.alias for source in query.sources if source.relation.symbolic),
         gates=gates,
         outputs=outputs,
         fetched=len(collector.texts),
-        lookups=subquery.lookups if isinstance(subquery, SubqueryWithLookups) else (),
+        lookups=lookups,
         texts=tuple(collector.texts),
         sources=from_clause(replace(query, skeleton=skeleton))[len("FROM ") :],
-        conditions=tuple(f"({to_sql(rewrite(p.tree))})" for p in query.predicates if not p.by_solver),
+        conditions=tuple(f"({to_sql(tree)})" for tree in conditions),
+        apart=None if lookups or not plain else apart(around),
     )
 
 
@@ -201,7 +249,7 @@ def _in_terms_of_parameters(tree: exp.Expr, subquery: Subquery) -> exp.Expr:
         name = (column.table.lower(), column.name.lower())
         if name in subquery.names:
             number = subquery.names.index(name)
-            column.replace(exp.column(f"p{number}", table=_AROUND, quoted=True))
+            column.replace(exp.column(f"p{number}", table=AROUND, quoted=True))
     found: exp.Expr = holder.this
     return found
 

@@ -109,18 +109,20 @@ def report_compilation(
     """Look at every stage; with ``solve`` also at the answer, within ``budget`` seconds."""
     model = model.at()
     encoding: Encoding | None = None
+    demands: dict[str, Counter[str]] = {}
+    literals: dict[str, int] = {}
     refused = ""
     started = time.perf_counter()
     with model.database.snapshot() as snapshot:
         cell_by_cell = model.cell_by_cell(snapshot)
         try:
             with phase(snapshot, budget), snapshot.scratch():
-                encoding = Encoder(snapshot).encode(model.program, model.catalog)
+                encoded = Encoder(snapshot).encode(model.program, model.catalog)
+                demands, literals = _demands(encoded.problem), _literals(encoded.problem)
+                encoding = encoded
         except PolicyError as error:
             refused = str(error)
     spent = time.perf_counter() - started
-    demands = _demands(encoding.problem) if encoding is not None else {}
-    literals = _literals(encoding.problem) if encoding is not None else {}
     solved = _solve_stage(model, budget, seed) if solve else None
     late = () if solved is None else solved.statistics.get("cell_by_cell", ())
     for why in late if isinstance(late, tuple) else ():

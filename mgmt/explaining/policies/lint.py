@@ -27,10 +27,13 @@ from mgmt.source_text import Position
 from mgmt.sql.annotations import ANNOTATIONS, nearest, unknown_annotations
 from mgmt.sql.tokens import tokenize
 from mgmt.state.database import Snapshot
-from mgmt.state.schema import Column, SqlType, Table, quote
+from mgmt.state.schema import Column, SqlType, Table, literal, quote
 from mgmt.state.schema_parsing.column_bounds import MOST_VALUES, bounds
+from mgmt.state.sources.misspelling import misspelt
 
 _MOST_SHOWN = 5
+_MOST_COMPARED = 10_000
+"""Values that a text may be the misspelt one of."""
 
 
 class Rule(StrEnum):
@@ -48,6 +51,7 @@ class Rule(StrEnum):
     NEVER_BINDS = "never-binds"
     NO_ROWS = "no-rows"
     NO_CANDIDATE = "no-candidate"
+    MISSPELT_VALUE = "misspelt-value"
     MISSING_LABEL = "missing-label"
     UNASSIGNED = "unassigned"
 
@@ -60,6 +64,7 @@ _NOTES = {
     Rule.NEVER_BINDS,
     Rule.NO_ROWS,
     Rule.NO_CANDIDATE,
+    Rule.MISSPELT_VALUE,
 }
 _SECONDS = 10.0
 """That the database may take for what is said beside a plan."""
@@ -101,6 +106,9 @@ def lint(model: Model) -> tuple[Finding, ...]:
     ]
     told = {finding.position for finding in found if finding.rule in {Rule.CONSTANT_CHECK, Rule.NO_VARIABLE}}
     found = [one for one in found if one.rule is not Rule.NEVER_BINDS or one.position not in told]
+    # A variable without a value, or with one that it cannot have, breaks what every plan keeps.
+    kept = {finding.position for finding in found if finding.rule is Rule.NEVER_BINDS}
+    found = [one for one in found if one.rule is not Rule.VIOLATED_TODAY or one.position not in kept]
     order = list(Rule)
     return tuple(sorted(found, key=lambda finding: order.index(finding.rule)))
 
@@ -112,6 +120,7 @@ def remarks(model: Model) -> tuple[Finding, ...]:
         try:
             with snapshot.within(_SECONDS):
                 found += [*_without_rows(model, snapshot), *_without_candidates(model, snapshot)]
+                found += _misspelt_values(model, snapshot)
         except PolicyError:
             pass  # too long, or nothing to compute with: nothing is known, so nothing is said
     return tuple(found)
@@ -323,7 +332,7 @@ def _encoded(model: Model, snapshot: Snapshot) -> Encoding:
 
 
 def _never_binding(model: Model, encoding: Encoding) -> Iterator[Finding]:
-    demanding = set(encoding.problem.constraint_names)
+    demanding = set(encoding.factored.constraint_names)
     for query in model.queries:
         if not isinstance(query, BoundQuery) or query.demand is None or query.demand.is_objective:
             continue
@@ -464,6 +473,55 @@ def _values_sql(model: Model, table: str, name: str) -> str:
     if column.range is not None and column.range[1] - column.range[0] < MOST_VALUES:
         values = f"SELECT unnest(range({column.range[0]}, {column.range[1] + 1})) AS value"
     return f"{values} UNION ALL SELECT NULL" if values and column.nullable else values
+
+
+def _misspelt_values(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
+    """Texts that demands compare with a column, and that none of its values is, though one is spelt nearly so."""
+    for query, demand in _demands(model):
+        for column, text in sorted(set(_compared(query, demand))):
+            values = _texts_sql(model, query, column)
+            if not values or snapshot.rows(f"SELECT 1 FROM ({values}) WHERE value = {literal(text)} LIMIT 1"):
+                continue
+            known = snapshot.rows(f"SELECT DISTINCT value FROM ({values}) LIMIT {_MOST_COMPARED}")
+            spelt = {value.lower(): value for (value,) in known if value is not None}
+            near = text.lower() if text.lower() in spelt else misspelt(text, spelt)
+            if near is not None:
+                yield Finding(
+                    Rule.MISSPELT_VALUE,
+                    f"{query.name} compares {column[1]} with {text!r}, which no row has",
+                    demand.tail.position,
+                    f"did you mean {spelt[near]!r}?",
+                )
+
+
+def _compared(query: BoundQuery, demand: Demand) -> Iterator[tuple[tuple[str, str], str]]:
+    """The columns, by alias and name, that are compared with constant texts, and these."""
+    for tree in (*(predicate.tree for predicate in query.predicates), demand.tail.expression):
+        for each in tree.find_all(exp.EQ, exp.NEQ, exp.In):
+            operands = (each.this, each.expression, *each.expressions)
+            for column in operands:
+                if isinstance(column, exp.Column):
+                    place = column.table.lower(), column.name
+                    texts = (one for one in operands if isinstance(one, exp.Literal) and one.is_string)
+                    yield from ((place, one.this) for one in texts)
+
+
+def _texts_sql(model: Model, query: BoundQuery, column: tuple[str, str]) -> str:
+    """SQL for the values of a column of texts, as ``value``; empty where it is none, or not of a table."""
+    alias, name = column
+    for source in query.sources:
+        found = source.relation.find(name)
+        if found is None or alias not in {"", source.alias.lower()}:
+            continue
+        table = model.database.schema.find(source.relation.name)
+        if found.origin is not None:
+            table, name = model.database.schema.find(found.origin[0]), found.origin[1]
+        if table is None or table.column(name).type is not SqlType.TEXT:
+            continue
+        if table.column(name).is_variable:
+            return _values_sql(model, table.name, name)
+        return f"SELECT {quote(name)} AS value FROM {quote(table.name)}"
+    return ""
 
 
 def _without_candidates(model: Model, snapshot: Snapshot) -> Iterator[Finding]:

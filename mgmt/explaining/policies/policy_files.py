@@ -6,14 +6,13 @@ policies; positions in errors stay those of the files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mgmt.errors import DataError, PolicyError
 from mgmt.source_text import Position, SourceText
 from mgmt.sql.tokens import split_statements
 from mgmt.state.database import Database
-from mgmt.state.sources.json_file import json_values
 
 _SCHEMA = {"TABLE", "INDEX", "UNIQUE"}
 _ROWS = {"INSERT", "UPDATE", "DELETE"}
@@ -120,20 +119,17 @@ def blanked(text: SourceText, statements: Iterable[SourceStatement]) -> SourceTe
     return SourceText(text.name, "".join(characters))
 
 
-def insert_json(database: Database, text: SourceText) -> set[str]:
+def insert_tables(database: Database, tables: Mapping[str, object], place: str) -> set[str]:
     """Insert rows given as ``{"table": [{"column": value}]}``; the tables named.  DataError when they are not."""
     hint = 'write {"table": [{"column": value}]}; a file of one table\'s rows is called as the table, or NAME=FILE'
-    values = json_values(text.text, text.name)
-    if len(values) != 1 or not isinstance(values[0], dict):
-        raise DataError(f"{text.name} holds no object", hint=hint)
-    for table, rows in values[0].items():
+    for table, rows in tables.items():
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise DataError(f"{text.name}: {table!r} is no list of rows", hint=hint)
+            raise DataError(f"{place}: {table!r} is no list of rows", hint=hint)
         try:
             database.insert(table, rows)
         except PolicyError as error:
             wrong = getattr(error, "rows", ())[:1]
             number = next((f", row {number}" for number, row in enumerate(rows, 1) if row in wrong), "")
-            error.say_of(f"{text.name}{number}")
+            error.say_of(f"{place}{number}")
             raise
-    return {table.lower() for table in values[0]}
+    return {table.lower() for table in tables}

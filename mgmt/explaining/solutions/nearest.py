@@ -71,6 +71,14 @@ def nearest(
     return search.without_needless(found)
 
 
+def decided_anew(
+    model: Model, plan: Solution, rows: Collection[Row], *, deadline: float, seed: int
+) -> Solution | None:
+    """The best solution found until ``deadline`` in which only these rows of a plan change, and near it; None: none."""
+    search = _Search(model, plan, frozenset(rows), False, deadline, seed, lambda _: None)
+    return search._try(rows, deadline - time.monotonic())
+
+
 @dataclass(slots=True)
 class _Search:
     model: Model

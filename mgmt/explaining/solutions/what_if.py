@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mgmt.compiler.model import Model
 from mgmt.errors import DataError, InfeasibleError, PolicySyntaxError
 from mgmt.explaining.policies.policy_files import statements_of
 from mgmt.explaining.solutions.difference import Difference, diff
-from mgmt.explaining.solutions.nearest import Row, Tell, nearest
+from mgmt.explaining.solutions.nearest import Row, Tell, decided_anew, nearest, worth
 from mgmt.explaining.solutions.why import FIRST_SHARE, quiet
-from mgmt.solution import Solution, Value
+from mgmt.solution import Solution, SolveStatus, Value
 from mgmt.source_text import SourceText
 from mgmt.state.database import Database
 from mgmt.state.duckdb_access.engine import RefusedStatementError
 from mgmt.state.schema import Table, quote
 
+_SHARE_FOR_BOTH = 0.3
+"""Of the time, where the first plan is not proven: to tell consequences of a change from what is better anyway."""
 _HINT = "give INSERT, UPDATE or DELETE statements"
 
 
@@ -27,6 +29,8 @@ class WhatIf:
 
     before: Solution | InfeasibleError
     after: Solution | InfeasibleError
+    then: Model = field(repr=False)
+    """The model over the state as it would be."""
 
     @property
     def difference(self) -> Difference | None:
@@ -56,7 +60,7 @@ def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0, tell:
     than rows; SolveTimeout.
     """
     before = model.database.clone()
-    after = changed_copy(before, sql)
+    after = _changed_copy(before, sql)
     deadline = time.monotonic() + budget
 
     def solved(solve: Callable[[], Solution]) -> Solution | InfeasibleError:
@@ -72,16 +76,39 @@ def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0, tell:
     plan = solved(lambda: now.solve(FIRST_SHARE * budget, seed))
     tell("looking for the best plan as things would be")
     if isinstance(plan, InfeasibleError):
-        return WhatIf(plan, solved(lambda: then.solve(max(1.0, deadline - time.monotonic()), seed)))
+        found = solved(lambda: then.solve(max(1.0, deadline - time.monotonic()), seed))
+        return WhatIf(plan, found, then)
     touched = _touched(before, after, plan)
 
+    is_proven = plan.status is not SolveStatus.FEASIBLE
+    end = deadline if is_proven else deadline - _SHARE_FOR_BOTH * (deadline - time.monotonic())
+
     def near() -> Solution:
-        return nearest(then, plan, touched, bounded=False, deadline=deadline, seed=seed, tell=tell)
+        return nearest(then, plan, touched, bounded=False, deadline=end, seed=seed, tell=tell)
 
-    return WhatIf(plan, solved(near))
+    found = solved(near)
+    if not is_proven and isinstance(found, Solution):
+        return WhatIf(*_on_equal_terms(now, then, plan, found, deadline, seed), then)
+    return WhatIf(plan, found, then)
 
 
-def changed_copy(state: Database, sql: str) -> Database:
+def _on_equal_terms(
+    now: Model, then: Model, plan: Solution, found: Solution, deadline: float, seed: int
+) -> tuple[Solution, Solution]:
+    """A plan that is not proven, and what was found near it, without what is better in either state.
+
+    The rows that changed are decided anew as things are, too: moves that gain as much there are no consequences.
+    """
+    rows = {(each.decision.table, each.decision.primary_key) for each in diff(plan, found).decisions}
+    half = (time.monotonic() + deadline) / 2
+    better = decided_anew(now, plan, rows, deadline=half, seed=seed)
+    if better is None or worth(better) >= worth(plan):
+        return plan, found
+    again = decided_anew(then, better, rows, deadline=deadline, seed=seed)
+    return better, found if again is None or worth(again) > worth(found) else again
+
+
+def _changed_copy(state: Database, sql: str) -> Database:
     """A private copy of a state after statements about rows.  Raises PolicySyntaxError and DataError."""
     statements = statements_of(SourceText("what-if", sql))
     if not statements:

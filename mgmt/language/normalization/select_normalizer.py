@@ -378,12 +378,10 @@ class SelectNormalizer:
         if group is None:
             return
         found = [(key, *binder.resolve(key)) for key in group.expressions if isinstance(key, exp.Column)]
-        fixed: set[tuple[str, str]] = set()
-        if self._distinct or self._statement.strict_groups:
-            constant = [
-                (each.alias.lower(), column.name.lower()) for _, each, column in found if not column.symbolic
-            ]
-            fixed = fixed_columns(constant, self._scope, list(self._equal_columns(binder)))
+        constant = [
+            (each.alias.lower(), column.name.lower()) for _, each, column in found if not column.symbolic
+        ]
+        fixed = fixed_columns(constant, self._scope, list(self._equal_columns(binder)))
         for key, source, column in found:
             if not column.symbolic:
                 continue

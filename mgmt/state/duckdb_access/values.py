@@ -59,11 +59,11 @@ def _whole(value: Any) -> int:
         value = int(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int):
         raise _refused(value, "no whole number")
     if not _LEAST <= value <= _GREATEST:
         raise _refused(value, "no number of 64 bits")
-    return int(value)
+    return value
 
 
 def _truth(value: Any) -> bool:
@@ -75,6 +75,8 @@ def _truth(value: Any) -> bool:
 
 
 def _real(value: Any) -> float:
+    if isinstance(value, bool):
+        raise _refused(value, "no number")
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):

@@ -1,18 +1,19 @@
 """The sources of one state database together.
 
-A table has one source: the first one attached that brings it.  Writing to several is one transaction each: all are
-compared before any is written, and then all are written before the first is committed.
+A table has one source: the first one attached that brings it; a file is one source, of however many tables.  Writing
+to several is one transaction each: all are compared before any is written, and again when all are, before the first is
+committed.  Where one fails then it is said to which the plan was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from mgmt.errors import DataError, DuplicateNameError
+from mgmt.errors import DataError, DuplicateNameError, PolicyError, StateDatabaseError
 from mgmt.state.schema import Schema, Table
 from mgmt.state.sources.loading import found_table
-from mgmt.state.sources.source import Change, Rows, Source
+from mgmt.state.sources.source import Change, ChangedError, Rows, Source
 from mgmt.state.sources.writing import write
 
 
@@ -41,11 +42,22 @@ class Attached:
                     f"table {name!r} comes from {self._homes[name.lower()].place} and from {source.place}",
                     hint="give one of them another name: NAME=FILE",
                 )
-        self._sources.append(source)
+        source = self._known(source)
         self._homes.update({name.lower(): source for name in names})
         with source.errors():
             found = [found_table(name, source.rows(name)) for name in names if schema.find(name) is None]
         return [table for table in found if table.columns]
+
+    def _known(self, source: Source) -> Source:
+        """The same, or the one before it that is the same file, which brings its tables, too."""
+        for other in self._sources:
+            if other.file is not None and other.file == source.file:
+                if other.names is not None:
+                    other.names = (*other.names, *(source.names or ()))
+                source.close()
+                return other
+        self._sources.append(source)
+        return source
 
     def refresh(self, schema: Schema, take: Callable[[Table, Rows], None]) -> None:
         """Hand over the rows of those tables that have changed in their sources."""
@@ -71,14 +83,26 @@ class Attached:
 
     @contextmanager
     def changing(self, changes: Sequence[Change]) -> Iterator[None]:
-        """Write to the sources, around what is done with the state database.  ChangedError when one has changed."""
+        """Write to the sources, around what is done with the state database.  ChangedError when one has changed.
+
+        StateDatabaseError where one has changed, or fails, when another is committed already.
+        """
+        own = dict[Source, list[Change]]()
+        for change in changes:
+            home = self._homes.get(change.table.name.lower())
+            if home is not None and home.holds_rows:
+                own.setdefault(home, []).append(change)
+        committed = list[Source]()
         with ExitStack() as transactions:
-            for source in self._sources:
-                transactions.enter_context(source.changing())
-            for source in self._sources:
-                if own := [each for each in changes if self._homes.get(each.table.name.lower()) is source]:
-                    with source.errors():
-                        write(source, own)
+            # What is entered last is committed first.
+            for source in sorted(self._sources, key=lambda each: each.may_fail_at_end):
+                transactions.enter_context(_changing(source, own, committed))
+            for source, found in own.items():
+                with source.errors():
+                    write(source, found)
+            for source in own:
+                with source.errors():
+                    source.require_unchanged()
             yield
 
     def forget(self, names: Iterable[str]) -> None:
@@ -91,3 +115,35 @@ class Attached:
         """Free what the sources hold."""
         for source in self._sources:
             source.close()
+
+
+@contextmanager
+def _changing(
+    source: Source, own: Mapping[Source, Sequence[Change]], committed: list[Source]
+) -> Iterator[None]:
+    """A transaction of one of several sources, each with its changes; notes that it is committed.
+
+    What fails when another one is committed already is told as what it is.
+    """
+    changes = own.get(source, ())
+    try:
+        with source.changing({change.table.name.lower() for change in changes}):
+            yield
+    except (ChangedError, PolicyError) as error:
+        if not committed or isinstance(error, _PartlyWrittenError):
+            raise
+        reason = f"{source.place} has changed meanwhile" if isinstance(error, ChangedError) else str(error)
+        raise _PartlyWrittenError(own, committed, reason) from error
+    if changes:
+        committed.append(source)
+
+
+class _PartlyWrittenError(StateDatabaseError):
+    """A plan was written to some of its sources."""
+
+    def __init__(self, sources: Iterable[Source], committed: Sequence[Source], reason: str) -> None:
+        others = ", ".join(source.place for source in sources if source not in committed)
+        super().__init__(
+            f"the plan was written to {', '.join(source.place for source in committed)}, and not to {others}: {reason}",
+            hint="solve again: what was written is what stands there now",
+        )

@@ -21,12 +21,12 @@ class DuckDbFile(Source):
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
-        self._path = str(path.resolve())
+        self.file = path.resolve()
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[None]:
         mode = "READ_WRITE" if writing else "READ_ONLY"
-        self.loader.execute(f"ATTACH {literal(self._path)} AS {_AS} ({mode}); BEGIN")
+        self.loader.execute(f"ATTACH {literal(str(self.file))} AS {_AS} ({mode}); BEGIN")
         try:
             yield
             self.loader.execute("COMMIT")
@@ -49,11 +49,16 @@ class DuckDbFile(Source):
         return list(self.rows(name).columns())
 
     def placed(self, name: str, columns: Sequence[str]) -> Rows:
-        chosen = ", ".join(map(quote, columns))
-        return Rows(self.loader, f"SELECT rowid AS {quote(PLACE)}, {chosen} FROM {_table(name)}", self.place)
+        chosen = ", ".join((f"{self._row_id(name)} AS {quote(PLACE)}", *map(quote, columns)))
+        return Rows(self.loader, f"SELECT {chosen} FROM {_table(name)} AS own", self.place)
 
     def put(self, table: Table, column: str, cells: Sequence[Cell]) -> None:
-        put_by_row(self.loader, _table(table.name), column, cells)
+        put_by_row(self.loader, _table(table.name), column, cells, self._row_id(table.name))
+
+    def _row_id(self, name: str) -> str:
+        """What tells rows apart, in SQL: all of a row where a column hides its id."""
+        is_hidden = "rowid" in map(str.lower, self.columns(name))
+        return "CAST(own AS VARCHAR)" if is_hidden else "own.rowid"
 
 
 def _table(name: str) -> str:

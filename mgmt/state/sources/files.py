@@ -28,12 +28,16 @@ class File(Source):
     """One table in one file; its fingerprint is a digest, taken when the file's time or size are others."""
 
     adds_columns = True
-    advice = "please report this, with the file"
+    may_fail_at_end = False
+    advice = (
+        "if it is not two tables of this file that want other values there, please report this, with the file"
+    )
 
     def __init__(self, name: str, path: Path, piped: IO[bytes] | None = None) -> None:
         """``piped``: what came through a pipe of this path, which can be read but once."""
         super().__init__(str(path), (name,))
         self._home = path.resolve() if piped is None else Path(piped.name)
+        self.file = self._home
         self._beside: Path | None = None
         self.path = self._home
         """What is read: once something has been put, the new file beside it."""
@@ -50,8 +54,7 @@ class File(Source):
         try:
             yield
             if self.path != self._home:
-                if _digest(self._home) not in self.seen.values():
-                    raise ChangedError
+                self.require_unchanged()
                 os.replace(self.path, self._home)
                 _sync(self._home.parent)
         finally:
@@ -59,6 +62,10 @@ class File(Source):
             if self._beside is not None:
                 self._beside.unlink(missing_ok=True)
                 self._beside = None
+
+    def require_unchanged(self) -> None:
+        if _digest(self._home) not in self.seen.values():
+            raise ChangedError
 
     def fingerprints(self, names: Collection[str]) -> Mapping[str, object]:
         found = self.path.stat()
@@ -101,6 +108,11 @@ class File(Source):
             raise DataError(f"{self.place} is a pipe, to which no plan can be written", hint="give a file")
         if not os.access(self._home, os.W_OK):  # another file in its place would need no leave of its own
             raise PermissionError(errno.EACCES, "it may not be written to")
+        if self._home.stat().st_nlink > 1:
+            raise DataError(
+                f"{self.place} is the same file as another one (a hard link), which would keep the rows of before",
+                hint=f"make it a file of its own: cp {self.place} new && mv new {self.place}",
+            )
         if self._beside is None:
             number, beside = tempfile.mkstemp(prefix=".rota.", dir=self._home.parent)
             os.close(number)
@@ -155,17 +167,25 @@ class ParquetFile(File):
         )
 
     def edit(self, table: Table, column: str, cells: Sequence[Cell], to: Path) -> None:
-        names, schema, form = self.columns(""), self._schema(self.path), self._form()
-        self.loader.execute(f"CREATE OR REPLACE TEMP TABLE own AS {self.rows('').sql}")
+        names = self.loader.sql(self.rows("").sql).columns
+        schema, form = self._schema(self.path), self._form()
+        columns = list(_topmost(schema))
+        for own, name in zip(columns, names, strict=True):
+            if own.name != name:
+                raise DataError(
+                    f"{self.place} cannot be written: its column {own.name!r} is read as {name!r}, and would be so",
+                    hint="give it another name where the file is made",
+                )
+        self.loader.execute(f"CREATE OR REPLACE TEMP TABLE own AS {self.placed('', names).sql}")
         if column not in names:
             kind = storage(table.column(column).type)
             self.loader.execute(f"ALTER TABLE own ADD COLUMN {quote(column)} {kind}")
             names, form = [*names, column], self._form(grown=True)
-        put_by_row(self.loader, "own", column, cells)
-        chosen = ", ".join(map(_as_before, names, [*_topmost(schema), None]))
+        put_by_row(self.loader, "own", column, cells, f"own.{quote(PLACE)}")
+        chosen = ", ".join(map(_as_before, names, [*columns, None]))
         self.loader.execute(
-            f"COPY (SELECT {chosen} FROM own ORDER BY rowid) TO {literal(str(to))} ({form}, USE_TMP_FILE false);"
-            "DROP TABLE own"
+            f"COPY (SELECT {chosen} FROM own ORDER BY {quote(PLACE)}) TO {literal(str(to))} ({form},"
+            " USE_TMP_FILE false); DROP TABLE own"
         )
         for before, after in zip(schema, self._schema(to), strict=False):
             if before.type != after.type and not (before.is_decimal and after.is_decimal):
@@ -232,7 +252,7 @@ def _as_before(name: str, element: _Element | None) -> str:
     if element is not None and element.in_milliseconds:
         own = f"CAST({own} AS TIMESTAMP_MS)"
     if element is None or not element.is_required:
-        own = f"CASE WHEN rowid >= 0 THEN {own} END"
+        own = f"CASE WHEN {quote(PLACE)} >= 0 THEN {own} END"
     return f"{own} AS {quote(name)}"
 
 

@@ -29,7 +29,8 @@ def _fraction(text: str) -> float | str:
     return text if isinf(value) or (whole is not None and int(whole[1]) != value) else value
 
 
-_DECODER = json.JSONDecoder(parse_float=_fraction)
+# NaN stays a text, too, as in CSV: as a float it would be no value.
+_DECODER = json.JSONDecoder(parse_float=_fraction, parse_constant=str)
 
 
 def json_values(text: str, place: str) -> list[Any]:

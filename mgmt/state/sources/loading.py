@@ -42,7 +42,7 @@ _WRITTEN = {
     SqlType.INTEGER: r"\s*(0|-?[1-9][0-9]*)\s*",
     SqlType.REAL: r"\s*-?(0|[1-9][0-9]*)?(\.[0-9]+)?(e[+-]?[0-9]+)?\s*".replace("e", "[eE]"),
     SqlType.DATE: "[0-9]{4}-[0-9]{2}-[0-9]{2}",
-    SqlType.TIMESTAMP: "[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}.*",
+    SqlType.TIMESTAMP: "[0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt][0-9]{2}:[0-9]{2}.*",
 }
 """How values of a type are written that are not only codes which look like it: a number begins with no 0, say."""
 
@@ -213,6 +213,8 @@ def conversion(own: str, found: str, kind: SqlType) -> tuple[str, str]:
     value = f"TRY_CAST({own} AS {storage(kind)})"
     given, text = type_of(found), found == "VARCHAR"
     fits = f"{value} IS NOT NULL"
+    if kind in {SqlType.INTEGER, SqlType.REAL} and given is SqlType.BOOLEAN:
+        return value, "FALSE"  # to DuckDB true is 1
     if kind is SqlType.INTEGER and text:
         return value, f"regexp_full_match({own}, '{_WHOLE}') AND {fits}"
     if kind is SqlType.INTEGER and given is SqlType.REAL:
@@ -223,7 +225,8 @@ def conversion(own: str, found: str, kind: SqlType) -> tuple[str, str]:
         return value, f"{fits} AND TRY_CAST({own} AS TIMESTAMP) = {value}"
     if kind is SqlType.TIMESTAMP and text:
         # Without a zone it is in that of the connection, which is UTC; as a TIMESTAMP it would lose a zone's name.
-        value = f"CAST(TRY_CAST({own} AS TIMESTAMPTZ) AS TIMESTAMP)"
+        # In upper case, for DuckDB takes 'z' for no zone.
+        value = f"CAST(TRY_CAST(upper({own}) AS TIMESTAMPTZ) AS TIMESTAMP)"
         return value, f"{value} IS NOT NULL AND NOT regexp_matches({own}, '{_NANOSECONDS}')"
     if kind is SqlType.TIMESTAMP and found == "TIMESTAMP_NS":
         return value, f"{fits} AND {value} = {own}"

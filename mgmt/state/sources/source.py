@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError, DuplicateNameError, StateDatabaseError
@@ -54,7 +55,7 @@ class Rows:
                 yield
             except duckdb.OutOfMemoryException:
                 raise
-            except duckdb.Error as error:
+            except (duckdb.Error, RuntimeError) as error:
                 if (fault := self.fault()) is not None:
                     raise DataError(f"{self.place}: {fault}", hint="mend it there") from error
                 raise
@@ -102,6 +103,10 @@ class Source(ABC):
     """Whether rows are changed there, and not in the state database."""
     adds_columns = False
     """Whether a column that a plan is to be written to is added where it is missing."""
+    may_fail_at_end = True
+    """Whether there, what was taken can still be refused when the transaction ends."""
+    file: Path | None = None
+    """The file that it is, if it is one, by which it is known again."""
     advice = "look what there keeps these rows as they are"
     """What to do where it does not take what is written."""
 
@@ -141,6 +146,9 @@ class Source(ABC):
     def settle(self) -> None:  # noqa: B027 - for most there is nothing to do
         """In a transaction: do now what would be done when it ends, and could change rows once more."""
 
+    def require_unchanged(self) -> None:  # noqa: B027 - for most the transaction sees to it
+        """In a transaction: ChangedError where others have changed what was put into the meanwhile."""
+
     def errors(self) -> AbstractContextManager[None]:
         """Inside, what is raised for what is there is raised as an error of ours."""
         return reading_errors(self.place)
@@ -156,14 +164,19 @@ class Source(ABC):
         return now.keys()
 
     @contextmanager
-    def changing(self) -> Iterator[None]:
-        """A transaction to write in; when it begins, ChangedError unless everything is as it was read."""
+    def changing(self, written: Collection[str] = ()) -> Iterator[None]:
+        """A transaction to write in; when it begins, ChangedError unless everything is as it was read.
+
+        ``written``: the tables that are changed as the state is.  Others that change with them, views say, are read
+        again, and all tables of one file.
+        """
         with self.errors(), self.transaction(writing=True):
             if self.fingerprints(self.seen) != self.seen:
                 raise ChangedError
             yield
             now = self.fingerprints(self.seen)
-        self.seen = now
+        known = {name for name in written if self.names is None or len(self.names) == 1}
+        self.seen = {name: each for name, each in now.items() if name in known or self.seen.get(name) == each}
 
     def forget(self, name: str) -> None:
         """Read this table the next time."""
@@ -201,17 +214,17 @@ def incoming(connection: duckdb.DuckDBPyConnection, columns: Mapping[str, NDArra
 
 
 def put_by_row(
-    connection: duckdb.DuckDBPyConnection, target: str, column: str, cells: Sequence[Cell]
+    connection: duckdb.DuckDBPyConnection, target: str, column: str, cells: Sequence[Cell], place: str
 ) -> None:
-    """Write values into a table of DuckDB whose places are its row ids."""
+    """Write values into a table of DuckDB, whose rows have this place, in SQL."""
     import numpy as np
 
-    places = np.array([cell.place for cell in cells], dtype=np.int64)
+    places = np.array([cell.place for cell in cells], dtype=object)
     texts = np.array([cell.spelt() for cell in cells], dtype=object)
     with incoming(connection, {"place": places, "text": texts}) as new:
         connection.execute(
             f"UPDATE {target} AS own SET {quote(column)} = CAST(new.text AS VARCHAR) FROM {new} AS new"
-            " WHERE own.rowid = new.place"
+            f" WHERE {place} = new.place"
         )
 
 
@@ -253,7 +266,7 @@ def reading_errors(place: str) -> Iterator[None]:
         ) from error
     except UnreadableTextError as error:
         raise DataError(f"{place}: {error.message}", hint=error.hint) from error
-    except (duckdb.Error, UnicodeError, RecursionError, MemoryError) as error:
+    except (duckdb.Error, UnicodeError, RuntimeError, MemoryError) as error:
         raise DataError(f"{place}: it cannot be read: {first_line(error)}", hint="mend it there") from error
 
 

@@ -1,6 +1,7 @@
 """An SQLite file as a source, through the standard library: those of its tables and views that the schema declares.
 
-SQLite counts what others commit (``PRAGMA data_version``, per connection), so the connection is kept.
+SQLite counts what others commit (``PRAGMA data_version``, per connection) and what this one changes, so the connection
+is kept.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class SqliteFile(Source):
         self._placed: list[tuple[Any, ...]] = []
         self._locators: list[str] = []
         """Of the rows placed last, in SQL; their values are the last ones of each."""
-        address = f"file:{url_quoted(str(path.resolve()))}?mode=rw"
+        self.file = path.resolve()
+        address = f"file:{url_quoted(str(self.file))}?mode=rw"
         with self.errors():
             self._connection = sqlite3.connect(
                 address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
@@ -50,11 +52,13 @@ class SqliteFile(Source):
 
     def fingerprints(self, names: Collection[str]) -> Mapping[str, object]:
         # With the first of the two reading begins, and so does what the second speaks of.
-        known = self._connection.execute(
-            "SELECT lower(name) FROM sqlite_master WHERE type IN ('table', 'view')"
-        )
-        there = {name for (name,) in known} & set(names)
-        return dict.fromkeys(sorted(there), self._connection.execute("PRAGMA data_version").fetchall())
+        known = self._connection.execute("SELECT lower(name), type FROM sqlite_master").fetchall()
+        there = {name: kind for name, kind in known if kind in {"table", "view"} and name in names}
+        ((of_others,),) = self._connection.execute("PRAGMA data_version")
+        # With one table others change of themselves: views, or by a trigger all of them.
+        may_follow = {"table", "view"} if "trigger" in {kind for _, kind in known} else {"view"}
+        own = self._connection.total_changes
+        return {name: (of_others, own if there[name] in may_follow else 0) for name in sorted(there)}
 
     def rows(self, name: str) -> Rows:
         cursor = self._connection.execute(f"SELECT * FROM {quote(name)}")

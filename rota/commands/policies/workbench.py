@@ -5,7 +5,7 @@ The state database is only read: everything is solved on a private copy, and a p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,14 +166,14 @@ def open_workbench(
         with bench.problems_shown():
             _take_pack(bench, pack)
             statements = _take_files(bench, files)
-            fixtures = list(_fixtures(bench, data))
+            fixtures = dict(_fixtures(bench, data))
             _open_state(bench, state_url, [path for path in data if path not in fixtures], memory)
             assert bench.state is not None
             bench.read_version = bench.state.version
             for statement in statements:
                 _run(bench.state, statement.text, statement.position)
-            for path in fixtures:
-                _load_data(bench, path)
+            for path, tables in fixtures.items():
+                _load_data(bench, path, tables)
             _check_names(bench)
         undone.pop_all()
     return bench
@@ -271,8 +271,8 @@ def _load_schema(bench: Workbench, database: Database) -> None:
         raise UsageProblem("there is no schema: give a file with CREATE TABLE, or --pack NAME")
 
 
-def _fixtures(bench: Workbench, data: Sequence[Path]) -> Iterator[Path]:
-    """Those files that hold statements, or the rows of several tables, rather than those of one."""
+def _fixtures(bench: Workbench, data: Sequence[Path]) -> Iterator[tuple[Path, Mapping[str, object] | None]]:
+    """Those files that hold statements, or the rows of several tables, which come along, rather than those of one."""
     from mgmt.state.schema_parsing.parser import parse_schema
     from mgmt.state.sources.json_file import are_tables, json_values, rows_in
     from mgmt.state.sources.opening import parts_of
@@ -283,26 +283,26 @@ def _fixtures(bench: Workbench, data: Sequence[Path]) -> Iterator[Path]:
     for path in data:
         stem, suffix = parts_of(path)
         if suffix == ".sql":
-            yield path
+            yield path, None
         elif suffix == ".json" and path.is_file():
             content = _read(path, None)
             values = json_values(content, str(path)) if content.lstrip().startswith("{") else [[]]
             is_row = schema is not None and schema.find(stem) is not None
             if are_tables(values) or (len(values) == 1 and rows_in(values)[1] is None and not is_row):
-                yield path
+                yield path, values[0]
 
 
-def _load_data(bench: Workbench, path: Path) -> None:
-    from mgmt.explaining.policies.policy_files import insert_json, statements_of
+def _load_data(bench: Workbench, path: Path, tables: Mapping[str, object] | None) -> None:
+    """The rows that a file brings; ``tables``: it is JSON, and has been read."""
+    from mgmt.explaining.policies.policy_files import insert_tables, statements_of
     from mgmt.source_text import SourceText
-    from mgmt.state.sources.opening import parts_of
 
     assert bench.state is not None
+    if tables is not None:
+        bench.brought |= insert_tables(bench.state, tables, str(path))
+        return
     text = SourceText(str(path), _read(path))
     bench.originals[text.name] = text.text
-    if parts_of(path)[1] == ".json":
-        bench.brought |= insert_json(bench.state, text)
-        return
     for statement in statements_of(text):
         _run(bench.state, statement.text, statement.position)
 

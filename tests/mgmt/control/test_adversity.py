@@ -42,6 +42,10 @@ def crash(outcome: SolveOutcome) -> SolveOutcome:
     raise RuntimeError("a defect")
 
 
+def contradict_itself(outcome: SolveOutcome) -> SolveOutcome:
+    return replace(outcome, contradictory=True) if isinstance(outcome, Solved) else outcome
+
+
 def no_time(outcome: SolveOutcome) -> SolveOutcome:
     return Undecided("time is up", 2.0)
 
@@ -67,6 +71,15 @@ async def test_a_defect_of_the_solver_does_not_keep_lost_hosts_in_their_chains(
         solver_of(cluster).mood = lambda outcome: outcome
         await cluster.settled()
         cluster.check_placement()
+
+
+async def test_answers_in_which_a_solver_contradicts_itself_are_counted(autojump_clock: object) -> None:
+    async with harness(make_solver=MoodySolver) as cluster:
+        assert cluster.controller.statistics()["solver_errors"] == 0
+        solver_of(cluster).mood = contradict_itself
+        cluster.lose("n5")
+        await cluster.settled()
+        assert cluster.controller.statistics()["solver_errors"] > 0
 
 
 async def test_a_solver_without_an_answer_gets_more_time_until_the_view_changes(

@@ -279,6 +279,31 @@ def test_values_of_today_that_are_no_candidates() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("checked", "meant"),
+    [
+        ("CHECK variable__host <> 'Vienna'", "'vienna'"),
+        ("WHERE weight > 2 CHECK variable__host IN ('vienna', 'berlim', 'rome')", "'berlin'"),
+        ("JOIN host ON name = variable__host CHECK rack <> 'nroth' OR host.name = 'vienna'", "'north'"),
+        ("JOIN host ON name = variable__host WHERE rack <> 'nroth' MINIMIZE count(*)", "'north'"),
+        ("JOIN host ON name = variable__host WHERE rack <> 'south' MINIMIZE count(*)", ""),
+    ],
+)
+def test_a_text_that_is_nearly_one_of_the_values(checked: str, meant: str) -> None:
+    rows = ("INSERT INTO host VALUES ('vienna', 'north', 4), ('berlin', 'north', 4)", ROWS[1])
+    found = findings(f"CREATE CONSTRAINT c AS SELECT id FROM task {checked};", *rows)
+    assert [each.hint for each in found if each.rule is Rule.MISSPELT_VALUE] == [
+        f"did you mean {each}?" for each in [meant] if each
+    ]
+
+
+def test_what_every_plan_keeps_is_not_said_to_fail_today() -> None:
+    policy = "CREATE CONSTRAINT c AS SELECT id FROM task CHECK variable__host IS NOT NULL;"
+    found = rules(policy, *ROWS, "UPDATE task SET host = NULL WHERE id = 1")
+    assert found >= {Rule.NEVER_BINDS}
+    assert Rule.VIOLATED_TODAY not in found
+
+
 def test_hosts_without_a_rack() -> None:
     by_rack = ROOM.replace("host.name, host.size", "host.rack").replace("<= host.size", "<= 9").format("")
     by_rack = by_rack.replace("SELECT host.name", "SELECT host.rack")

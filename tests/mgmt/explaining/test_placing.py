@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from mgmt.explaining.solutions.decision_log import Cause, decision_log
 from mgmt.explaining.solutions.decisions import decisions_of, row_named
 from mgmt.explaining.solutions.difference import diff
 from mgmt.explaining.solutions.headroom import headroom
-from mgmt.solution import PrimaryKey
+from mgmt.solution import PrimaryKey, SolveStatus
 from mgmt.source_text import SourceText
 from tests.mgmt.support import UNHURRIED, database
 
@@ -155,6 +157,23 @@ def test_what_if_changes_only_a_private_copy() -> None:
         what_if(asked, " ; ")
     with pytest.raises(DataError, match="DROP is not tried: only rows may be other"):
         what_if(asked, "UPDATE host SET size = 7; DROP TABLE host")
+
+
+def test_what_is_better_anyway_is_no_consequence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first plan is not proven: two tasks are in the dear rack for nothing."""
+    asked = model([(number, 1, None) for number in range(1, 10)])
+    poor = "CREATE CONSTRAINT poor AS SELECT * FROM task CHECK id > 2 OR variable__host = 'h2';"
+    poor_plan = asked.extended(SourceText("poor", poor)).solve(UNHURRIED)
+    objectives = tuple(replace(each, bound=None, proven=False) for each in poor_plan.objectives)
+    plans = iter([replace(poor_plan, status=SolveStatus.FEASIBLE, objectives=objectives)])
+    solve = Model.solve
+
+    def poor_at_first(asked: Model, *given: Any, **named: Any) -> Any:
+        return next(plans, None) or solve(asked, *given, **named)
+
+    monkeypatch.setattr(Model, "solve", poor_at_first)
+    answer = what_if(asked, "UPDATE task SET weight = 2 WHERE id = 9")
+    assert str(answer) == "nothing would change"
 
 
 def test_the_difference_of_two_solutions() -> None:

@@ -1,0 +1,331 @@
+"""Sums over the cells of choices that are not written down: rows in groups times values in groups.
+
+A *cell* is the variable that says of a row that it takes a value.  Where a query joins rows with the values that they
+choose, and nothing else joins them, each of its sums is over the cells of some rows with some values, and the weight of
+a cell is one number of the row times one of the value.  Such a sum is a number of its own: it stands in linear
+expressions as a variable does, under a number below 0, and costs what its rows and its values take, not their product.
+
+What it is not: what the cells are, written out, is ``general.expansion``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mgmt.optimization.columns import (
+    FALSE,
+    LIMIT,
+    Integers,
+    Linears,
+    Lists,
+    filled,
+    stacked,
+    too_large,
+)
+from mgmt.optimization.problem import Problem
+
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """The choices of ``rows`` rows among the same ``values`` values: a cell for each, row by row from ``first``.
+
+    Of the cells of a row and its literal of NULL exactly one holds.
+    """
+
+    first: int
+    rows: int
+    values: int
+    null: Integers
+
+    def literals(self, rows: Integers, values: Integers) -> Integers:
+        """Of the cells of these rows with these values."""
+        return 2 * (self.first + rows * self.values + values)
+
+    @property
+    def all_literals(self) -> Lists:
+        """Of each row all of which exactly one holds."""
+        cells = self.literals(np.arange(self.rows)[:, None], np.arange(self.values)[None, :])
+        nullable = np.flatnonzero(self.null != FALSE)
+        owners = np.concatenate((np.repeat(np.arange(self.rows), self.values), nullable))
+        return Lists.grouped(owners, np.concatenate((cells.ravel(), self.null[nullable])), self.rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """Rows, or values, in groups: in order and none twice in a group, each with its weight there."""
+
+    members: Lists
+    weights: Integers
+
+    @classmethod
+    def of(cls, members: Integers, weights: Integers, groups: Integers, count: int) -> Side:
+        """``count`` groups, the weights of what is several times in one added up."""
+        found = Linears.single(members).scaled(weights).summed(groups, count)
+        return cls(found.terms, found.coefficients)
+
+    @classmethod
+    def alone(cls, members: Integers) -> Side:
+        """Each in a group of its own."""
+        count = len(members)
+        return cls(Lists(np.arange(count + 1), members), filled(count, 1))
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def take(self, groups: Integers) -> Side:
+        """Some of the groups."""
+        places, starts = self.members.places(groups)
+        return Side(Lists(starts, self.members.items[places]), self.weights[places])
+
+    def totals(self, weights: Integers) -> Integers:
+        """The sums of these, one for each member, by group."""
+        found = filled(len(self), 0)
+        np.add.at(found, self.members.owners, weights)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sums:
+    """The numbers ``first``, ``first - 1``, ...: for each pair of a group of rows and one of values the sum of cells.
+
+    A cell counts with the weight of its row times that of its value.
+    """
+
+    first: int
+    grid: Grid
+    rows: Side
+    values: Side
+    row_groups: Integers
+    value_groups: Integers
+
+    def __len__(self) -> int:
+        return len(self.row_groups)
+
+    @property
+    def numbers(self) -> Integers:
+        return self.first - np.arange(len(self))
+
+    @property
+    def sizes(self) -> Integers:
+        """How many cells each is over."""
+        return self.rows.members.lengths[self.row_groups] * self.values.members.lengths[self.value_groups]
+
+    def written_out(self, places: Integers) -> Linears:
+        """Some of them as sums of cells, the cells of each in order."""
+        rows, starts = self.rows.members.places(self.row_groups[places])
+        owners = np.repeat(np.arange(len(places)), np.diff(starts))
+        values, starts = self.values.members.places(self.value_groups[places][owners])
+        rows = np.repeat(rows, np.diff(starts))
+        cells = self.grid.literals(self.rows.members.items[rows], self.values.members.items[values]) >> 1
+        weights = self.rows.weights[rows] * self.values.weights[values]
+        lengths = np.bincount(np.repeat(owners, np.diff(starts)), minlength=len(places))
+        terms = Lists(np.concatenate(([0], np.cumsum(lengths))), cells)
+        return Linears(filled(len(places), 0), terms, weights)
+
+    def ranges(self) -> tuple[Integers, Integers]:
+        """Each row takes one value at most.  OverflowError beyond 64 bits."""
+        above, below = np.maximum(self.rows.weights, 0), np.minimum(self.rows.weights, 0)
+        least, most = filled(len(self.values), 0), filled(len(self.values), 0)
+        np.minimum.at(least, self.values.members.owners, self.values.weights)
+        np.maximum.at(most, self.values.members.owners, self.values.weights)
+        gains = [self.rows.totals(part)[self.row_groups] for part in (above, below)]
+        ends = [end[self.value_groups] for end in (least, most)]
+        reach = np.abs(np.array(gains, np.float64)).sum(0) * np.abs(np.array(ends, np.float64)).max(0)
+        if len(reach) and reach.max() > LIMIT:
+            raise too_large(int(reach.max()))
+        return gains[0] * ends[0] + gains[1] * ends[1], gains[0] * ends[1] + gains[1] * ends[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellRows:
+    """Of the cells of every group of rows with every group of values at most one holds, or none.
+
+    That of a group of rows and one of values is demanded by the row ``row_tags + value_tags`` of a constraint.
+    """
+
+    grid: Grid
+    rows: Side
+    values: Side
+    none: bool
+    constraint: str
+    row_tags: Integers
+    value_tags: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Occupied:
+    """Each target literal holds exactly when the sum of this number, of no negative weight, is above 0."""
+
+    targets: Integers
+    numbers: Integers
+
+
+@dataclass(slots=True)
+class FactoredProblem(Problem):
+    """A problem with choices whose cells are not written down.
+
+    The cells come before all other variables; sums are numbered downwards from -1.
+    """
+
+    grids: list[Grid] = field(default_factory=list)
+    sums: list[Sums] = field(default_factory=list)
+    cell_rows: list[tuple[int, CellRows]] = field(default_factory=list)
+    """Each with the number of blocks of other rows that came before it."""
+    occupied: list[Occupied] = field(default_factory=list)
+    _cells: int = 0
+    _sum_count: int = 0
+    _sum_lower: list[Integers] = field(default_factory=list)
+    _sum_upper: list[Integers] = field(default_factory=list)
+    _above_zero: Integers = field(default_factory=lambda: filled(0, _UNKNOWN))
+    """Of each sum the literal under which it is above 0, where somebody asked."""
+
+    # ---- cells and sums -----------------------------------------------------------------------------
+
+    def new_grids(self, sizes: Sequence[tuple[int, int, bool]]) -> list[Grid]:
+        """Choices of so many rows among so many values, nullable or not; before any other variable."""
+        assert self._count == 1
+        found = []
+        for rows, values, _ in sizes:
+            found.append(Grid(1 + self._cells, rows, values, filled(rows, FALSE)))
+            self._cells += rows * values
+        self._count += self._cells
+        self.grids = [
+            replace(grid, null=self.new_literals(grid.rows)) if nullable else grid
+            for grid, (_, _, nullable) in zip(found, sizes, strict=True)
+        ]
+        return self.grids
+
+    def new_sums(
+        self, grid: Grid, rows: Side, values: Side, row_groups: Integers, value_groups: Integers
+    ) -> Linears:
+        """The sums of these pairs of groups, one in each row."""
+        made = Sums(-1 - self._sum_count, grid, rows, values, row_groups, value_groups)
+        low, high = made.ranges()
+        self.grow(len(rows.weights) + len(values.weights) + 2 * len(made))
+        self.sums.append(made)
+        self._sum_lower.append(low)
+        self._sum_upper.append(high)
+        self._sum_count += len(made)
+        return Linears.single(made.numbers)
+
+    def require_cells(self, block: CellRows) -> None:
+        """Demand what it says."""
+        if not len(block.rows.weights) or not len(block.values.weights):
+            return
+        self.grow(len(block.rows.weights) + len(block.values.weights))
+        self.cell_rows.append((len(self.rows), block))
+
+    def above_zero(self, numbers: Integers) -> Integers:
+        """In each row a literal that holds exactly when this sum, of no negative weight, is above 0."""
+        missing = self._sum_count - len(self._above_zero)
+        if missing:
+            self._above_zero = np.concatenate((self._above_zero, filled(missing, _UNKNOWN)))
+        places = -1 - numbers
+        new = np.unique(places[self._above_zero[places] == _UNKNOWN])
+        for block in self.sums:
+            own = new[(new < -block.first - 1 + len(block)) & (new >= -block.first - 1)]
+            local = own + block.first + 1
+            alone = block.sizes[local] == 1
+            cells = block.written_out(local[alone]).terms.items
+            self._above_zero[own[alone]] = 2 * cells
+            several = own[~alone]
+            if len(several):
+                targets = self.new_literals(len(several))
+                self._above_zero[several] = targets
+                self.grow(2 * len(several))
+                self.occupied.append(Occupied(targets, -1 - several))
+        return self._above_zero[places]
+
+    @property
+    def constraint_names(self) -> tuple[str, ...]:
+        """Names of the constraints that demand anything, in order of first appearance."""
+        names: list[str] = []
+        pending = list(self.cell_rows)
+        for number, block in enumerate(self.rows):
+            while pending and pending[0][0] <= number:
+                names.append(pending.pop(0)[1].constraint)
+            names += [] if block.source is None else [block.source.constraint]
+        return tuple(dict.fromkeys((*names, *(block.constraint for _, block in pending))))
+
+    # ---- what is known of the variables -------------------------------------------------------------
+
+    @property
+    def lower(self) -> Integers:
+        """Of each variable, the cells among them."""
+        return self.bounds(np.arange(self.variables))[0]
+
+    @property
+    def upper(self) -> Integers:
+        return self.bounds(np.arange(self.variables))[1]
+
+    def bounds(self, variables: Integers) -> tuple[Integers, Integers]:
+        """The least and the greatest value of each of these variables and sums."""
+        low, high = filled(len(variables), 0), filled(len(variables), 1)
+        others = (variables == 0) | (variables > self._cells)
+        places = np.maximum(variables[others] - self._cells, 0)
+        low[others], high[others] = (limits[places] for limits in self._limits())
+        sums = variables < 0
+        if sums.any():
+            self._sum_lower = [np.concatenate(self._sum_lower)]
+            self._sum_upper = [np.concatenate(self._sum_upper)]
+            places = -1 - variables[sums]
+            low[sums], high[sums] = self._sum_lower[0][places], self._sum_upper[0][places]
+        return low, high
+
+    def choice_of(self, variables: Integers) -> Integers:
+        """The number of the choice that each of these is a cell of; -1 for others."""
+        found, begin = filled(len(variables), -1), 0
+        for grid in self.grids:
+            place = variables - grid.first
+            mine = (place >= 0) & (place < grid.rows * grid.values)
+            found[mine] = begin + place[mine] // grid.values
+            begin += grid.rows
+        return found
+
+    def choice_literals(self, choices: Integers) -> Lists:
+        """The cells of each of these choices, and its literal of NULL."""
+        owners, items, begin = [filled(0, 0)], [filled(0, 0)], 0
+        for grid in self.grids:
+            mine = np.flatnonzero((choices >= begin) & (choices < begin + grid.rows))
+            rows = choices[mine] - begin
+            items += [grid.literals(rows[:, None], np.arange(grid.values)[None, :]).ravel(), grid.null[rows]]
+            owners += [np.repeat(mine, grid.values), mine]
+            begin += grid.rows
+        whose, literals = np.concatenate(owners), np.concatenate(items)
+        kept = literals != FALSE
+        return Lists.grouped(whose[kept], literals[kept], len(choices))
+
+    def written_out(self, linears: Linears) -> Linears:
+        """The same without sums over cells of one row, and variables that stand for expressions."""
+        for block in self.sums:
+            single = block.rows.members.lengths[block.row_groups] == 1
+            numbers = linears.terms.items
+            places = block.first - numbers
+            mine = (places >= 0) & (places < len(block))
+            mine[mine] = single[places[mine]]
+            if mine.any():
+                rows, factors = linears.terms.owners[mine], linears.coefficients[mine]
+                inside = block.written_out(places[mine]).scaled(factors)
+                kept = Linears(linears.constants, linears.terms.keep(~mine), linears.coefficients[~mine])
+                both = stacked([kept, inside])
+                linears = both.summed(np.append(np.arange(len(kept)), rows), len(kept))
+        return Problem.written_out(self, linears)
+
+    def _thresholds(self, linears: Linears, bounds: Integers) -> Integers:
+        """A sum of no negative weight that is 0 at most says that nobody is there."""
+        first = np.minimum(linears.terms.starts[:-1], len(linears.terms.items) - 1)
+        numbers, factors = linears.terms.items[first], linears.coefficients[first]
+        empty = (linears.terms.lengths == 1) & (numbers < 0) & (factors > 0)
+        rest = bounds - linears.constants
+        empty &= (rest >= 0) & (rest < factors)
+        empty[empty] = self.bounds(numbers[empty])[0] == 0
+        found = filled(len(linears), FALSE)
+        found[empty] = self.above_zero(numbers[empty]) ^ 1
+        others = np.flatnonzero(~empty)
+        found[others] = Problem._thresholds(self, linears.take(others), bounds[others])
+        return found
