@@ -170,6 +170,8 @@ def _literals_of_nothing(problem: Problem) -> dict[int, set[int]]:
     for block in _linear(problem):
         terms, factors = block.linears.terms, block.linears.coefficients
         plain = (problem.lower[terms.items] == 0) & (problem.upper[terms.items] > 1) & (factors > 0)
+        older = terms.items < block.enforcement[terms.owners] >> 1  # a number that is gated is newer
+        plain &= older
         none = (block.enforcement > TRUE) & (block.upper == block.linears.constants) & (terms.lengths > 0)
         for row in np.flatnonzero(none & ~terms.any(~plain)).tolist():
             of.setdefault(int(block.enforcement[row]), set()).update(terms.row(row).tolist())
