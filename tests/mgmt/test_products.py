@@ -97,7 +97,7 @@ class _Maker:
             )
         )
         bound = f"{draw.choice(('<=', '>=', '<>', '='))} {draw.randrange(-1, 5)}"
-        kind = draw.randrange(13)
+        kind = draw.randrange(15)
         if kind == 0:
             return f"CREATE CONSTRAINT {name} AS SELECT pod.name {joined} CHECK {draw.choice((*_TRUTHS, 'FALSE'))};"
         if kind == 1:
@@ -141,8 +141,26 @@ CHECK {draw.choice(("x.rack <> y.rack", "x.cap + y.cap < 7", "x.rack IS NULL OR 
             return f"""CREATE CONSTRAINT {name} AS SELECT * FROM pod CHECK variable__node {draw.choice(("", "NOT "))}IN
 (SELECT node.name FROM node WHERE {draw.choice(("ready", "rack = 'x'", "cap > 9"))});"""
         if kind == 11:
+            rule = draw.choice(
+                (
+                    "CHECK a.variable__node <> b.variable__node",
+                    "WHERE a.variable__node = b.variable__node CHECK FALSE",
+                )
+            )
             return f"""CREATE CONSTRAINT {name} AS SELECT a.name FROM pod AS a JOIN pod AS b ON a.app = b.app
-AND a.name {draw.choice(("<", "<>", "<="))} b.name CHECK a.variable__node <> b.variable__node;"""
+AND a.name {draw.choice(("<", "<>", "<="))} b.name {rule};"""
+        if kind == 12:
+            return f"""CREATE CONSTRAINT {name} AS SELECT app FROM pod GROUP BY app
+CHECK count(DISTINCT variable__node) {bound};"""
+        if kind == 13:
+            looked_for = draw.choice(
+                (
+                    "NOT EXISTS (SELECT 1 FROM pod AS b WHERE b.name < a.name AND b.variable__node = a.variable__node)",
+                    "a.variable__node NOT IN (SELECT b.variable__node FROM pod AS b WHERE b.name <> a.name)",
+                    "NOT (a.variable__node = 'n0' AND a.cpu > 1)",
+                )
+            )
+            return f"CREATE CONSTRAINT {name} AS SELECT * FROM pod AS a CHECK {looked_for};"
         if kind == 10:
             return f"CREATE CONSTRAINT {name} AS SELECT app FROM pod GROUP BY app CHECK all_different(variable__node);"
         return (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mgmt.compiler.encoding.columns import Choices, Column, Constants, GridOptions, Numbers, Truths, take
-from mgmt.compiler.encoding.evaluate import Evaluator, Rows, known
+from mgmt.compiler.encoding.evaluate import Evaluator, Lazily, Rows, known
 from mgmt.errors import UnsupportedConstructError
 from mgmt.language.bound_queries.expressions import Aggregate, AggregateFunction
 from mgmt.optimization.columns import (
@@ -61,6 +61,8 @@ class GroupedRows:
             counts = Linears.literals(values.literals.items)
             fits = self._at_most(counts.summed(values.literals.owners, len(values.literals)), 1)
             return known(self._all(fits, values.groups))
+        if function is AggregateFunction.COUNT_DISTINCT and (cells := self.cells(aggregate)) is not None:
+            return self._values_used(*cells)
         if function is AggregateFunction.COUNT_DISTINCT:
             values = self.by_value(aggregate)
             used = self.evaluator.problem.disjunction_of(values.literals)
@@ -86,6 +88,13 @@ class GroupedRows:
         grid, there = column.options.grid, np.flatnonzero(column.index >= 0)
         rows = Side.of(column.index[there], filled(len(there), 1), self.owners[there], self.count)
         return (grid, rows, Side.alone(np.arange(grid.values))) if (rows.weights == 1).all() else None
+
+    def _values_used(self, grid: Grid, rows: Side, values: Side) -> Numbers:
+        pairs = np.arange(self.count * len(values))
+        groups = pairs // max(1, len(values))
+        sums = self.evaluator.problem.new_sums(grid, rows, values, groups, pairs % max(1, len(values)))
+        used = Linears.literals(self.evaluator.problem.at_most(sums, 0) ^ 1)
+        return Numbers.plain(used.summed(groups, self.count))
 
     # ---- which rows count ---------------------------------------------------------------------------
 
@@ -317,7 +326,7 @@ def rows_at(rows: Rows, where: Integers) -> Rows:
     return replace(
         rows,
         count=len(where),
-        fetched=[_constants(take(column, where)) for column in rows.fetched],
+        fetched=Lazily(len(rows.fetched), lambda slot: _constants(take(rows.fetched[slot], where))),
         cells=lambda alias, name: take(rows.cells(alias, name), where),
         aggregates=lambda expression: take(rows.aggregates(expression), where),
     )

@@ -127,6 +127,11 @@ class Options:
         return found
 
     @property
+    def domain(self) -> Integers:
+        """All values, in order of their numbers."""
+        return np.unique(self.codes.items)
+
+    @property
     def all_literals(self) -> Lists:
         """Of each choice all of which exactly one holds."""
         rows = np.flatnonzero(self.null != FALSE)
@@ -142,7 +147,8 @@ class GridOptions:
         self._problem = problem
         self.grid = grid
         self._order = np.argsort(domain)
-        self._domain = domain[self._order]
+        self.domain = domain[self._order]
+        """The values in order of their numbers."""
 
     def __len__(self) -> int:
         return self.grid.rows
@@ -169,18 +175,18 @@ class GridOptions:
 
     def take(self, rows: Integers) -> Options:
         """The choices of some rows as lists."""
-        count, values = len(rows), len(self._domain)
+        count, values = len(rows), len(self.domain)
         self._problem.foresee(count * values // _ITEMS_A_CELL)
-        codes = Lists(np.arange(count + 1) * values, np.tile(self._domain, count))
+        codes = Lists(np.arange(count + 1) * values, np.tile(self.domain, count))
         literals = self.grid.literals(rows[:, None], self._order[None, :]).ravel()
         return Options(codes, literals, self.grid.null[rows])
 
     def places(self, codes: Integers) -> Integers:
         """Where in the grid these values are; -1 for those that cannot be chosen."""
-        if not len(self._domain):
+        if not len(self.domain):
             return filled(len(codes), -1)
-        found = np.minimum(np.searchsorted(self._domain, codes), len(self._domain) - 1)
-        return np.where(self._domain[found] == codes, self._order[found], -1)
+        found = np.minimum(np.searchsorted(self.domain, codes), len(self.domain) - 1)
+        return np.where(self.domain[found] == codes, self._order[found], -1)
 
     def literal(self, choices: Integers, codes: Integers) -> Integers:
         """The literal under which a choice takes a value, for each pair of these."""

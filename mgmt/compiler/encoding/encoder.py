@@ -49,6 +49,7 @@ from mgmt.language.bound_queries.expressions import (
     Fetched,
     MembershipQuery,
     Negation,
+    negated,
 )
 from mgmt.language.bound_queries.queries import PushedView, UnionView
 from mgmt.language.names.catalog import Catalog, Relation
@@ -132,6 +133,8 @@ class Encoding:
         return found
 
 
+_NEGATED = (Comparison, Conjunction, Disjunction, Negation)
+"""What says the opposite by itself."""
 _MANY_ROWS = 100_000
 _SECONDS_A_ROW = 3e-7
 """A candidate takes more than that, whatever is asked of it."""
@@ -456,8 +459,12 @@ class Encoder:
         if isinstance(expression, Conjunction):
             for part in expression.operands:
                 self._require(part, scope, name)
+        elif isinstance(expression, Negation) and isinstance(expression.operand, _NEGATED):
+            self._require(negated(expression.operand), scope, name)
+        elif isinstance(expression, Negation) and self._require_none(expression.operand, scope, name):
+            pass
         elif isinstance(expression, Comparison) and (pairs := self._pairs_of_choices(expression, scope)):
-            self._require_values(*pairs, expression.operator, exists, name)
+            self._require_values(*pairs, expression.operator, exists, everywhere)
         elif isinstance(expression, Comparison) and self._is_numeric(expression):
             self._require_comparison(expression, scope, name)
         elif isinstance(expression, Disjunction):
@@ -524,21 +531,30 @@ class Encoder:
         return (left, right) if isinstance(left, Choices) and isinstance(right, Choices) else None
 
     def _require_values(
-        self, left: Choices, right: Choices, operator: str, exists: Integers, name: str
+        self, left: Choices, right: Choices, operator: str, exists: Integers, source: Source
     ) -> None:
         """Value by value: a literal for "they are the same" or a sum of the values tells a solver less."""
         there = np.flatnonzero((left.index >= 0) & (right.index >= 0) & (exists != FALSE))
-        if operator == "<>" and self._require_apart(left, right, exists, there, name):
+        if operator == "<>" and self._require_apart(left, right, exists, there, source):
             return
         entries = left.options.take(left.index[there])
         row = there[entries.codes.owners]
         others = right.options.literal(right.index[row], entries.codes.items)
         clauses = [exists[row] ^ 1, entries.literals ^ 1]
         clauses += [others ^ 1] if operator == "<>" else [others, right.options.null[right.index[row]]]
-        self._problem.require_any(Lists.side_by_side(*clauses), Source(name, row))
+        self._problem.require_any(Lists.side_by_side(*clauses), source.take(row))
+
+    def _require_none(self, expression: Expression, scope: _Scope, name: str) -> bool:
+        """Demand that a subquery finds no row where two choices are the same; whether that is what is asked of it."""
+        found = self._subqueries.pairs(expression, scope.rows)
+        if found is None:
+            return False
+        owners, left, right = found
+        self._require_values(left, right, "<>", scope.exists[owners], Source(name, owners))
+        return True
 
     def _require_apart(
-        self, left: Choices, right: Choices, exists: Integers, there: Integers, name: str
+        self, left: Choices, right: Choices, exists: Integers, there: Integers, source: Source
     ) -> bool:
         """Of two choices among the same values at most one has each; whether that can be said."""
         options = left.options
@@ -551,7 +567,15 @@ class Encoder:
         rows = Side(Lists(np.arange(count + 1) * 2, np.sort(pairs, axis=1).ravel()), filled(2 * count, 1))
         values = Side.alone(np.arange(options.grid.values))
         self._problem.require_cells(
-            CellRows(options.grid, rows, values, False, name, there, filled(len(values), 0))
+            CellRows(
+                options.grid,
+                rows,
+                values,
+                False,
+                source.constraint,
+                source.rows[there],
+                filled(len(values), 0),
+            )
         )
         return True
 

@@ -66,6 +66,23 @@ _FEW_TERMS = 4
 """Of a number in each of its rows; one of more that stands in many rows becomes a variable."""
 
 
+class Lazily(Sequence[Constants]):
+    """Columns that are made when they are asked for."""
+
+    def __init__(self, count: int, make: Callable[[int], Constants]) -> None:
+        self._count = count
+        self._make = make
+        self._made: dict[int, Constants] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, slot: int) -> Constants:  # type: ignore[override]
+        if slot not in self._made:
+            self._made[slot] = self._make(slot)
+        return self._made[slot]
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """What an expression is evaluated over: so many rows, fetched columns, cells of symbolic sources."""

@@ -23,7 +23,7 @@ from mgmt.compiler.encoding.columns import (
     RelationData,
     take,
 )
-from mgmt.compiler.encoding.evaluate import Evaluator, Rows
+from mgmt.compiler.encoding.evaluate import Evaluator, Lazily, Rows
 from mgmt.compiler.relational import apart
 from mgmt.language.bound_queries.expressions import (
     Aggregate,
@@ -205,7 +205,7 @@ class Product:
                 cache[id(expression)] = self._aggregate(groups, expression, template)
             return cache[id(expression)]
 
-        return replace(template, count=len(groups), fetched=_Lazily(fetched, column), aggregates=aggregate)
+        return replace(template, count=len(groups), fetched=Lazily(fetched, column), aggregates=aggregate)
 
     def _aggregate(self, groups: _Groups, aggregate: Aggregate, template: Rows) -> Column:
         weights = self._everywhere()
@@ -243,7 +243,7 @@ class Product:
             split = _Groups(number, groups.values, told, groups.value_groups[owners], counts)
         exists = self.problem.at_most(self._sums(split, weights), 0) ^ 1
         value = _constants(take(column, first[told]))
-        rows = replace(template, count=len(split), fetched=_Lazily(slot + 1, lambda _: value))
+        rows = replace(template, count=len(split), fetched=Lazily(slot + 1, lambda _: value))
         grouped = GroupedRows(self.evaluator, rows, exists, owners, len(groups))
         return grouped.aggregate(replace(aggregate, condition=None))
 
@@ -295,23 +295,6 @@ class _Spread:
         places, starts = by_class.places(self.classes)
         one, other = np.repeat(np.arange(len(self.of)), np.diff(starts)), by_class.items[places]
         return one, other, self.of[one] * count + values[other]
-
-
-class _Lazily(Sequence[Constants]):
-    """Columns that are made when they are asked for."""
-
-    def __init__(self, count: int, make: Callable[[int], Constants]) -> None:
-        self._count = count
-        self._make = make
-        self._made: dict[int, Constants] = {}
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, slot: int) -> Constants:  # type: ignore[override]
-        if slot not in self._made:
-            self._made[slot] = self._make(slot)
-        return self._made[slot]
 
 
 def _side(members: Integers, weights: Integers, groups: Integers, count: int) -> Side:

@@ -28,7 +28,7 @@ from mgmt.compiler.relational.lookups import Lookup
 from mgmt.language.bound_queries.expressions import Aggregate
 from mgmt.language.names.scopes import Source
 from mgmt.optimization.columns import FALSE, TRUE, Integers, Lists, Mask, filled, group_numbers
-from mgmt.optimization.products import Grid, Side
+from mgmt.optimization.products import Side
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import quote
 
@@ -42,9 +42,8 @@ class Sources:
     snapshot: Snapshot
     evaluator: Evaluator
     relations: Mapping[str, RelationData]
-    _attributes: dict[tuple[int, str, str], tuple[AnyOptions, Options, Integers]] = field(
-        default_factory=dict
-    )
+    _attributes: dict[tuple[int, str, str], tuple[AnyOptions, Options]] = field(default_factory=dict)
+    _present: dict[tuple[int, str], tuple[AnyOptions, Integers]] = field(default_factory=dict)
 
     def joined(
         self, sources: Iterable[Source], symbolic: Sequence[str], row_ids: Sequence[NDArray[Any]]
@@ -57,80 +56,77 @@ class Sources:
             places[alias.lower()] = relation, relation.places(numbers)
         return JoinedSources(self, places)
 
-    def attribute(self, choices: Choices, lookup: Lookup, column: str) -> tuple[Choices, Integers]:
-        """A column of what is looked up, and the literal under which there is anything, in each row."""
+    def attribute(self, choices: Choices, lookup: Lookup, column: str) -> Choices:
+        """A column of what is looked up in each row."""
         key = (id(choices.options), lookup.relation.lower(), column.lower())
         if key not in self._attributes:
-            self._attributes[key] = (choices.options, *self._look_up(choices.options, lookup, column))
-        _, options, exists = self._attributes[key]
-        return Choices(options, choices.index), np.append(exists, FALSE)[choices.index]
+            self._attributes[key] = (choices.options, self._look_up(choices.options, lookup, column))
+        return Choices(self._attributes[key][1], choices.index)
 
-    def _look_up(self, options: AnyOptions, lookup: Lookup, column: str) -> tuple[Options, Integers]:
-        sql = f"SELECT {quote(lookup.key)}, {quote(column)} FROM {quote(lookup.relation)}"
-        keys, found = map(Constants.of, self.snapshot.arrays(sql)[1])
-        values, problem = self.evaluator.values, self.evaluator.problem
-        codes, attributes = values.codes(keys), values.codes(found)
-        if isinstance(options, GridOptions):
-            return self._in_grid(options, options.places(codes), attributes)
-        entries, owners = options.codes.items, options.codes.owners
+    def present(self, choices: Choices, lookup: Lookup) -> Integers:
+        """The literal under which there is anything to look up, in each row."""
+        key = (id(choices.options), lookup.relation.lower())
+        if key not in self._present:
+            options = choices.options
+            (codes,) = self._codes(lookup, lookup.key)
+            missing = ~np.isin(options.domain, codes)
+            self._present[key] = (options, self._none_but(options, missing) ^ 1)
+        return np.append(self._present[key][1], FALSE)[choices.index]
+
+    def _codes(self, lookup: Lookup, *columns: str) -> list[Integers]:
+        """Columns of what is looked up, as numbers of values."""
+        sql = f"SELECT {', '.join(map(quote, columns))} FROM {quote(lookup.relation)}"
+        return [self.evaluator.values.codes(Constants.of(cells)) for cells in self.snapshot.arrays(sql)[1]]
+
+    def _look_up(self, options: AnyOptions, lookup: Lookup, column: str) -> Options:
+        codes, attributes = self._codes(lookup, lookup.key, column)
         order = np.argsort(codes, kind="stable")
-        place = np.searchsorted(codes[order], entries)
-        inside = place < len(order)
-        inside[inside] = codes[order][place[inside]] == entries[inside]
-        chosen = np.full(len(entries), -1, np.int64)
-        chosen[inside] = attributes[order[place[inside]]]
-        kept = np.flatnonzero(chosen >= 0)
+        place = np.minimum(np.searchsorted(codes[order], options.domain), max(0, len(order) - 1))
+        chosen = filled(len(options.domain), -1)
+        if len(order):
+            known = codes[order[place]] == options.domain
+            chosen[known] = attributes[order[place[known]]]
+        null = self._none_but(options, chosen < 0)
+        if isinstance(options, GridOptions):
+            return self._in_grid(options, chosen, null)
+        chosen = chosen[np.searchsorted(options.domain, options.codes.items)]
+        owners, kept = options.codes.owners, np.flatnonzero(chosen >= 0)
         first, number = group_numbers(owners[kept], chosen[kept])
-        literals = problem.one_of(Lists.grouped(number, options.literals[kept], len(first)))
-        made = Options.sorted(
-            owners[kept][first],
-            chosen[kept][first],
-            literals,
-            self._others(options, np.flatnonzero(chosen < 0)),
-        )
-        return made, self._others(options, np.flatnonzero(~inside)) ^ 1
+        literals = self.evaluator.problem.one_of(Lists.grouped(number, options.literals[kept], len(first)))
+        return Options.sorted(owners[kept][first], chosen[kept][first], literals, null)
 
-    def _in_grid(
-        self, options: GridOptions, places: Integers, attributes: Integers
-    ) -> tuple[Options, Integers]:
+    def _in_grid(self, options: GridOptions, attributes: Integers, null: Integers) -> Options:
         """The same of choices among the same values, which have their attributes in groups."""
-        grid, count = options.grid, len(options)
-        found = filled(grid.values, -1)
-        found[places[places >= 0]] = attributes[places >= 0]
-        there = np.zeros(grid.values, np.bool_)
-        there[places[places >= 0]] = True
-        codes, group = np.unique(found[found >= 0], return_inverse=True)
-        chosen = self._within(grid, np.flatnonzero(found >= 0), group, len(codes))
-        made = Options.sorted(
-            np.repeat(np.arange(count), len(codes)),
-            np.tile(codes, count),
-            chosen.ravel(),
-            self._none_but(options, found < 0),
+        count, kept = len(options), np.flatnonzero(attributes >= 0)
+        codes, group = np.unique(attributes[kept], return_inverse=True)
+        chosen = self._within(options, kept, group, len(codes))
+        return Options.sorted(
+            np.repeat(np.arange(count), len(codes)), np.tile(codes, count), chosen.ravel(), null
         )
-        return made, self._none_but(options, ~there) ^ 1
 
-    def _none_but(self, options: GridOptions, wanted: Mask) -> Integers:
-        """The literal under which a choice takes one of these, or none."""
+    def _none_but(self, options: AnyOptions, wanted: Mask) -> Integers:
+        """The literal under which a choice takes one of these values of the domain, or none."""
         if not wanted.any():
             return options.null
-        values = np.flatnonzero(wanted)
-        some = self._within(options.grid, values, filled(len(values), 0), 1)[:, 0]
-        return self.evaluator.problem.disjunction(some, options.null)
+        if isinstance(options, GridOptions):
+            values = np.flatnonzero(wanted)
+            some = self._within(options, values, filled(len(values), 0), 1)[:, 0]
+            return self.evaluator.problem.disjunction(some, options.null)
+        entries = np.flatnonzero(wanted[np.searchsorted(options.domain, options.codes.items)])
+        owners = np.concatenate((options.codes.owners[entries], np.arange(len(options))))
+        literals = np.concatenate((options.literals[entries], options.null))
+        return self.evaluator.problem.one_of(Lists.grouped(owners, literals, len(options)))
 
-    def _within(self, grid: Grid, values: Integers, groups: Integers, count: int) -> Integers:
-        """For each row and group of values the literal under which it takes one of them."""
+    def _within(self, options: GridOptions, values: Integers, groups: Integers, count: int) -> Integers:
+        """For each row and group of values of the domain the literal under which it takes one of them."""
+        grid, places = options.grid, options.places(options.domain[values])
         rows, pairs = np.arange(grid.rows), np.arange(grid.rows * count)
-        side = Side.of(values, filled(len(values), 1), groups, count)
+        if len(values) == count:  # each for itself
+            return grid.literals(rows[:, None], places[np.argsort(groups)][None, :])
+        side = Side.of(places, filled(len(values), 1), groups, count)
         problem = self.evaluator.problem
         sums = problem.new_sums(grid, Side.alone(rows), side, pairs // max(1, count), pairs % max(1, count))
         return problem.above_zero(sums.terms.items).reshape(grid.rows, count)
-
-    def _others(self, options: AnyOptions, entries: Integers) -> Integers:
-        """The literal under which a choice takes none but these, or NULL."""
-        count = len(options)
-        owners = np.concatenate((options.codes.owners[entries], np.arange(count)))
-        literals = np.concatenate((options.literals[entries], options.null))
-        return self.evaluator.problem.one_of(Lists.grouped(owners, literals, count))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,14 +143,14 @@ class JoinedSources:
             return take(relation.columns[name.lower()], places)
         for lookup in lookups:
             if lookup.alias.lower() == alias.lower():
-                return self.sources.attribute(_chosen(lookup, cells), lookup, name)[0]
+                return self.sources.attribute(_chosen(lookup, cells), lookup, name)
         return None
 
     def conditions(self, lookups: Iterable[Lookup], cells: Cells) -> list[Integers]:
         """Literals that hold together where a row exists; a row of an outer join without a partner does."""
         found = [np.append(relation.exists, TRUE)[places] for relation, places in self.places.values()]
         chosen = ((_chosen(lookup, cells), lookup) for lookup in lookups)
-        found += [self.sources.attribute(choices, lookup, lookup.key)[1] for choices, lookup in chosen]
+        found += [self.sources.present(choices, lookup) for choices, lookup in chosen]
         return found
 
 

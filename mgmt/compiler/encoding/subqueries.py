@@ -17,14 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.compiler.encoding.aggregates import group_rows, rows_at
-from mgmt.compiler.encoding.columns import Column, Constants, Truths, take
+from mgmt.compiler.encoding.columns import Choices, Column, Constants, Truths, take
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows, known
 from mgmt.compiler.encoding.products import Separator
 from mgmt.compiler.encoding.sources import Sources, no_aggregate, no_cell
 from mgmt.compiler.relational.apart import Apart
 from mgmt.compiler.relational.split import AROUND, SplitSubquery
 from mgmt.errors import UnsupportedConstructError
-from mgmt.language.bound_queries.expressions import Comparison, Expression, MembershipQuery, SubqueryKind
+from mgmt.language.bound_queries.expressions import (
+    Cell,
+    Comparison,
+    Expression,
+    MembershipQuery,
+    SubqueryKind,
+)
 from mgmt.optimization.columns import FALSE, TRUE, Integers, Lists, filled, group_numbers
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType, quote
@@ -63,6 +69,41 @@ class SubqueryEncoder:
     def column(self, expression: Expression, outer: Rows) -> Column:
         """The value of a subquery in every row around it."""
         assert isinstance(expression, SplitSubquery)
+        first, number, keys = self._combinations(expression, outer)
+        if expression.apart is not None and outer.count:
+            found = self._sums(expression, expression.apart, keys, len(first), outer)
+            if found is not None:
+                return take(found, number)
+        fetched = self._fetch(expression, keys, max(1, len(first)))
+        if not outer.count:
+            fetched = _Fetched(filled(0, 0), [column[:0] for column in fetched.columns])
+        if not expression.operands and not expression.outer_cells:
+            # Nothing but the parameters matters: once for each combination, in the row that has it first.
+            return take(self._evaluate(expression, rows_at(outer, first), fetched), number)
+        return self._evaluate(expression, outer, self._spread(fetched, number, len(first)))
+
+    def pairs(self, expression: Expression, outer: Rows) -> tuple[Integers, Choices, Choices] | None:
+        """Where EXISTS or IN asks whether two choices are the same in any row: whose each is, and its choices."""
+        if not isinstance(expression, SplitSubquery) or expression.query.keys is not None:
+            return None
+        gate = _same_choice(expression)
+        if gate is None or expression.lookups or not outer.count:
+            return None
+        first, number, keys = self._combinations(expression, outer)
+        fetched = self._spread(self._fetch(expression, keys, len(first)), number, len(first))
+        rows, exists = self._inner_rows(replace(expression, gates=()), outer, fetched)
+        left, right = (self._evaluator.column(side, rows) for side in gate)
+        if not isinstance(left, Choices) or not isinstance(right, Choices) or (exists != TRUE).any():
+            return None
+        return fetched.owners, left, right
+
+    def _combinations(
+        self, expression: SplitSubquery, outer: Rows
+    ) -> tuple[Integers, Integers, list[Constants]]:
+        """The different parameters of the rows around: where each is first, each row's, and their columns.
+
+        Asked for no rows too, so that the database's complaints come when the model is built.
+        """
         parameters = [self._constants(part, outer) for part in expression.parameters]
         codes = [self._evaluator.values.codes(parameter) for parameter in parameters]
         first, number = group_numbers(*codes, filled(outer.count, 0))
@@ -71,25 +112,16 @@ class SubqueryEncoder:
             key = take(parameter, first) if outer.count else Constants.repeated(None, 1)
             assert isinstance(key, Constants)
             keys.append(key)
-        if expression.apart is not None and outer.count:
-            found = self._sums(expression, expression.apart, keys, len(first), outer)
-            if found is not None:
-                return take(found, number)
-        # Asked for no rows too, so that the database's complaints come when the model is built.
-        fetched = self._fetch(expression, keys, max(1, len(first)))
-        if not outer.count:
-            fetched = _Fetched(filled(0, 0), [column[:0] for column in fetched.columns])
-        if not expression.operands and not expression.outer_cells:
-            # Nothing but the parameters matters: once for each combination, in the row that has it first.
-            return take(self._evaluate(expression, rows_at(outer, first), fetched), number)
-        by_key = Lists.grouped(fetched.owners, np.arange(len(fetched.owners)), len(first))
+        return first, number, keys
+
+    def _spread(self, fetched: _Fetched, number: Integers, count: int) -> _Fetched:
+        """What is found for each combination of parameters, for each row around that has these."""
+        by_key = Lists.grouped(fetched.owners, np.arange(len(fetched.owners)), count)
         self._before(int(by_key.lengths[number].sum()))
         places, starts = by_key.places(number)
         rows = by_key.items[places]
-        spread = _Fetched(
-            np.repeat(np.arange(outer.count), np.diff(starts)), [column[rows] for column in fetched.columns]
-        )
-        return self._evaluate(expression, outer, spread)
+        owners = np.repeat(np.arange(len(number)), np.diff(starts))
+        return _Fetched(owners, [column[rows] for column in fetched.columns])
 
     def _sums(
         self, expression: SplitSubquery, apart: Apart, keys: list[Constants], count: int, outer: Rows
@@ -185,3 +217,18 @@ class SubqueryEncoder:
         conditions = sources.conditions(expression.lookups, cells)
         conditions += [self._evaluator.truths(gate, rows).true for gate in expression.gates]
         return rows, self._problem.conjunction(filled(rows.count, TRUE), *conditions)
+
+
+def _same_choice(expression: SplitSubquery) -> tuple[Cell, Cell] | None:
+    """The cells that are to be the same in a row that is looked for, where that is all."""
+    sides: tuple[Expression, ...] = ()
+    if expression.kind is SubqueryKind.EXISTS and len(expression.gates) == 1:
+        (gate,) = expression.gates
+        if isinstance(gate, Comparison) and gate.operator == "=" and not gate.null_safe:
+            sides = gate.children
+    elif expression.kind is SubqueryKind.ANY and expression.operator == "=" and not expression.gates:
+        sides = (*expression.operands, *expression.outputs)
+    if len(sides) != 2:
+        return None
+    one, other = sides
+    return (one, other) if isinstance(one, Cell) and isinstance(other, Cell) else None

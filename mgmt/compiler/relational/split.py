@@ -24,6 +24,7 @@ from mgmt.language.bound_queries.expressions import (
     Expression,
     Fetched,
     SubqueryKind,
+    negated,
 )
 from mgmt.language.bound_queries.queries import BoundQuery, Output, Subquery
 from mgmt.language.names.catalog import Catalog
@@ -140,6 +141,9 @@ def _split(bound: BoundQuery, *, apart_too: bool) -> SplitQuery:
         wanted = tuple(o for o in bound.outputs if isinstance(o.expression, DatabasePart))
         wanted = (*wanted, *_identity(bound, {output.name.lower() for output in wanted}))
     outputs = tuple((output.name, collector.collect(output.expression)) for output in wanted)
+    forbids = _is_false(bound)
+    if forbids and having is not None:  # what no group may be is demanded of none to be
+        demand, having = negated(having), None
     symbolic = tuple(source.alias for source in bound.sources if source.relation.symbolic)
     parts = Parts(
         bound.sources,
@@ -152,6 +156,9 @@ def _split(bound: BoundQuery, *, apart_too: bool) -> SplitQuery:
         tuple(expression for _, expression in outputs),
         demand,
     )
+    separated = apart(parts) if apart_too else None
+    if forbids and keys is None and separated is None and len(gates) == 1:
+        demand, gates = negated(gates[0]), ()
     return SplitQuery(
         bound,
         _database_sql(bound, symbolic, list(collector.texts)),
@@ -162,7 +169,19 @@ def _split(bound: BoundQuery, *, apart_too: bool) -> SplitQuery:
         outputs,
         demand,
         len(collector.texts),
-        apart=apart(parts) if apart_too else None,
+        apart=separated,
+    )
+
+
+def _is_false(bound: BoundQuery) -> bool:
+    """Whether it demands what never holds: that there is no such row, or group."""
+    demand = bound.demand
+    return (
+        demand is not None
+        and not demand.is_objective
+        and isinstance(demand.expression, DatabasePart)
+        and isinstance(demand.expression.tree, exp.Boolean)
+        and not demand.expression.tree.this
     )
 
 

@@ -152,6 +152,21 @@ class Negation(_Unary):
     """NOT."""
 
 
+_OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+def negated(expression: Expression) -> Expression:
+    """What is true where this is false, and the other way round."""
+    if isinstance(expression, Negation):
+        return expression.operand
+    if isinstance(expression, Comparison):
+        return replace(expression, operator=_OPPOSITE[expression.operator])
+    if isinstance(expression, (Conjunction, Disjunction)):
+        other = Disjunction if isinstance(expression, Conjunction) else Conjunction
+        return other(expression.type, expression.position, tuple(map(negated, expression.operands)))
+    return Negation(expression.type, expression.position, expression)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NullTest(_Unary):
     """IS NULL."""
