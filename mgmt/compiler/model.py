@@ -11,7 +11,6 @@ order.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -31,7 +30,6 @@ from mgmt.compiler.partition import ColumnName, Part, Partition, Step, candidate
 from mgmt.compiler.parts.assignment import ColumnarPart
 from mgmt.compiler.parts.constraint_model import GeneralPart
 from mgmt.compiler.parts.flagged_assignment import FlaggedPart
-from mgmt.compiler.parts.relaxation import RelaxedPart, StartedPart
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.results.solution import doubted, joint_statistics, solution_of, today_instead
 from mgmt.compiler.results.unassigned import emptiest, find_unassigned
@@ -43,6 +41,7 @@ from mgmt.errors import (
     Relaxation,
     SolveTimeout,
     UnsupportedConstructError,
+    VerificationError,
 )
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
 from mgmt.language.parsing.set_statements import Settings
@@ -218,13 +217,15 @@ class Model:
             fetching = time.perf_counter() - started - self._columns.fetch_seconds
             today = no_assignments(snapshot.schema)
             with phase(snapshot, budget):
-                parts, general = self._encode(snapshot, deadline, seed, workers)
+                parts, general = self._encode(snapshot)
                 encoded = time.perf_counter()
                 fetching += self._columns.fetch_seconds
                 complete = not [part for part in (*parts, general) if part and not part.current(today)]
                 present = self._present(snapshot, parts, general, today) if complete else None
 
             def impossible() -> InfeasibleError:
+                if complete:
+                    self._refute(snapshot, today, seed)
                 if not clashes:
                     return InfeasibleError(())
                 left = max(1.0, deadline - time.perf_counter())
@@ -235,7 +236,7 @@ class Model:
             except NotAnAssignment as reason:  # no engine for what the columns turned out to be
                 self._cell_by_cell.append(str(reason))
                 with phase(snapshot, budget, deadline - time.perf_counter()):
-                    general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
+                    general = self._in_cells(snapshot, self.program)
                     present = self.oracle.examine(snapshot, today) if complete else None
                 decided = self._decide([], general, present, deadline, seed, workers)
             if decided is None:
@@ -311,12 +312,10 @@ class Model:
             Encoder(snapshot).encode(self.program, self.catalog)
         self.oracle.examine(snapshot, no_assignments(schema))
 
-    def _encode(
-        self, snapshot: Snapshot, deadline: float = math.inf, seed: int = 0, workers: int = 1
-    ) -> tuple[list[ColumnarPart | FlaggedPart], GeneralPart | StartedPart | None]:
+    def _encode(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | FlaggedPart], GeneralPart | None]:
         """Every part in columns where that can be, the others together cell by cell."""
         partition = self.partition
-        found, others, relaxed = self._columnar(snapshot)
+        found, others = self._columnar(snapshot)
         self._cell_by_cell[:] = [why for why in others.values() if why]
         if not others and partition.parts:
             return found, None
@@ -327,57 +326,39 @@ class Model:
         if found:
             program = restricted(program, [each for part in others for each in part.formulations])
             columns = frozenset().union(*(part.columns for part in others))
+        return found, self._in_cells(snapshot, program, columns)
 
-        def in_cells() -> GeneralPart:
-            return GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend)
-
-        if relaxed is not None:
-            left = deadline - time.perf_counter()
-            first = relaxed.solve(snapshot, self.oracle, budget=left, seed=seed, workers=workers)
-            if first is not None:
-                left = deadline - time.perf_counter()
-                return found, StartedPart.encode(snapshot, relaxed, first, in_cells, budget=left)
-        return found, in_cells()
+    def _in_cells(
+        self, snapshot: Snapshot, program: Sequence[Step], columns: frozenset[ColumnName] | None = None
+    ) -> GeneralPart:
+        lifts = self._chosen_backend is None
+        return GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend, lifts=lifts)
 
     def cell_by_cell(self, snapshot: Snapshot) -> Mapping[Part, str]:
         """The parts that are solved so over these rows, with the reasons; those that go with them have none."""
-        _, others, _ = self._columnar(snapshot)
+        _, others = self._columnar(snapshot)
         if others and not self.partition.divisible:
             return {part: others.get(part, "") for part in self.partition.parts}
         return others
 
-    def _columnar(
-        self, snapshot: Snapshot
-    ) -> tuple[list[ColumnarPart | FlaggedPart], dict[Part, str], RelaxedPart | None]:
-        """The parts that can be solved in columns, why the others cannot, and what of the only part there is can."""
+    def _columnar(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | FlaggedPart], dict[Part, str]]:
+        """The parts that can be solved in columns, and why the others cannot."""
         found: list[ColumnarPart | FlaggedPart] = []
         others: dict[Part, str] = {}
-        relaxed: RelaxedPart | None = None
         parts = self.partition.parts
-        if self._chosen_backend is not None:
-            return found, {part: part.why for part in parts}, None
-        alone = len(parts) == 1 and parts[0].is_choice
-        if not alone and not any(part.may_be_columnar for part in parts):
-            return found, {part: part.why for part in parts}, None
+        if self._chosen_backend is not None or not any(part.may_be_columnar for part in parts):
+            return found, {part: part.why for part in parts}
         with self._views_for_columns(snapshot):
             for part in parts:
                 try:
                     with self._refusals_of(part):
                         if part.flagged is not None:
                             found.append(FlaggedPart.encode(snapshot, part, self.catalog, self._columns))
-                            continue
-                        encoded = ColumnarPart.encode(
-                            snapshot, part, self.catalog, self._columns, partial=alone
-                        )
+                        else:
+                            found.append(ColumnarPart.encode(snapshot, part, self.catalog, self._columns))
                 except NotAnAssignment as reason:
                     others[part] = str(reason)
-                    continue
-                for name, why in encoded.left_out.items():
-                    others.setdefault(part, f"{name}: {why}")
-                    relaxed = RelaxedPart(encoded)
-                if not encoded.left_out:
-                    found.append(encoded)
-        return found, others, relaxed
+        return found, others
 
     @contextmanager
     def _views_for_columns(self, snapshot: Snapshot) -> Iterator[None]:
@@ -397,7 +378,7 @@ class Model:
         self,
         snapshot: Snapshot,
         parts: Sequence[ColumnarPart | FlaggedPart],
-        general: GeneralPart | StartedPart | None,
+        general: GeneralPart | None,
         today: Assignments,
     ) -> Verdict:
         """The objectives as things stand, and what they break where anybody asks for it."""
@@ -417,7 +398,7 @@ class Model:
     def _decide(
         self,
         parts: Sequence[ColumnarPart | FlaggedPart],
-        general: GeneralPart | StartedPart | None,
+        general: GeneralPart | None,
         present: Verdict | None,
         deadline: float,
         seed: int,
@@ -439,6 +420,13 @@ class Model:
             decided.append(found)
         return decided
 
+    def _refute(self, snapshot: Snapshot, today: Assignments, seed: int) -> None:
+        """VerificationError if the database accepts today's values where the solver says that there are none."""
+        if not self.oracle.examine(snapshot, today).violations:
+            raise self._rejection(
+                ["it is none, though today's values satisfy everything"], snapshot, today, seed
+            )
+
     def _infeasible(
         self, snapshot: Snapshot, parts: Sequence[ColumnarPart | FlaggedPart], budget: float, seed: int
     ) -> InfeasibleError:
@@ -447,7 +435,7 @@ class Model:
         if clash is None:
             try:
                 with phase(snapshot, budget):
-                    general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
+                    general = self._in_cells(snapshot, self.program)
             except (UnsupportedConstructError, SolveTimeout):  # too large to speak of rows
                 model = self.revised(database=self._database.clone(snapshot.dump(), snapshot.moment))
                 queries = {query.name: query for query in self.queries if isinstance(query, BoundQuery)}
@@ -496,7 +484,11 @@ class Model:
                 if claimed != found:
                     complaints.append(f"{name}: the solver says {claimed}, the database {found}")
         if complaints:
-            texts = self._database.schema_texts, self.texts
-            now = snapshot.moment.timestamp()
-            raise rejection(complaints, snapshot.dump(), texts, assignments, seed, now)
+            raise self._rejection(complaints, snapshot, assignments, seed)
         return verdict
+
+    def _rejection(
+        self, complaints: Sequence[str], snapshot: Snapshot, assignments: Assignments, seed: int
+    ) -> VerificationError:
+        texts = self._database.schema_texts, self.texts
+        return rejection(complaints, snapshot.dump(), texts, assignments, seed, snapshot.moment.timestamp())

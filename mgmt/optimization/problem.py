@@ -77,10 +77,14 @@ class LiteralRows:
     literals: Lists
     enforcement: Integers
     source: Source | None
+    spells_out: bool = False
+    """Whether it spells out, for a solver, what a choice or a definition says."""
 
     def take(self, rows: Integers) -> LiteralRows:
         source = None if self.source is None else self.source.take(rows)
-        return LiteralRows(self.relation, self.literals.take(rows), self.enforcement[rows], source)
+        return replace(
+            self, literals=self.literals.take(rows), enforcement=self.enforcement[rows], source=source
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,11 +96,18 @@ class LinearRows:
     upper: Integers
     enforcement: Integers
     source: Source | None
+    spells_out: bool = False
+    """Whether it spells out, for a solver, what a definition says."""
 
     def take(self, rows: Integers) -> LinearRows:
-        source = None if self.source is None else self.source.take(rows)
-        linears = self.linears.take(rows)
-        return LinearRows(linears, self.lower[rows], self.upper[rows], self.enforcement[rows], source)
+        return replace(
+            self,
+            linears=self.linears.take(rows),
+            lower=self.lower[rows],
+            upper=self.upper[rows],
+            enforcement=self.enforcement[rows],
+            source=None if self.source is None else self.source.take(rows),
+        )
 
 
 Rows: TypeAlias = LiteralRows | LinearRows
@@ -137,6 +148,38 @@ class Gated:
     linears: Linears
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Thresholds:
+    """Each target literal holds exactly when the expression is at most 0."""
+
+    targets: Integers
+    linears: Linears
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Totals:
+    """Each variable is the value of the expression."""
+
+    variables: Integers
+    linears: Linears
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Equalities:
+    """Each target literal holds exactly when a literal of a row and its counterpart do.
+
+    Of the literals of a row never more than one holds, and of their counterparts neither: they are two choices, value
+    by value.
+    """
+
+    targets: Integers
+    literals: Lists
+    counterparts: Integers
+
+
+Definitions: TypeAlias = Operations | Conjunctions | Gated | Thresholds | Totals | Equalities
+
+
 @dataclass(frozen=True, slots=True)
 class Objective:
     """One policy's objective.  Tier 1 is optimised first; within a tier the weighted sum is."""
@@ -158,6 +201,12 @@ class Problem:
     operations: list[Operations] = field(default_factory=list)
     conjunctions: list[Conjunctions] = field(default_factory=list)
     gates: list[Gated] = field(default_factory=list)
+    """Besides, they are spelled out in rows; as are the next three."""
+    thresholds: list[Thresholds] = field(default_factory=list)
+    totals: list[Totals] = field(default_factory=list)
+    equalities: list[Equalities] = field(default_factory=list)
+    written_sums: list[Totals] = field(default_factory=list)
+    """Sums of cells alone, whatever their numbers are."""
     objectives: list[Objective] = field(default_factory=list)
     choices: list[Lists] = field(default_factory=list)
     """Groups of literals of which exactly one holds."""
@@ -170,8 +219,6 @@ class Problem:
     _count: int = 1
     _pairs: tuple[Integers, Integers] = field(default_factory=lambda: (integers([]), integers([])))
     """The conjunctions of two literals: sorted keys, and the literals that hold exactly when both do."""
-    _names: list[tuple[Integers, Linears]] = field(default_factory=list)
-    """Variables that stand for expressions."""
     _zeros: dict[int, int] = field(default_factory=dict)
     """By literal, the number that is 0 exactly when it holds, and never less."""
 
@@ -238,13 +285,16 @@ class Problem:
             self.grow(len(terms.items))
             self.rows.append(block)
 
-    def require_any(self, literals: Lists, source: Source | None = None) -> None:
+    def require_any(self, literals: Lists, source: Source | None = None, *, spells_out: bool = False) -> None:
         """In each row at least one literal holds."""
         literals = literals.keep(literals.items != FALSE).distinct()
         settled = literals.any(literals.items == TRUE) | _contradictory(literals)
         rows = np.flatnonzero(~settled)
         source = None if source is None else source.take(rows)
-        self._append(LiteralRows(Relation.AT_LEAST_ONE, literals.take(rows), filled(len(rows), TRUE), source))
+        block = LiteralRows(
+            Relation.AT_LEAST_ONE, literals.take(rows), filled(len(rows), TRUE), source, spells_out
+        )
+        self._append(block)
 
     def require_one(
         self,
@@ -253,13 +303,14 @@ class Problem:
         *,
         exactly: bool = False,
         when: Integers | None = None,
+        spells_out: bool = False,
     ) -> None:
         """In each row at most (or exactly) one literal holds, if ``when`` does."""
         enforcement = filled(len(literals), TRUE) if when is None else when
         literals = literals.keep(literals.items != FALSE)
         rows = np.flatnonzero((enforcement != FALSE) & (exactly | (literals.lengths > 1)))
         relation = Relation.EXACTLY_ONE if exactly else Relation.AT_MOST_ONE
-        self._append(LiteralRows(relation, literals, enforcement, source).take(rows))
+        self._append(LiteralRows(relation, literals, enforcement, source, spells_out).take(rows))
 
     def require_choices(self, literals: Lists) -> None:
         """In each row exactly one literal holds, as values of a choice do."""
@@ -274,6 +325,7 @@ class Problem:
         source: Source | None = None,
         *,
         when: Integers | None = None,
+        spells_out: bool = False,
     ) -> None:
         """``lower <= linear <= upper`` in each row, if ``when`` holds."""
         count = len(linears)
@@ -294,8 +346,8 @@ class Problem:
         rows = np.flatnonzero(broken)
         if len(rows):
             told = None if source is None else source.take(rows)
-            self.require_any(Lists.side_by_side(enforcement[rows] ^ 1), told)
-        block = LinearRows(linears, least, most, enforcement, source)
+            self.require_any(Lists.side_by_side(enforcement[rows] ^ 1), told, spells_out=spells_out)
+        block = LinearRows(linears, least, most, enforcement, source, spells_out)
         self._append(block.take(np.flatnonzero(~idle & ~broken)))
 
     def imply(self, linears: Linears, lower: int | None, upper: int | None) -> None:
@@ -408,7 +460,9 @@ class Problem:
             first, number = literals.take(rows).alike()
             some = literals.take(rows[first])
             made = self.new_literals(len(first))
-            self.require_one(_with(some, made ^ 1), exactly=True)
+            self.require_one(_with(some, made ^ 1), exactly=True, spells_out=True)
+            ones = Linears.literals(some.items).summed(some.owners, len(some))
+            self.totals.append(Totals(made >> 1, ones))
             found[rows] = made[number]
         return found
 
@@ -448,8 +502,9 @@ class Problem:
         positive = (some.coefficients[some.terms.starts[single]] > 0) & (self.bounds(variables)[0] == 0)
         zeros = zip(literals[single[positive]].tolist(), variables[positive].tolist(), strict=True)
         self._zeros.update(zeros)
-        self.require_range(some, None, 0, when=literals)
-        self.require_range(some, 1, None, when=literals ^ 1)
+        self.require_range(some, None, 0, when=literals, spells_out=True)
+        self.require_range(some, 1, None, when=literals ^ 1, spells_out=True)
+        self.thresholds.append(Thresholds(literals, some))
         return literals[number]
 
     def _are_booleans(self, linears: Linears) -> Mask:
@@ -543,11 +598,10 @@ class Problem:
         partner[keys[len(owners) :]] = other[2]
         partners = partner[keys[: len(owners)]]
         rows = np.flatnonzero(~alone & (np.bincount(owners[partners != FALSE], minlength=len(alone)) > 0))
-        found[rows] = self.new_literals(len(rows))
         kept = np.flatnonzero(np.isin(owners, rows))
-        same, value, partners = found[owners[kept]], literals[kept], partners[kept]
-        self.require_any(Lists.side_by_side(same ^ 1, value ^ 1, partners))
-        self.require_any(Lists.side_by_side(same, value ^ 1, partners ^ 1))
+        kept = kept[np.argsort(owners[kept], kind="stable")]
+        values = Lists.grouped(np.searchsorted(rows, owners[kept]), literals[kept], len(rows))
+        found[rows] = self.equality(values, partners[kept], filled(len(rows), FALSE))
         return found
 
     # ---- the greatest of a few ----------------------------------------------------------------------
@@ -618,19 +672,34 @@ class Problem:
 
     def written_out(self, linears: Linears) -> Linears:
         """The same without variables that stand for expressions."""
-        for variables, expressions in self._names:
-            mine = np.isin(linears.terms.items, variables)
+        for total in self.totals:
+            mine = np.isin(linears.terms.items, total.variables)
             if mine.any():
                 rows, factors = linears.terms.owners[mine], linears.coefficients[mine]
-                inside = expressions.take(np.searchsorted(variables, linears.terms.items[mine])).scaled(
-                    factors
-                )
+                places = np.searchsorted(total.variables, linears.terms.items[mine])
+                inside = total.linears.take(places).scaled(factors)
                 kept = Linears(linears.constants, linears.terms.keep(~mine), linears.coefficients[~mine])
                 both = stacked([kept, inside])
                 linears = both.summed(np.append(np.arange(len(kept)), rows), len(kept))
         return linears
 
     # ---- conditions on values -----------------------------------------------------------------------
+    def equality(self, literals: Lists, counterparts: Integers, null: Integers) -> Integers:
+        """In each row a literal that holds exactly when a literal and its counterpart do.
+
+        The literals of a row are values of one choice, the counterparts the same values of another; where none of the
+        literals holds, ``null`` does.
+        """
+        targets = self.new_literals(len(literals))
+        made, value = targets[literals.owners], literals.items
+        for clauses in (
+            Lists.side_by_side(made ^ 1, value ^ 1, counterparts),
+            Lists.side_by_side(made, value ^ 1, counterparts ^ 1),
+            Lists.side_by_side(targets ^ 1, null ^ 1),
+        ):
+            self.require_any(clauses, spells_out=True)
+        self.equalities.append(Equalities(targets, literals, counterparts))
+        return targets
 
     def gated(self, linears: Linears, literals: Integers) -> Linears:
         """Each expression where its literal holds, else 0."""
@@ -674,8 +743,8 @@ class Problem:
         some, when = linears.take(first), literals[first]
         variables = self.new_variables(np.minimum(low[first], 0), np.maximum(high[first], 0))
         single = Linears.single(variables)
-        self.require_range(difference(some, single), 0, 0, when=when)
-        self.require_range(single, 0, 0, when=when ^ 1)
+        self.require_range(difference(some, single), 0, 0, when=when, spells_out=True)
+        self.require_range(single, 0, 0, when=when ^ 1, spells_out=True)
         self.gates.append(Gated(variables, when, number[first], some))
         return variables[places]
 
@@ -793,14 +862,28 @@ class Problem:
             return linears
         some = linears.take(long)
         low, high = self.ranges(some)
-        variables = self.new_variables(low, high)
-        self._names.append((variables, some))
-        single = Linears.single(variables)
-        self.require_range(difference(some, single), 0, 0)
+        made = self.new_variables(low, high)
+        single = Linears.single(made)
+        self.require_range(difference(some, single), 0, 0, spells_out=True)
+        self.totals.append(Totals(made, some))
         short = np.flatnonzero(linears.terms.lengths <= 1)
         return sum_of(_at(short, linears.take(short), len(linears)), _at(long, single, len(linears)))
 
     # ---- views of the whole -------------------------------------------------------------------------
+
+    @property
+    def definitions(self) -> list[Definitions]:
+        """What defines variables, each block after those that it speaks of."""
+        found: list[Definitions] = [
+            *self.operations,
+            *self.conjunctions,
+            *self.gates,
+            *self.thresholds,
+            *self.totals,
+            *self.equalities,
+        ]
+        found = [block for block in found if len(defined_by(block))]
+        return [*self.written_sums, *sorted(found, key=lambda block: int(defined_by(block)[0]))]
 
     @property
     def constraint_names(self) -> tuple[str, ...]:
@@ -839,6 +922,13 @@ class Problem:
             elif not isinstance(kept, bool) and kept.any():
                 rows.append(block.take(np.flatnonzero(kept)))
         return replace(self, rows=rows, redundant=[])
+
+
+def defined_by(block: Definitions) -> Integers:
+    """The variables that a block defines, in order."""
+    if isinstance(block, (Gated, Totals)):
+        return block.variables
+    return block.targets if isinstance(block, Operations) else block.targets >> 1
 
 
 def least(linear: Linear, bounds: tuple[Integers, Integers]) -> int:

@@ -33,7 +33,7 @@ from mgmt.compiler.encoding.integer_variables import quantities_of
 from mgmt.compiler.encoding.products import Product, Separator
 from mgmt.compiler.encoding.sources import Sources, no_aggregate, no_cell
 from mgmt.compiler.encoding.subqueries import SubqueryEncoder
-from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn, check_size, choices_of
+from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn, check_size
 from mgmt.compiler.relational.apart import Apart
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.relational.split import SplitQuery
@@ -68,7 +68,6 @@ from mgmt.optimization.columns import (
 from mgmt.optimization.general.expansion import expanded
 from mgmt.optimization.problem import Objective, Problem, Source, scale
 from mgmt.optimization.products import CellRows, FactoredProblem, Side
-from mgmt.optimization.structure import tighten
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import TEXTUAL, SqlType, quote
 
@@ -121,14 +120,13 @@ class Encoding:
 
     @cached_property
     def problem(self) -> Problem:
-        """With every cell written down, and what follows from choices for linear relaxations."""
+        """With every cell written down."""
         cells = 0
         for column in self.columns:
             with refusals_at(f"{column.table.name}.{column.column.name}", column.column.position):
                 cells += column.size
                 self.factored.foresee(cells - self.factored.cells)
         found = expanded(self.factored)
-        tighten(found, choices_of(self.columns))
         found.watch = self.factored.watch = None
         return found
 

@@ -239,14 +239,9 @@ class Evaluator:
         possible = Lists(mine.codes.starts, others).any((others != FALSE) & (mine.literals != FALSE))
         kept = np.flatnonzero(possible)
         if len(kept):
-            made = problem.new_literals(len(kept))
-            same[rows[kept]] = made
             places, starts = mine.codes.places(kept)
-            literal = np.repeat(made, np.diff(starts))
-            value, others = mine.literals[places], others[places]
-            problem.require_any(Lists.side_by_side(literal ^ 1, value ^ 1, others))
-            problem.require_any(Lists.side_by_side(literal, value ^ 1, others ^ 1))
-            problem.require_any(Lists.side_by_side(made ^ 1, mine.null[kept] ^ 1))
+            values = Lists(starts, mine.literals[places])
+            same[rows[kept]] = problem.equality(values, others[places], mine.null[kept])
         return np.append(same, FALSE)[number]
 
     def _compare_truths(self, one: Truths, other: Truths, operator: str) -> Truths:

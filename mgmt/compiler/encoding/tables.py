@@ -283,7 +283,7 @@ class TableEncoder:
         if not nullable:
             return Truths(true, true ^ 1)
         false = self._problem.new_literals(count)
-        self._problem.require_any(Lists.side_by_side(true ^ 1, false ^ 1))
+        self._problem.require_any(Lists.side_by_side(true ^ 1, false ^ 1), spells_out=True)
         return Truths(true, false)
 
     def _require_unique(

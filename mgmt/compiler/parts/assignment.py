@@ -6,7 +6,7 @@ What it is not: a constraint model (see ``constraint_model``); the shapes themse
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,6 @@ from mgmt.compiler.assignments.columns.fetch import Columns
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
 from mgmt.compiler.partition import Formulation, Part
-from mgmt.errors import PolicyError
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE, Assignment, Cost, Indices, Placement, RowCost
 from mgmt.optimization.engines import UnsuitableError, solve
@@ -24,8 +23,6 @@ from mgmt.optimization.general.lexicographic import TierResult
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType
-
-_MANY_CELLS = 2_000
 
 
 @dataclass(slots=True)
@@ -36,20 +33,13 @@ class ColumnarPart:
     built: Built
     encode_seconds: float
     fetched_rows: int
-    left_out: Mapping[str, str]
-    """Demands that have no shape over these rows, with the reasons."""
 
     @classmethod
-    def encode(
-        cls, snapshot: Snapshot, part: Part, catalog: Catalog, columns: Columns, *, partial: bool = False
-    ) -> ColumnarPart:
-        """Fetch and build.  NotAnAssignment when the data are of another shape than the policies promised.
-
-        With ``partial`` demands without a shape are left out instead, where there are many cells.
-        """
+    def encode(cls, snapshot: Snapshot, part: Part, catalog: Catalog, columns: Columns) -> ColumnarPart:
+        """Fetch and build.  NotAnAssignment when the data are of another shape than the policies promised."""
         started = time.perf_counter()
         before = columns.fetched_rows
-        if not part.may_be_columnar and not partial:
+        if not part.may_be_columnar:
             raise NotAnAssignment(part.why)
         ((table_name, column_name),) = part.columns
         table = catalog.schema.table(table_name)
@@ -58,33 +48,23 @@ class ColumnarPart:
         choosers = builder.choosers
         if choosers.rows and not choosers.values:
             raise NotAnAssignment("there is nothing to choose from")
-        partial = partial and choosers.rows * choosers.values >= _MANY_CELLS
-        left_out: dict[str, str] = {}
 
         def refuse(name: str, reason: object) -> None:
-            if not partial:
-                raise NotAnAssignment(f"{name}: {reason}")
-            left_out[name] = str(reason)
+            raise NotAnAssignment(f"{name}: {reason}")
 
-        try:
-            for each in part.formulations:
-                if not each.shapes and each.candidates and not all(map(snapshot.rows, each.candidates)):
-                    builder.add_nothing(each.demand)
-                elif not each.shapes:
-                    refuse(each.demand.name, each.why)
-                try:
-                    for shape in each.shapes:
-                        builder.add(shape)
-                except NotAnAssignment as reason:
-                    refuse(each.demand.name, reason)
-            built = builder.finish(refuse)
-        except PolicyError as error:
-            if not left_out:
-                raise
-            # What is wrong with the rows is said by the constraint model.
-            raise NotAnAssignment(*(f"{name}: {why}" for name, why in list(left_out.items())[:1])) from error
+        for each in part.formulations:
+            if not each.shapes and each.candidates and not all(map(snapshot.rows, each.candidates)):
+                builder.add_nothing(each.demand)
+            elif not each.shapes:
+                refuse(each.demand.name, each.why)
+            try:
+                for shape in each.shapes:
+                    builder.add(shape)
+            except NotAnAssignment as reason:
+                refuse(each.demand.name, reason)
+        built = builder.finish(refuse)
         seconds = time.perf_counter() - started
-        return cls(part, built, seconds, columns.fetched_rows - before, left_out)
+        return cls(part, built, seconds, columns.fetched_rows - before)
 
     def current(self, assignments: Assignments) -> bool:
         """Put today's values in; whether every cell has one that needs one."""

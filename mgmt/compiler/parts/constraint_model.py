@@ -1,25 +1,29 @@
 """A part as a constraint model: booleans for the values of choices, over any policies the compiler can encode.
 
-What it is not: an assignment problem (see ``assignment``).
+Where choices are all that is decided, what is an assignment in the model goes to the engines for those; what is not
+goes to the backend, from what the engines found.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
 from mgmt.compiler.encoding.encoder import Encoder, Encoding
 from mgmt.compiler.encoding.tables import choices_of
 from mgmt.compiler.partition import ColumnName, Step
+from mgmt.compiler.parts.choice_cells import cells_of
 from mgmt.compiler.verification.oracle import Verdict
+from mgmt.errors import SolveTimeout
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.general.evaluation import value_of
-from mgmt.optimization.general.lexicographic import Optimum, TierResult, optimize, tier_objectives
+from mgmt.optimization.general.lexicographic import Optimum, TierResult, better, optimize, tier_objectives
+from mgmt.optimization.general.lifted_search import LiftedSearch, search
+from mgmt.optimization.lifting import ChoiceCells
 from mgmt.optimization.problem import least
-from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 
 
@@ -30,6 +34,8 @@ class GeneralPart:
     encoding: Encoding
     backend: Backend
     encode_seconds: float
+    cells: ChoiceCells | None
+    """What the engines may choose; None where they are not asked."""
 
     @classmethod
     def encode(
@@ -39,13 +45,16 @@ class GeneralPart:
         catalog: Catalog,
         columns: frozenset[ColumnName] | None,
         backend: Backend,
+        *,
+        lifts: bool = True,
     ) -> GeneralPart:
-        """Encode a program; ``columns``: those it decides, None for all."""
+        """Encode a program; ``columns``: those it decides, None for all.  Without ``lifts`` no engine is asked."""
         started = time.perf_counter()
         with snapshot.scratch():
             encoding = Encoder(snapshot).encode(program, catalog, columns)
             _ = encoding.problem  # with every cell, while the budget and the memory are watched
-        return cls(encoding, backend, time.perf_counter() - started)
+        cells = cells_of(encoding.columns) if lifts else None
+        return cls(encoding, backend, time.perf_counter() - started, cells)
 
     def current(self, assignments: Assignments) -> bool:
         """Put today's values in; whether every cell has one that needs one."""
@@ -57,34 +66,51 @@ class GeneralPart:
         return complete
 
     def solve(
-        self,
-        present: Verdict | None,
-        *,
-        budget: float,
-        seed: int,
-        workers: int,
-        first: Mapping[tuple[str, str], Mapping[PrimaryKey, Value]] | None = None,
+        self, present: Verdict | None, *, budget: float, seed: int, workers: int
     ) -> Decided | Impossible:
-        """Decide the cells.  ``present`` is what the database says of today's values, if they are complete.
-
-        ``first``: a plan to start from, else that is today's.
-        """
+        """Decide the cells.  ``present`` is what the database says of today's values, if they are complete."""
         started = time.perf_counter()
-        encoding = self.encoding
         settled = self._settled(present)
-        if settled is None:
-            settled = optimum = optimize(
-                encoding.problem,
+        if settled is not None:
+            return self._decided(settled, time.perf_counter() - started)
+        found = None
+        if self.cells is not None:
+            found = search(self.encoding.problem, self.cells, budget=budget, seed=seed, workers=workers)
+            if found.optimum is not None and found.optimum.values is None:
+                return Impossible(found.impossible)
+            if found.whole:
+                assert found.optimum is not None
+                return self._decided(found.optimum, time.perf_counter() - started, found)
+        left = budget - (time.perf_counter() - started)
+        optimum = self._by_backend(found, budget=left, seed=seed, workers=workers)
+        if optimum.values is None:
+            return Impossible()
+        return self._decided(optimum, time.perf_counter() - started, found)
+
+    def _by_backend(self, found: LiftedSearch | None, *, budget: float, seed: int, workers: int) -> Optimum:
+        """The backend's solution, from where the engines came, or theirs where that is no worse."""
+        problem, first = self.encoding.problem, None if found is None else found.optimum
+        if found is not None and found.values is not None:
+            hint = dict(enumerate(found.values.tolist()))
+        else:
+            hint = _hint(self.encoding)
+        try:
+            optimum = optimize(
+                problem,
                 self.backend,
-                _hint(encoding, first),
-                choices=choices_of(encoding.columns),
+                hint,
+                choices=choices_of(self.encoding.columns),
                 budget=budget,
                 seed=seed,
                 workers=workers,
             )
-            if optimum.values is None:
-                return Impossible()
-        return self._decided(settled, time.perf_counter() - started)
+        except SolveTimeout:
+            if first is None:
+                raise
+            return first
+        if first is None or optimum.values is None:
+            return optimum
+        return better(first, optimum)
 
     def _settled(self, present: Verdict | None) -> Optimum | None:
         """The state as it stands, if it breaks nothing and meets a bound that nothing can beat."""
@@ -103,7 +129,7 @@ class GeneralPart:
             results.append(TierResult(tier, values[tier], values[tier], True))
         return Optimum(None, tuple(results), 0)
 
-    def _decided(self, optimum: Optimum, seconds: float) -> Decided:
+    def _decided(self, optimum: Optimum, seconds: float, found: LiftedSearch | None = None) -> Decided:
         encoding = self.encoding
         assignments: Assignments = {}
         deltas = []
@@ -117,7 +143,7 @@ class GeneralPart:
         if optimum.values is not None:
             claims = {o.name: value_of(o.linear, optimum.values) for o in encoding.problem.objectives}
         statistics = {
-            "backend": self.backend.name if optimum.solver_calls else "none: the state meets every bound",
+            "backend": self._backend_name(optimum, found),
             "solver_calls": optimum.solver_calls,
             "variables": encoding.problem.variables - 1,
             "candidate_rows": encoding.fetched_rows,
@@ -125,19 +151,20 @@ class GeneralPart:
             "solve_seconds": seconds,
             "tier_seconds": {result.tier: round(result.seconds, 3) for result in optimum.tiers},
         }
+        if found is not None:
+            statistics["notes"] = (*found.notes, *(f"not lifted: {each}" for each in found.left_out))
         names = tuple(objective.name for objective in encoding.problem.objectives)
         return Decided("cells", assignments, tuple(deltas), optimum.tiers, claims, names, statistics)
 
+    def _backend_name(self, optimum: Optimum, found: LiftedSearch | None) -> str:
+        if found is not None and optimum is found.optimum:
+            return found.engine
+        return self.backend.name if optimum.solver_calls else "none: the state meets every bound"
 
-def _hint(
-    encoding: Encoding, first: Mapping[tuple[str, str], Mapping[PrimaryKey, Value]] | None
-) -> dict[int, int]:
-    """The values for the solver to start from: those of a first plan, or today's."""
+
+def _hint(encoding: Encoding) -> dict[int, int]:
+    """Today's values, for the solver to start from."""
     hint: dict[int, int] = {}
     for column in encoding.columns:
-        values = column.current
-        if first is not None:
-            known = first[column.table.name, column.column.name]
-            values = [known[key] for key in column.keys]
-        hint.update(column.hint(values))
+        hint.update(column.hint(column.current))
     return hint

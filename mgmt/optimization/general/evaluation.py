@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from mgmt.optimization.columns import Integers, Linear, Mask
+import numpy as np
+
+from mgmt.optimization.columns import Integers, Linear, Linears, Mask
 
 Values: TypeAlias = Sequence[int] | Mapping[int, int] | Integers
 
@@ -22,3 +24,10 @@ def value_of(linear: Linear, values: Values) -> int:
         coefficient * int(values[variable])
         for variable, coefficient in zip(linear.variables, linear.coefficients, strict=True)
     )
+
+
+def amounts(linears: Linears, values: Integers) -> Integers:
+    """The expressions of a column under an assignment."""
+    found = linears.constants.copy()
+    np.add.at(found, linears.terms.owners, linears.coefficients * values[linears.terms.items])
+    return found

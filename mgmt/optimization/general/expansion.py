@@ -28,6 +28,7 @@ from mgmt.optimization.problem import (
     Relation,
     Rows,
     Source,
+    Totals,
 )
 from mgmt.optimization.products import CellRows, FactoredProblem, Grid, Occupied
 
@@ -59,6 +60,9 @@ def expanded(problem: FactoredProblem) -> Problem:
         replace(operations, operands=sums.within(operations.operands)) for operations in problem.operations
     )
     made.gates.extend(replace(gates, linears=sums.within(gates.linears)) for gates in problem.gates)
+    made.thresholds.extend(replace(block, linears=sums.within(block.linears)) for block in problem.thresholds)
+    made.totals.extend(replace(block, linears=sums.within(block.linears)) for block in problem.totals)
+    made.equalities.extend(problem.equalities)
     for objective in problem.objectives:
         linear = sums.within(Linears.of(objective.linear)).row(0)
         made.objectives.append(replace(objective, linear=linear))
@@ -67,7 +71,7 @@ def expanded(problem: FactoredProblem) -> Problem:
 
 def _choosing(grid: Grid) -> LiteralRows:
     """Each row takes exactly one value, or none where that is allowed."""
-    return LiteralRows(Relation.EXACTLY_ONE, grid.all_literals, filled(grid.rows, TRUE), None)
+    return LiteralRows(Relation.EXACTLY_ONE, grid.all_literals, filled(grid.rows, TRUE), None, True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +102,8 @@ class _WrittenSums:
         if len(often):
             variables = made.new_variables(*problem.bounds(-1 - used[often]))
             single = Linears.single(variables)
-            made.require_range(difference(written.take(often), single), 0, 0)
+            made.require_range(difference(written.take(often), single), 0, 0, spells_out=True)
+            made.written_sums.append(Totals(variables, written.take(often)))
             order = np.arange(len(used))
             order[often] = len(used) + np.arange(len(often))
             written = stacked([written, single]).take(order)
@@ -129,6 +134,8 @@ def _linears_of(problem: FactoredProblem) -> Iterator[Linears]:
     yield from (block.linears for block in problem.redundant)
     yield from (operations.operands for operations in problem.operations)
     yield from (gates.linears for gates in problem.gates)
+    yield from (block.linears for block in problem.thresholds)
+    yield from (block.linears for block in problem.totals)
     yield from (Linears.of(objective.linear) for objective in problem.objectives)
 
 
@@ -148,11 +155,17 @@ def _define(made: Problem, problem: FactoredProblem, block: Occupied) -> None:
             owners = np.concatenate((literals.take(rows).owners, np.arange(len(rows))))
             items = np.concatenate((literals.take(rows).items, targets[rows] ^ 1))
             one = Lists.grouped(owners, items, len(rows))
-            made.rows.append(LiteralRows(Relation.EXACTLY_ONE, one, filled(len(rows), TRUE), None))
+            made.rows.append(LiteralRows(Relation.EXACTLY_ONE, one, filled(len(rows), TRUE), None, True))
+            made.totals.append(Totals(targets[rows] >> 1, _number_of(literals.take(rows))))
         if not alone.all():
             rows = np.flatnonzero(~alone)
             none = literals.take(rows)
             made.conjunctions.append(Conjunctions(targets[rows] ^ 1, Lists(none.starts, none.items ^ 1)))
+
+
+def _number_of(literals: Lists) -> Linears:
+    """How many hold in each row."""
+    return Linears.literals(literals.items).summed(literals.owners, len(literals))
 
 
 def _size(block: CellRows) -> int:

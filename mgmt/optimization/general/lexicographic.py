@@ -16,6 +16,7 @@ from mgmt.optimization.columns import Integers, Linear, Lists, filled
 from mgmt.optimization.contradictions import contradicted
 from mgmt.optimization.general.evaluation import hold, value_of
 from mgmt.optimization.problem import Problem, add, least, scale
+from mgmt.optimization.structure import tighten
 
 _LEAST_SECONDS = 0.05
 _SECONDS_PER_CELL = 3e-6
@@ -58,6 +59,21 @@ class Optimum:
     solver_calls: int
 
 
+def better(one: Optimum, other: Optimum) -> Optimum:
+    """The better of two solutions, the first of two as good, with the bounds of both as far as these hold."""
+    kept, dropped = one, other
+    if [result.value for result in other.tiers] < [result.value for result in one.tiers]:
+        kept, dropped = other, one
+    results = list(kept.tiers)
+    for place, (mine, theirs) in enumerate(zip(kept.tiers, dropped.tiers, strict=True)):
+        bounds = [result.bound for result in (mine, theirs) if result.bound is not None]
+        bound = max(bounds, default=None)
+        results[place] = replace(mine, bound=bound, proven=mine.proven or mine.value == bound)
+        if theirs.value != mine.value:
+            break  # what is bounded from here on is another thing
+    return Optimum(kept.values, tuple(results), one.solver_calls + other.solver_calls)
+
+
 def tier_objectives(problem: Problem) -> dict[int, Linear]:
     """Per tier, the most important first, the weighted sum to minimise."""
     tiers: dict[int, Linear] = {}
@@ -87,6 +103,8 @@ def optimize(
         raise SolveTimeout(
             f"{problem.cells} cells are not written for a solver in the {max(0.0, budget):.2g} s left"
         )
+    if choices is not None:
+        tighten(problem, choices)
     tiers = tier_objectives(problem) or {1: Linear(0)}
     search = _Search(problem, backend, dict(hint), choices, seed, workers)
     search.start(tiers, deadline)

@@ -1,0 +1,89 @@
+"""A problem solved by the engines for assignments, as far as it is one.
+
+What does not lift is left out: then the engines' choice is a first solution, if it keeps what was left out as well, or
+else a place to start from; what bounds the first tiers bounds those of the problem, and what proves that there is no
+choice proves that there is no solution.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mgmt.errors import SolveTimeout
+from mgmt.optimization.assignment import Placement
+from mgmt.optimization.columns import Integers
+from mgmt.optimization.engines import UnsuitableError, solve
+from mgmt.optimization.general.evaluation import value_of
+from mgmt.optimization.general.lexicographic import Optimum, TierResult, tier_objectives
+from mgmt.optimization.general.operators import broken_rows, completed
+from mgmt.optimization.lifting import ChoiceCells, LeftOut, Lifted, lift
+from mgmt.optimization.problem import Problem
+
+_PARTIAL_SHARE = 0.25
+"""Of the time, where something is left out: what goes on from there needs the rest."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LiftedSearch:
+    """What the engines found."""
+
+    optimum: Optimum | None
+    """A solution with bounds, or that there is none; None if they have no choice that is one."""
+    values: Integers | None
+    """Of all variables under the best choice, whether or not it keeps what was left out."""
+    left_out: tuple[LeftOut, ...]
+    impossible: tuple[str, ...] = ()
+    """Constraints that fail whatever is chosen, if that is why there is no solution."""
+    engine: str = ""
+    notes: tuple[str, ...] = ()
+    solver_variables: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left to be found but what the engines did not prove."""
+        return self.optimum is not None and (
+            not self.left_out or all(result.proven for result in self.optimum.tiers)
+        )
+
+
+def search(problem: Problem, cells: ChoiceCells, *, budget: float, seed: int, workers: int) -> LiftedSearch:
+    """Lift, and ask the engines, for about ``budget`` seconds."""
+    deadline = time.monotonic() + budget
+    lifted = lift(problem, cells)
+    if lifted.impossible:
+        none = Optimum(None, (), 0)
+        return LiftedSearch(none, None, lifted.left_out, lifted.impossible, "none: some rows cannot hold")
+    left = deadline - time.monotonic()
+    share = _PARTIAL_SHARE if lifted.left_out else 1.0
+    try:
+        found = solve(lifted.assignment, seconds=max(0.0, share * left), seed=seed, workers=workers)
+    except (UnsuitableError, SolveTimeout) as reason:
+        return LiftedSearch(None, None, (*lifted.left_out, LeftOut("", f"no engine: {reason}")))
+    if found.choice is None:
+        return LiftedSearch(Optimum(None, (), 0), None, lifted.left_out, (), found.engine, found.notes)
+    values = completed(problem, cells.variable, cells.held(found.choice))
+    optimum = None
+    if values is not None and _keeps(problem, values, lifted.left_out):
+        optimum = Optimum(values, _tiers(problem, values, lifted, found), int(found.solver_variables > 0))
+    return LiftedSearch(
+        optimum, values, lifted.left_out, (), found.engine, found.notes, found.solver_variables
+    )
+
+
+def _keeps(problem: Problem, values: Integers, left_out: Sequence[LeftOut]) -> bool:
+    """Whether what was left out holds; what was not is for the database to check."""
+    names = {each.name for each in left_out}
+    broken = (block.source for block, _ in broken_rows(problem, values))
+    return not any(source is None or source.constraint in names for source in broken)
+
+
+def _tiers(problem: Problem, values: Integers, lifted: Lifted, found: Placement) -> tuple[TierResult, ...]:
+    """The values, and the bounds of the tiers before the first that something was left out of."""
+    results = []
+    for place, (tier, linear) in enumerate(tier_objectives(problem).items()):
+        value = value_of(linear, values)
+        bound = found.bounds[place] if place < lifted.whole_tiers else None
+        results.append(TierResult(tier, value, bound, value == bound))
+    return tuple(results)

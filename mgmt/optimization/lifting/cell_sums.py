@@ -1,0 +1,179 @@
+"""Expressions over the cells of choices: what depends on one row alone, however it is written, is a sum over its cells.
+
+Cells are numbered ``row * values + value``.  What depends on several rows in another way than by a sum stays an *atom*:
+the variable of the problem, with what defines it; atoms are numbered after the cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, integers, stacked
+from mgmt.optimization.general.operators import Defined, Operator, defined, operate
+from mgmt.optimization.lifting.choices import ChoiceCells
+from mgmt.optimization.problem import Problem
+
+_UNDEFINED = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Atoms:
+    """Variables and what defines them: the operator, and operands over cells and other atoms."""
+
+    operator: Operator
+    variables: Integers
+    operands: Lists
+    """The places of each one's operands among ``linears``."""
+    linears: Linears
+
+
+class CellSums:
+    """The variables of a problem as sums over cells and atoms."""
+
+    def __init__(self, problem: Problem, cells: ChoiceCells) -> None:
+        self.problem, self.cells = problem, cells
+        self.width = cells.rows * cells.values
+        """Cells are numbered below it, atoms from it on."""
+        number = problem.variables
+        self._constants = filled(number, 0)
+        self._first, self._length = np.arange(number), filled(number, 1)
+        self._terms = [self.width + np.arange(number)]
+        self._factors = [filled(number, 1)]
+        self._pooled = number
+        self.block, self.place = filled(number, _UNDEFINED), filled(number, 0)
+        """Of each atom, in which block of ``atoms`` it is defined, and where there."""
+        self.atoms: list[Atoms] = []
+        self._add_cells()
+        for each in defined(problem):
+            self._define(each)
+
+    # ---- what variables are -------------------------------------------------------------------------
+
+    def _add_cells(self) -> None:
+        cells, placed = self.cells, self.cells.placed
+        keys = cells.row[placed] * cells.values + cells.value[placed]
+        self._terms[0][cells.variable[placed]] = keys
+        self._set(integers([0]), Linears.constant([1]))
+        free = cells.variable[~placed]
+        if len(free):
+            order = np.argsort(keys, kind="stable")
+            of_row = Lists.grouped(keys[order] // max(1, cells.values), keys[order], cells.rows)
+            rest = of_row.take(cells.row[~placed])
+            self._set(free, Linears(filled(len(free), 1), rest, filled(len(rest.items), -1)))
+
+    def _set(self, variables: Integers, linears: Linears) -> None:
+        self._constants[variables] = linears.constants
+        self._first[variables] = self._pooled + linears.terms.starts[:-1]
+        self._length[variables] = linears.terms.lengths
+        self._terms.append(linears.terms.items)
+        self._factors.append(linears.coefficients)
+        self._pooled += len(linears.terms.items)
+
+    def of(self, linears: Linears) -> Linears:
+        """Expressions over variables as ones over cells and atoms."""
+        if len(self._terms) > 1:
+            self._terms, self._factors = [np.concatenate(self._terms)], [np.concatenate(self._factors)]
+        variables, count = linears.terms.items, len(linears)
+        lengths = self._length[variables]
+        starts = np.concatenate(([0], np.cumsum(lengths)))
+        places = np.repeat(self._first[variables] - starts[:-1], lengths) + np.arange(starts[-1])
+        terms = self._terms[0][places]
+        factors = np.repeat(linears.coefficients, lengths) * self._factors[0][places]
+        constants = linears.constants.copy()
+        np.add.at(constants, linears.terms.owners, linears.coefficients * self._constants[variables])
+        found = Linears(constants, Lists(starts[linears.terms.starts], terms), factors)
+        owners = found.terms.owners
+        if bool(((owners[1:] > owners[:-1]) | (terms[1:] > terms[:-1])).all()):
+            return found
+        return found.summed(np.arange(count), count)
+
+    def of_literals(self, literals: Integers) -> Linears:
+        """Literals, as 0 and 1."""
+        return self.of(Linears.literals(literals))
+
+    # ---- definitions --------------------------------------------------------------------------------
+
+    def _define(self, block: Defined) -> None:
+        operands = self.of(block.operands)
+        if block.operator is Operator.TOTAL:
+            self._set(block.variables, operands)
+            return
+        owner_of_operand = np.repeat(np.arange(len(block)), np.diff(block.starts))
+        owner = owner_of_operand[operands.terms.owners]
+        row = operands.terms.items // max(1, self.cells.values)
+        lowest, highest = filled(len(block), self.width), filled(len(block), -1)
+        np.minimum.at(lowest, owner, row)
+        np.maximum.at(highest, owner, row)
+        atomic = np.zeros(len(block), np.bool_)
+        atomic[owner[operands.terms.items >= self.width]] = True
+        single = (highest <= lowest) & ~atomic
+        alone, others = np.flatnonzero(single), np.flatnonzero(~single)
+        everywhere = Lists(block.starts, np.arange(int(block.starts[-1])))
+        if len(alone):
+            of_alone = everywhere.take(alone)
+            table = self._tabulated(block.operator, of_alone.starts, operands.take(of_alone.items))
+            self._set(block.variables[alone], table)
+        if len(others):
+            self.block[block.variables[others]] = len(self.atoms)
+            self.place[block.variables[others]] = np.arange(len(others))
+            kept = everywhere.take(others)
+            lists = Lists(kept.starts, np.arange(len(kept.items)))
+            made = Atoms(block.operator, block.variables[others], lists, operands.take(kept.items))
+            self.atoms.append(made)
+
+    def _tabulated(self, operator: Operator, starts: Integers, operands: Linears) -> Linears:
+        """What depends on one row each, asked for every value that is mentioned and for any other one."""
+        count = len(starts) - 1
+        of_operand = np.repeat(np.arange(count), np.diff(starts))
+        owner = of_operand[operands.terms.owners]
+        first, number = group_numbers(owner, operands.terms.items)
+        whose, cells = owner[first], operands.terms.items[first]
+        # Each definition is asked once for each of these, and once for none of them.
+        asked = np.concatenate((whose, np.arange(count)))
+        width = np.diff(starts)[asked]
+        begins = np.concatenate(([0], np.cumsum(width)))
+        operand = np.repeat(starts[:-1][asked] - begins[:-1], width) + np.arange(begins[-1])
+        values = operands.constants[operand].copy()
+        inside = operands.terms.owners - starts[:-1][owner]
+        values[begins[:-1][number] + inside] += operands.coefficients
+        told = operate(operator, begins, values)
+        otherwise = told[len(whose) :]
+        change = told[: len(whose)] - otherwise[whose]
+        kept = change != 0
+        return Linears(otherwise, Lists.grouped(whose[kept], cells[kept], count), change[kept])
+
+    # ---- what expressions are like ------------------------------------------------------------------
+
+    def atomic(self, linears: Linears) -> Mask:
+        """Which expressions have atoms."""
+        return linears.terms.any(linears.terms.items >= self.width)
+
+    def is_defined(self, operator: Operator, terms: Integers) -> Mask:
+        """Which terms are atoms of this operator."""
+        blocks = self.block[np.maximum(terms - self.width, 0)]
+        wanted = np.array([block.operator is operator for block in self.atoms] + [False], np.bool_)
+        found: Mask = (terms >= self.width) & wanted[blocks]
+        return found
+
+    def operands(self, terms: Integers) -> tuple[Linears, Integers]:
+        """The operands of atoms, all of one operator: expressions, and of which of the atoms each is."""
+        variables = terms - self.width
+        found: list[Linears] = []
+        owners: list[Integers] = []
+        for number in np.unique(self.block[variables]).tolist():
+            block = self.atoms[number]
+            mine = np.flatnonzero(self.block[variables] == number)
+            lists = block.operands.take(self.place[variables[mine]])
+            found.append(block.linears.take(lists.items))
+            owners.append(mine[lists.owners])
+        owner = np.concatenate([filled(0, 0), *owners])
+        order = np.argsort(owner, kind="stable")
+        return stacked(found).take(order), owner[order]
+
+    def row_of(self, cells: Integers) -> Integers:
+        return cells // self.cells.values
+
+    def value_of(self, cells: Integers) -> Integers:
+        return cells % self.cells.values

@@ -1,0 +1,75 @@
+"""A problem as an assignment, as far as that goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mgmt.optimization.assignment import Assignment, Cost, Tier
+from mgmt.optimization.dense_ranks import alike_rows, firsts
+from mgmt.optimization.lifting.cell_sums import CellSums
+from mgmt.optimization.lifting.choices import ChoiceCells
+from mgmt.optimization.lifting.clauses import clauses_of
+from mgmt.optimization.lifting.costs import CostLifter
+from mgmt.optimization.lifting.demands import Demands, LeftOut
+from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.problem import Problem
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lifted:
+    """An assignment that every solution of the problem is a choice of."""
+
+    assignment: Assignment
+    impossible: tuple[str, ...]
+    """Constraints that fail whatever is chosen."""
+    left_out: tuple[LeftOut, ...]
+    """What else the problem demands, or minimises."""
+    whole_tiers: int
+    """How many of the first tiers are whole: what bounds them bounds the problem's."""
+
+
+def lift(problem: Problem, cells: ChoiceCells) -> Lifted:
+    """The assignment in a problem, with what does not fit into one left out."""
+    sums = CellSums(problem, cells)
+    demands = Demands(sums)
+    for clauses in clauses_of(problem, sums):
+        demands.add(clauses)
+    demands.finish()
+    tiers, partial, left_out = _tiers(problem, sums)
+    rank, number = alike_rows(demands.allowed)
+    allowed = demands.allowed[firsts(rank, number)]
+    assignment = Assignment(
+        cells.values,
+        rank.astype(np.int32),
+        allowed,
+        demands.required,
+        cells.current,
+        tuple(demands.limits),
+        tiers,
+        tuple(demands.conditions),
+    )
+    whole = next((at for at, tier in enumerate(tiers) if tier.number in partial), len(tiers))
+    return Lifted(assignment, tuple(demands.impossible), (*demands.left_out, *left_out), whole)
+
+
+def _tiers(problem: Problem, sums: CellSums) -> tuple[tuple[Tier, ...], set[int], list[LeftOut]]:
+    """The tiers, the numbers of those that something is missing in, and what."""
+    lifter = CostLifter(sums)
+    costs: dict[int, list[Cost]] = {}
+    constants: dict[int, int] = {}
+    partial: set[int] = set()
+    left_out: list[LeftOut] = []
+    for objective in sorted(problem.objectives, key=lambda objective: objective.tier):
+        mine = costs.setdefault(objective.tier, [])
+        try:
+            found = lifter.costs_of(objective)
+        except NotLiftedError as reason:
+            left_out.append(LeftOut(objective.name, str(reason)))
+            partial.add(objective.tier)
+            continue
+        mine.extend(found.costs)
+        constants[objective.tier] = constants.get(objective.tier, 0) + found.constant
+    tiers = tuple(Tier(number, tuple(some), constants.get(number, 0)) for number, some in costs.items())
+    return tiers, partial, left_out

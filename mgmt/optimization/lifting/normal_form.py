@@ -1,0 +1,193 @@
+"""The normal form of bounds on sums over cells: no more of a row than the least it comes to, and no common factor.
+
+Of a row that must have a value exactly one cell holds, so what all of its cells have in common is a constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers
+from mgmt.optimization.lifting.choices import ChoiceCells
+from mgmt.optimization.problem import NO_BOUND
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranges:
+    """``lower <= linear <= upper``, over cells, without constants."""
+
+    linears: Linears
+    lower: Integers
+    upper: Integers
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    def take(self, places: Integers | Mask) -> Ranges:
+        where: Integers = np.arange(len(self))[places]
+        return Ranges(self.linears.take(where), self.lower[where], self.upper[where])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rowwise:
+    """The terms of expressions row by row: of each pair of an expression and a row the number of its terms."""
+
+    owners: Integers
+    rows: Integers
+    number: Integers
+    """Of each term, the pair that it is of."""
+    complete: Mask
+    """Whether one of the terms holds, whatever is chosen."""
+
+    @classmethod
+    def of(cls, linears: Linears, cells: ChoiceCells) -> Rowwise:
+        terms, owners = linears.terms.items, linears.terms.owners
+        row = terms // max(1, cells.values)
+        new = np.ones(len(terms), np.bool_)
+        new[1:] = (owners[1:] != owners[:-1]) | (row[1:] != row[:-1])
+        number = np.cumsum(new) - 1
+        rows = row[new]
+        sizes = np.bincount(number, minlength=len(rows))
+        complete = (sizes == cells.domain_sizes()[rows]) & cells.required[rows]
+        return cls(owners[new], rows, number, complete)
+
+    def ends(self, factors: Integers) -> tuple[Integers, Integers]:
+        """The least and the most that each pair comes to."""
+        start = np.where(self.complete, 2**62, 0)
+        least, most = start.copy(), -start
+        np.minimum.at(least, self.number, factors)
+        np.maximum.at(most, self.number, factors)
+        return least, most
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduced:
+    """Expressions as ``factor * linear + constant``."""
+
+    linears: Linears
+    factors: Integers
+    constants: Integers
+
+
+def reduced(linears: Linears, cells: ChoiceCells) -> Reduced:
+    """Sums over cells in normal form: none that only takes away, no common factor, no constant."""
+    rowwise = Rowwise.of(linears, cells)
+    least, _ = rowwise.ends(linears.coefficients)
+    common = np.where(rowwise.complete, least, 0)
+    constants = linears.constants + _summed(common, rowwise.owners, len(linears))
+    coefficients = linears.coefficients - common[rowwise.number]
+    kept = coefficients != 0
+    terms, coefficients = linears.terms.keep(kept), coefficients[kept]
+    sign = np.where(terms.any(coefficients > 0), 1, -1)
+    divisor = filled(len(linears), 1)
+    some = np.flatnonzero(terms.lengths)
+    if len(some):
+        divisor[some] = np.gcd.reduceat(np.abs(coefficients), terms.starts[:-1][some])
+    factors = sign * divisor
+    spread = np.repeat(factors, terms.lengths)
+    return Reduced(Linears(filled(len(linears), 0), terms, coefficients // spread), factors, constants)
+
+
+def normalized(ranges: Ranges, cells: ChoiceCells) -> tuple[Ranges, Integers, Integers]:
+    """The same bounds on sums in normal form, and the least and the most that these come to."""
+    found = reduced(ranges.linears, cells)
+    low, high = _shifted(ranges.lower, -found.constants), _shifted(ranges.upper, -found.constants)
+    falling, divisor = found.factors < 0, np.abs(found.factors)
+    low, high = np.where(falling, -high, low), np.where(falling, -low, high)
+    low = np.where(low == -NO_BOUND, low, -(-low // divisor))
+    high = np.where(high == NO_BOUND, high, high // divisor)
+    rowwise = Rowwise.of(found.linears, cells)
+    ends = rowwise.ends(found.linears.coefficients)
+    least, most = (_summed(end, rowwise.owners, len(ranges)) for end in ends)
+    return Ranges(found.linears, low, high), least, most
+
+
+def _shifted(bounds: Integers, by: Integers) -> Integers:
+    return np.where(np.abs(bounds) == NO_BOUND, bounds, bounds + by)
+
+
+def _summed(values: Integers, owners: Integers, count: int) -> Integers:
+    found = filled(count, 0)
+    np.add.at(found, owners, values)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literals:
+    """Bounds that say of some rows that one of them has one of some values, or has none of some.
+
+    Terms are cells: those of the values that count.
+    """
+
+    bounds: Integers
+    """Of each pair of a bound and a row, the bound."""
+    negated: Mask
+    """Of each pair, whether the row is to have none of the values."""
+    cells: Lists
+    """Of each pair."""
+
+
+def is_membership(linears: Linears, lower: Integers, upper: Integers, cells: ChoiceCells) -> Mask:
+    """Which bounds say so: of terms of 1 (or of -1 for each row), and what one row says suffices."""
+    rowwise = Rowwise.of(linears, cells)
+    least, most = _plain_ends(linears, rowwise)
+    up = (lower == least + 1) & (upper >= most)
+    down = (upper == most - 1) & (lower <= least)
+    factors = linears.coefficients
+    sign = filled(len(rowwise.rows), 0)
+    sign[rowwise.number] = factors
+    uneven = linears.terms.any((np.abs(factors) != 1) | (factors != sign[rowwise.number]))
+    found: Mask = ~uneven & (up | down) & (linears.terms.lengths > 0)
+    return found
+
+
+def as_literals(linears: Linears, lower: Integers, cells: ChoiceCells) -> Literals:
+    """Those bounds row by row."""
+    rowwise = Rowwise.of(linears, cells)
+    least, _ = _plain_ends(linears, rowwise)
+    up = lower == least + 1
+    sign = filled(len(rowwise.rows), 0)
+    sign[rowwise.number] = linears.coefficients
+    negated = (sign > 0) ^ up[rowwise.owners]
+    return Literals(rowwise.owners, negated, Lists.grouped(rowwise.number, linears.terms.items, len(sign)))
+
+
+def _plain_ends(linears: Linears, rowwise: Rowwise) -> tuple[Integers, Integers]:
+    """The ends where any row may have a value without a term."""
+    ends = np.zeros((2, len(rowwise.rows)), np.int64)
+    np.minimum.at(ends[0], rowwise.number, linears.coefficients)
+    np.maximum.at(ends[1], rowwise.number, linears.coefficients)
+    return _summed(ends[0], rowwise.owners, len(linears)), _summed(ends[1], rowwise.owners, len(linears))
+
+
+def disjoined(literals: Literals, owners: Integers, count: int, values: int) -> tuple[Linears, Linears, Mask]:
+    """Clauses of literals, by whose they are: sums of what rows have, and of what they have not, one for each clause.
+
+    One of the former holds, or not all of the latter: all are as many as there are rows in them.  The mask tells the
+    clauses that always hold.
+    """
+    cells, of_cell = literals.cells.items, literals.cells.owners
+    clause, negated = owners[literals.bounds], literals.negated
+    row = cells[literals.cells.starts[:-1]] // max(1, values) if len(clause) else clause
+    first, pair = group_numbers(clause, row)
+    times = np.bincount(pair[negated], minlength=len(first))
+    entry, number = group_numbers(pair[of_cell], cells)
+    of_pair, cell = pair[of_cell][entry], cells[entry]
+    has = np.bincount(number[~negated[of_cell]], minlength=len(entry)) > 0
+    has_not = np.bincount(number[negated[of_cell]], minlength=len(entry)) == times[of_pair]
+    # A row that is not to have some values may have any other; what else it may have says nothing.
+    has_not &= (times[of_pair] > 0) & ~has
+    has &= times[of_pair] == 0
+    parts = [
+        Linears(
+            filled(count, 0),
+            Lists.grouped(clause[first[of_pair[kept]]], cell[kept], count),
+            filled(int(kept.sum()), 1),
+        )
+        for kept in (has, has_not)
+    ]
+    left = np.bincount(of_pair[has_not], minlength=len(first))
+    always = np.bincount(clause[first[(times > 0) & (left == 0)]], minlength=count) > 0
+    return parts[0], parts[1], always

@@ -1,0 +1,116 @@
+"""Bounds on how far two sums of the same rows are apart: families of them are skews.
+
+``load[i] - load[j] <= most[i, j]`` for all pairs of buckets is one condition if each bound is a number of the one
+bucket less a number of the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mgmt.optimization.assignment import NONE, UNLIMITED, Load, Skew
+from mgmt.optimization.columns import Integers, Linears, Lists, filled, joined
+from mgmt.optimization.lifting.choices import ChoiceCells
+from mgmt.optimization.lifting.factors import factors_of
+from mgmt.optimization.lifting.normal_form import Ranges
+from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.problem import NO_BOUND
+
+_FREE = int(UNLIMITED)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Differences:
+    """Differences of sums over the same rows: numbers of the rows, and of the values of both sums."""
+
+    rows: Lists
+    weights: Integers
+    of_rows: Integers
+    values: Lists
+    greater: Integers
+    less: Integers
+    most: Integers
+
+
+def skews_of(name: str, ranges: Ranges, cells: ChoiceCells) -> list[Skew]:
+    """Raises NotLiftedError where bounds are about anything else."""
+    found = _differences(ranges, cells)
+    skews = []
+    for number in np.unique(found.of_rows).tolist():
+        mine = np.flatnonzero(found.of_rows == number)
+        used, places = np.unique(np.concatenate((found.greater[mine], found.less[mine])), return_inverse=True)
+        greater, less = places[: len(mine)], places[len(mine) :]
+        most = np.full((len(used), len(used)), _FREE, np.int64)
+        np.minimum.at(most, (greater, less), found.most[mine])
+        load = _load(found, int(mine[0]), found.values.take(used), cells)
+        skews.append(_skew(name, load, most))
+    return skews
+
+
+def _differences(ranges: Ranges, cells: ChoiceCells) -> _Differences:
+    sides = []
+    for sign in (1, -1):
+        factors = sign * ranges.linears.coefficients
+        terms = ranges.linears.terms.keep(factors > 0)
+        if not terms.lengths.all():
+            raise NotLiftedError("amounts that depend on the row and on the value at once")
+        sides.append(factors_of(Linears(filled(len(terms), 0), terms, factors[factors > 0]), cells.values))
+    above, below = sides
+    weighted = [
+        Lists(2 * side.rows.starts, np.stack((side.rows.items, side.weights), 1).ravel()) for side in sides
+    ]
+    _, number = joined(weighted).alike()
+    count = len(ranges)
+    if not (above.whole.all() and below.whole.all() and np.array_equal(number[:count], number[count:])):
+        raise NotLiftedError("amounts that depend on the row and on the value at once")
+    both = joined([above.values, below.values])
+    first, value = both.alike()
+    # What is at least a number is the other way round at most its negation.
+    upper, lower = np.flatnonzero(ranges.upper < NO_BOUND), np.flatnonzero(ranges.lower > -NO_BOUND)
+    one, other = value[:count], value[count:]
+    where = np.concatenate((upper, lower))
+    return _Differences(
+        above.rows.take(where),
+        above.take(where).weights,
+        number[:count][where],
+        both.take(first),
+        np.concatenate((one[upper], other[lower])),
+        np.concatenate((other[upper], one[lower])),
+        np.concatenate((ranges.upper[upper], -ranges.lower[lower])),
+    )
+
+
+def _load(found: _Differences, example: int, values: Lists, cells: ChoiceCells) -> Load:
+    if len(np.unique(values.items)) < len(values.items):
+        raise NotLiftedError("differences of sums over values in common")
+    rows = found.rows.row(example)
+    group, weight, bucket = filled(cells.rows, NONE), filled(cells.rows, 0), filled(cells.values, NONE)
+    group[rows] = 0
+    weight[rows] = found.weights[found.rows.starts[example] : found.rows.starts[example + 1]]
+    bucket[values.items] = values.owners
+    return Load(group.astype(np.int32), 1, bucket.astype(np.int32), len(values), weight)
+
+
+def _skew(name: str, load: Load, most: Integers) -> Skew:
+    """``load[i] + above[i] <= load[j] + base[j]``, so that ``base[j] - above[i]`` is the bound of i and j."""
+    number = len(most)
+    bounded = most < _FREE
+    rows, columns = np.asarray(bounded.any(1)), np.asarray(bounded.any(0))
+    base, above = np.full(number, _FREE, np.int64), np.full(number, -_FREE, np.int64)
+    first = int(bounded.sum(1).argmax())
+    above[first] = 0
+    base[bounded[first]] = most[first, bounded[first]]
+    for row in np.flatnonzero(rows & (np.arange(number) != first)).tolist():
+        known = np.flatnonzero(bounded[row] & (base < _FREE))
+        if len(known):
+            above[row] = base[known[0]] - most[row, known[0]]
+            new = bounded[row] & (base == _FREE)
+            base[new] = most[row, new] + above[row]
+    told = np.where(rows[:, None] & columns[None, :], base[None, :] - above[:, None], _FREE)
+    apart = ~np.eye(number, dtype=np.bool_)
+    same = np.diagonal(told)
+    if bool((told != most)[apart].any()) or bool((same < 0).any()):
+        raise NotLiftedError("differences of sums that are no skew")
+    return Skew(name, load, base, above, filled(number, -1))

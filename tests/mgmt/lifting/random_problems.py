@@ -1,0 +1,171 @@
+"""Tiny random problems over choices, and their twin: every choice, with all that is defined following from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from random import Random
+
+import numpy as np
+
+from mgmt.optimization.assignment import NONE, Indices
+from mgmt.optimization.columns import Integers, Linear, Linears, Lists, filled, integers
+from mgmt.optimization.general.operators import broken_rows, completed
+from mgmt.optimization.lifting import ChoiceCells
+from mgmt.optimization.problem import Objective, Problem, Source
+
+
+def choice_of(rows: int, values: int, nullable: bool, current: Indices) -> tuple[Problem, ChoiceCells]:
+    """A problem with one column of choices, and its cells: row by row, with NULL at the end."""
+    problem = Problem()
+    literals = problem.new_literals(rows * values).reshape(rows, values)
+    null = problem.new_literals(rows) if nullable else integers([])
+    every = np.concatenate((literals, null[:, None]), axis=1) if nullable else literals
+    problem.require_one(Lists.side_by_side(*every.T), exactly=True, spells_out=True)
+    row = np.concatenate((np.repeat(np.arange(rows), values), np.arange(len(null))))
+    value = np.concatenate((np.tile(np.arange(values), rows), filled(len(null), NONE)))
+    variables = np.concatenate((literals.ravel(), null)) >> 1
+    required = np.full(rows, not nullable)
+    return problem, ChoiceCells(rows, values, row, value, variables, required, current)
+
+
+class ProblemMaker:
+    """One random problem per seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(seed)
+        self.rows, self.values = random.randint(1, 4), random.randint(1, 3)
+        today = [random.randrange(self.values) for _ in range(self.rows)]
+        nullable = random.random() < 0.4
+        self.problem, self.cells = choice_of(self.rows, self.values, nullable, np.array(today, np.int32))
+        self._literals = integers(2 * self.cells.variable)
+        self._groups = [random.randrange(2) for _ in range(self.rows)]
+        self._buckets = [random.randrange(2) for _ in range(self.values)]
+        self._weights = [random.choice((1, 1, 2, 5)) for _ in range(self.rows)]
+        self._names = 0
+        for _ in range(random.randint(0, 3)):
+            self._demand()
+        for tier in range(1, random.randint(1, 3)):
+            for _ in range(random.randint(1, 2)):
+                self._objective(tier)
+
+    # ---- expressions and literals -------------------------------------------------------------------
+
+    def _cell(self, row: int, value: int) -> int:
+        return int(self._literals[row * self.values + value])
+
+    def _load(self) -> Linears:
+        """What some rows bring to some values."""
+        random = self.random
+        values = random.choice(
+            ([random.randrange(self.values)], [v for v in range(self.values) if self._buckets[v]])
+        )
+        group = random.choice((None, 0, 1))
+        rows = [row for row in range(self.rows) if group is None or self._groups[row] == group]
+        weighted = random.random() < 0.5
+        terms = [(self._cell(r, v), self._weights[r] if weighted else 1) for r in rows for v in values]
+        return self._total([literal for literal, _ in terms], [factor for _, factor in terms])
+
+    def _total(self, literals: list[int], factors: list[int]) -> Linears:
+        parts = Linears.literals(integers(literals), integers(factors))
+        return parts.summed(filled(len(literals), 0), 1)
+
+    def _number(self, depth: int = 2) -> Linears:
+        random, problem = self.random, self.problem
+        kind = random.randrange(8) if depth else random.randrange(2)
+        if kind < 3:
+            return self._load()
+        if kind == 3:
+            return Linears.literals(self._literal(depth - 1), random.choice((1, -2)))
+        if kind == 4:
+            two = [self._number(depth - 1) for _ in range(random.choice((2, 2, 3)))]
+            sign = random.choice((1, -1))
+            every = _stacked(two).scaled(sign)
+            return problem.maximum(every, filled(len(two), 0), 1).scaled(sign)
+        if kind == 5:
+            return problem.product(self._number(depth - 1), self._number(0))
+        if kind == 6:
+            return problem.quotient(self._number(depth - 1), integers([random.choice((2, 3))]))
+        return problem.gated(self._number(depth - 1), self._literal(0))
+
+    def _literal(self, depth: int = 2) -> Integers:
+        random, problem = self.random, self.problem
+        kind = random.randrange(6) if depth else 0
+        if kind < 2:
+            return integers([int(random.choice(self._literals.tolist())) ^ random.choice((0, 0, 1))])
+        if kind == 2:
+            return problem.at_most(self._number(depth - 1), random.randint(0, 3)) ^ random.randint(0, 1)
+        if kind == 3:
+            parts = [self._literal(depth - 1) for _ in range(random.randint(2, 3))]
+            return problem.conjunction(*parts) ^ random.randint(0, 1)
+        if kind == 4 and self.rows > 1:
+            return self._same() ^ random.randint(0, 1)
+        inside = [v for v in range(self.values) if self._buckets[v]]
+        row = random.randrange(self.rows)
+        return problem.disjunction_of(Lists.of([[self._cell(row, v) for v in inside]]))
+
+    def _same(self) -> Integers:
+        one, other = self.random.sample(range(self.rows), 2)
+        mine = integers([self._cell(one, v) for v in range(self.values)])
+        theirs = integers([self._cell(other, v) for v in range(self.values)])
+        null = self.cells.with_none()[[one]]
+        literal = np.where(null >= 0, 2 * null, 1)
+        return self.problem.equality(Lists(integers([0, len(mine)]), mine), theirs, literal)
+
+    # ---- demands and objectives ---------------------------------------------------------------------
+
+    def _source(self) -> Source:
+        self._names += 1
+        return Source(f"c{self._names}", integers([0]))
+
+    def _demand(self) -> None:
+        random, problem = self.random, self.problem
+        kind = random.randrange(6)
+        if kind < 2:
+            low, high = random.choice(((None, 2), (None, 4), (1, None), (0, 3), (None, 0)))
+            when = self._literal(1) if random.random() < 0.3 else None
+            problem.require_range(self._number(), low, high, self._source(), when=when)
+        elif kind < 4:
+            parts = [self._literal() for _ in range(random.randint(1, 3))]
+            problem.require_any(Lists.side_by_side(*parts), self._source())
+        elif kind == 4:
+            parts = [self._literal(1) for _ in range(random.randint(2, 3))]
+            exactly = random.random() < 0.2
+            problem.require_one(Lists.side_by_side(*parts), self._source(), exactly=exactly)
+        else:  # every pair of some rows apart, as joins of a table with itself say it
+            source = self._source()
+            for one in range(self.rows):
+                for other in range(one):
+                    for value in range(self.values):
+                        both = integers([self._cell(one, value) ^ 1, self._cell(other, value) ^ 1])
+                        problem.require_any(Lists.side_by_side(both[:1], both[1:]), source)
+
+    def _objective(self, tier: int) -> None:
+        random = self.random
+        parts = [self._number() for _ in range(random.randint(1, 3))]
+        if random.random() < 0.3:
+            moved = [self._cell(row, int(self.cells.current[row])) ^ 1 for row in range(self.rows)]
+            parts.append(self._total(moved, [random.choice((1, 1, 3)) for _ in moved]))
+        total = _stacked(parts).summed(filled(len(parts), 0), 1).row(0)
+        self._names += 1
+        maximize, weight = random.random() < 0.3, random.choice((1, 2))
+        self.problem.objectives.append(Objective(f"o{self._names}", total, maximize, tier, weight))
+
+    # ---- the twin -----------------------------------------------------------------------------------
+
+    def choices(self) -> Iterator[tuple[Indices, Integers | None]]:
+        """Every choice with the values of all variables; None where it breaks a demand."""
+        options = [
+            [*range(self.values)] if required else [NONE, *range(self.values)]
+            for required in self.cells.required.tolist()
+        ]
+        for values in product(*options):
+            choice = np.array(values, np.int32)
+            found = completed(self.problem, self.cells.variable, self.cells.held(choice))
+            assert found is not None
+            yield choice, None if any(broken_rows(self.problem, found)) else found
+
+
+def _stacked(parts: list[Linears]) -> Linears:
+    rows: list[Linear] = [part.row(0) for part in parts]
+    return Linears.of(*rows)
