@@ -18,6 +18,7 @@ from bench.members.backends import BACKENDS, Backend, backend_of
 from bench.members.idle import membership_idle
 from bench.members.processes import MOST_PROCESSES
 from bench.members.socket_runs import SPREAD
+from bench.policies.amounts import Amounts
 from bench.result import Result
 from bench.slots.servers import ENGINES
 from rota.local.fault_targets import KILLABLE
@@ -46,6 +47,15 @@ def finish(name: str, result: Result, json_wanted: bool) -> None:
 
 json_option = click.option(
     "--json", "json_wanted", is_flag=True, help="One JSON document on standard output."
+)
+
+
+amounts_option = click.option(
+    "--amounts",
+    type=click.Choice([each.value for each in Amounts]),
+    default=Amounts.UNITS.value,
+    show_default=True,
+    help="How large requests and capacities are, and whether they are round.",
 )
 
 
@@ -217,11 +227,12 @@ def vm_balance_command(runs: int, seed: int, budget: float, json_wanted: bool) -
 
 @bench.command("pods-400")
 @pack_options(10, 2.0)
-def many_pods_command(runs: int, seed: int, budget: float, json_wanted: bool) -> None:
+@amounts_option
+def many_pods_command(runs: int, seed: int, budget: float, json_wanted: bool, amounts: str) -> None:
     """400 pods on 50 nodes, two resources, selectors and anti-affinity: how near the optimum, and how soon."""
     from bench.policies.many_pods import many_pods
 
-    finish("pods-400", many_pods(range(seed, seed + runs), budget), json_wanted)
+    finish("pods-400", many_pods(range(seed, seed + runs), budget, Amounts(amounts)), json_wanted)
 
 
 @bench.command("placement")
@@ -271,15 +282,24 @@ def placement_command(
 @click.option("--runs", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--budget", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
+@amounts_option
 @json_option
 def policy_scale_command(
-    nodes: int, pods: int, min_load: int, runs: int, budget: float, seed: int, json_wanted: bool
+    nodes: int,
+    pods: int,
+    min_load: int,
+    runs: int,
+    budget: float,
+    seed: int,
+    amounts: str,
+    json_wanted: bool,
 ) -> None:
     """Batches of pods on many nodes, all policies of the kubernetes pack on: milliseconds for each stage."""
     from bench.policies.policy_scale import policy_scale
 
     name = f"policy-scale, {pods} pods on {nodes} nodes, load from {min_load} %"
-    finish(name, policy_scale(nodes, pods, min_load, runs, budget, seed), json_wanted)
+    result = policy_scale(nodes, pods, min_load, runs, budget, seed, Amounts(amounts))
+    finish(name, result, json_wanted)
 
 
 @bench.command("experts")
@@ -590,12 +610,14 @@ def slots_move_command(
     is_flag=True,
     help="Instead, by how much time and memory grow from 500 to 10 000 nodes and from 50 to 1000 pods (of 'listed').",
 )
+@amounts_option
 @json_option
 def phrasings_command(
     nodes: int,
     pods: int,
     segments: int,
     hosts: int,
+    amounts: str,
     only: tuple[str, ...],
     budget: float,
     profile: bool,
@@ -623,7 +645,7 @@ def phrasings_command(
     if grows:
         finish("phrasings, growth", growth(budget, only or LISTED, progress=tell), json_wanted)
         return
-    size = Size(nodes, pods, segments, hosts)
+    size = Size(nodes, pods, segments, hosts, amounts=Amounts(amounts))
     result = phrasings(size, budget, only, profile=profile, progress=tell)
     finish(f"phrasings, {pods} pods on {nodes} nodes", result, json_wanted)
 

@@ -14,10 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from bench.policies import workloads
+from bench.policies.amounts import Amounts
 from bench.policies.packs import PackBench
 from bench.result import Result
 from mgmt.optimization.assignment import NONE, Assignment, Indices, Limit, Load, LoadCost, Tier
 from mgmt.optimization.engines import solve
+from mgmt.optimization.load_functions import LoadNumber
 
 
 def assignment_of(tables: workloads.Tables) -> Assignment:
@@ -53,7 +55,7 @@ def assignment_of(tables: workloads.Tables) -> Assignment:
             Tier(
                 1,
                 tuple(
-                    LoadCost(f"highest {name}", 1, (load,), lambda load: load[0], peak=True)
+                    LoadCost(f"highest {name}", 1, (load,), LoadNumber(0), peak=True)
                     for name, load in loads.items()
                 ),
             ),
@@ -67,13 +69,13 @@ def _load(nodes: Sequence[object], weight: np.ndarray, group: Indices | None = N
     return Load(everyone if group is None else group, groups, node, len(nodes), weight)
 
 
-def many_pods(seeds: Sequence[int], budget: float) -> Result:
+def many_pods(seeds: Sequence[int], budget: float, amounts: Amounts = Amounts.UNITS) -> Result:
     """One solve for each seed."""
     gaps, seconds, cpu_seconds, proven = [], [], [], 0
     bench, through_pack = PackBench("kubernetes"), []
     for seed in seeds:
-        through_pack.append(bench.solve(workloads.many_pods(seed), budget, seed))
-        assignment = assignment_of(workloads.many_pods(seed))
+        through_pack.append(bench.solve(workloads.many_pods(seed, amounts=amounts), budget, seed))
+        assignment = assignment_of(workloads.many_pods(seed, amounts=amounts))
         wall, cpu = time.perf_counter(), time.process_time()
         placement = solve(assignment, seconds=budget, seed=seed)
         seconds.append(time.perf_counter() - wall)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from bench.policies.amounts import Amounts
 from bench.policies.packs import PackBench
 from bench.policies.workloads import node_scaling
 from bench.result import Result
@@ -26,17 +27,25 @@ _ASKED = {1000: (35, 100), 10_000: (60, 250), 30_000: (150, 600)}
 _PUBLISHED_PROBLEM = {1000: "85 ms (search alone)"}
 
 
-def policy_scale(nodes: int, pods: int, least_load: int, runs: int, budget: float, seed: int) -> Result:
+def policy_scale(
+    nodes: int,
+    pods: int,
+    least_load: int,
+    runs: int,
+    budget: float,
+    seed: int,
+    amounts: Amounts = Amounts.UNITS,
+) -> Result:
     """Solve ``runs`` batches of pods, the first apart, which fetches everything, and the last again after a change."""
     bench = PackBench("kubernetes")
-    bench.database.replace_rows(node_scaling(nodes, pods, least_load, seed))
+    bench.database.replace_rows(node_scaling(nodes, pods, least_load, seed, amounts))
     draw = Random(seed)
     measured = []
     for number in range(runs + 1):
         wall, cpu = time.perf_counter(), time.process_time()
         solution = bench.model.solve(budget, seed)
         measured.append((solution, time.perf_counter() - wall, time.process_time() - cpu))
-        _next_batch(bench, draw, number, nodes, pods, least_load)
+        _next_batch(bench, draw, number, nodes, pods, least_load, amounts)
     first, *others = measured
     read_first, read_again = _read(first[0]), _read(_after_one_change(bench, budget, seed))
     figures: dict[str, Any] = {
@@ -87,7 +96,8 @@ def _after_one_change(bench: PackBench, budget: float, seed: int) -> Solution:
     """The same batch once more, with one running pod changed since it was solved."""
     bench.model.solve(budget, seed)
     bench.database.execute(
-        "UPDATE running_pod SET cpu = (cpu + 1) % 100 WHERE name = (SELECT min(name) FROM running_pod)"
+        "UPDATE running_pod SET cpu = CASE WHEN cpu > 0 THEN cpu - 1 ELSE 1 END"
+        " WHERE name = (SELECT min(name) FROM running_pod)"
     )
     return bench.model.solve(budget, seed)
 
@@ -109,9 +119,12 @@ def stages(run: tuple[Solution, float, float]) -> dict[str, float]:
     }
 
 
-def _next_batch(bench: PackBench, draw: Random, number: int, nodes: int, pods: int, least_load: int) -> None:
+def _next_batch(
+    bench: PackBench, draw: Random, number: int, nodes: int, pods: int, least_load: int, amounts: Amounts
+) -> None:
     """Other pods are pending, and on as many nodes as there are pods the load has changed."""
-    sizes = [draw.randrange(5, 15) for _ in range(pods)]
+    rest = Random(number)
+    sizes = [amounts.of(draw.randrange(5, 15), rest) for _ in range(pods)]
     bench.database.execute("DELETE FROM pod")
     bench.database.insert(
         "pod",
@@ -120,7 +133,7 @@ def _next_batch(bench: PackBench, draw: Random, number: int, nodes: int, pods: i
             for place, size in enumerate(sizes)
         ],
     )
-    changed = [(draw.randrange(nodes), draw.randrange(least_load, 100)) for _ in range(pods)]
+    changed = [(draw.randrange(nodes), draw.randrange(least_load, 100) * amounts.unit) for _ in range(pods)]
     bench.database.execute_many(
         "UPDATE running_pod SET cpu = ?, memory = ? WHERE name = ?",
         [(load, load, f"r{node:05}") for node, load in changed],

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
 
+from bench.policies.amounts import Amounts
 from mgmt.solution import Value
 
 Row = dict[str, Value]
@@ -19,18 +20,21 @@ HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 
 
-def node_scaling(nodes: int, pods: int, least_load: int, seed: int) -> Tables:
+def node_scaling(
+    nodes: int, pods: int, least_load: int, seed: int, amounts: Amounts = Amounts.UNITS
+) -> Tables:
     """DCM's node-scaling benchmark (OSDI 2020, Figures 13 and 15) for the pack ``kubernetes``.
 
     Every node has 100 cpu, 100 memory and room for 110 pods, and runs one pod of ``least_load`` to 99 percent of both;
     the pending pods want 5 to 14 percent each.
     """
-    draw = Random(seed)
-    loads = [draw.randrange(least_load, 100) for _ in range(nodes)]
-    sizes = [draw.randrange(5, 15) for _ in range(pods)]
+    draw, rest = Random(seed), Random(seed)
+    loads = [draw.randrange(least_load, 100) * amounts.unit for _ in range(nodes)]
+    sizes = [amounts.of(draw.randrange(5, 15), rest) for _ in range(pods)]
+    full = 100 * amounts.unit
     return {
         "node": [
-            {"name": f"n{number:05}", "cpu": 100, "memory": 100, "pods": 110} for number in range(nodes)
+            {"name": f"n{number:05}", "cpu": full, "memory": full, "pods": 110} for number in range(nodes)
         ],
         "template": [{"name": "plain"}],
         "running_pod": [
@@ -50,13 +54,13 @@ def node_scaling(nodes: int, pods: int, least_load: int, seed: int) -> Tables:
     }
 
 
-def many_pods(seed: int, pods: int = 400, nodes: int = 50) -> Tables:
+def many_pods(seed: int, pods: int = 400, nodes: int = 50, amounts: Amounts = Amounts.UNITS) -> Tables:
     """The workload of HotOS 2019 for the pack ``kubernetes``: empty nodes of 1000 cpu and memory in five zones.
 
     Applications have ten pods each, which want 5 to 75 of cpu and of memory, in steps of five.  A fifth of the
     applications must be in one of the zones, and a third have an anti-affinity of their pods to each other.
     """
-    draw = Random(seed)
+    draw, rest = Random(seed), Random(seed)
     tables: Tables = {name: [] for name in ("template", "template_label", "node_selector", "pod")}
     tables.update({"affinity": [], "affinity_label": []})
     for number in range(pods // 10):
@@ -67,12 +71,12 @@ def many_pods(seed: int, pods: int = 400, nodes: int = 50) -> Tables:
             tables["node_selector"].append({"template": app, "key": ZONE, "value": f"z{draw.randrange(5)}"})
         elif kind < 0.5:
             _add_affinity(tables, f"{app}-apart", app, app, anti=True)
-        cpu, memory = (5 * draw.randrange(1, 16) for _ in range(2))
+        cpu, memory = (amounts.of(5 * draw.randrange(1, 16), rest) for _ in range(2))
         tables["pod"].extend(
             {"name": f"{app}-{pod}", "template": app, "cpu": cpu, "memory": memory} for pod in range(10)
         )
-    names = [f"n{number:02}" for number in range(nodes)]
-    tables["node"] = [{"name": name, "cpu": 1000, "memory": 1000} for name in names]
+    names, full = [f"n{number:02}" for number in range(nodes)], 1000 * amounts.unit
+    tables["node"] = [{"name": name, "cpu": full, "memory": full} for name in names]
     tables["node_label"] = [
         {"node": name, "key": ZONE, "value": f"z{number % 5}"} for number, name in enumerate(names)
     ]

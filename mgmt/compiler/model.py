@@ -33,7 +33,7 @@ from mgmt.compiler.parts.flagged_assignment import FlaggedPart
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.results.solution import doubted, joint_statistics, solution_of, today_instead
 from mgmt.compiler.results.unassigned import emptiest, find_unassigned
-from mgmt.compiler.time_limits import phase
+from mgmt.compiler.time_limits import a_second_at_least, phase
 from mgmt.compiler.verification.oracle import Verdict
 from mgmt.compiler.verification.rejection import rejection
 from mgmt.errors import (
@@ -51,11 +51,15 @@ from mgmt.language.pushdown.engine_errors import refusals_at
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.contradictions import contradictions
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility.elastic import Placement
 from mgmt.solution import Solution, Unassigned
 from mgmt.source_text import SourceText
 from mgmt.state.database import Database, Snapshot
 from mgmt.state.date_texts import moment_of
+
+_IN_COLUMNS = 0.5
+"""Of the time for a clash, to see it in columns; the rest is to see it cell by cell where that does not tell."""
 
 
 class Model:
@@ -65,7 +69,14 @@ class Model:
     what is left to the solver, per query), ``oracle`` (the SQL that checks a solution).
     """
 
-    def __init__(self, database: Database, compilation: Compilation, backend: Backend | None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        compilation: Compilation,
+        backend: Backend | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = database
         self._compilation = compilation
         self.catalog = compilation.catalog
@@ -74,21 +85,31 @@ class Model:
         self._chosen_backend = backend
         self._backend = backend or CpSatBackend()
         self._columns = Columns()
+        self._clock = clock
         self._cell_by_cell: list[str] = []
         """Why parts go cell by cell, from one solve to the next."""
 
     @classmethod
     def build(
-        cls, database: Database, policies: Policy | Iterable[Policy], *, backend: Backend | None = None
+        cls,
+        database: Database,
+        policies: Policy | Iterable[Policy],
+        *,
+        backend: Backend | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> Model:
         """Compile policies against the database's schema.
 
         Raises a PolicyError with line and column for the first mistake, NoConstraintsError when there is
         nothing to solve.  With a ``backend`` all parts are one constraint model, so that it decides every cell.
+        Budgets end by ``clock``, in seconds.
         """
         texts = texts_of(policies)
         model = cls(
-            database, Compilation.of(texts, database.schema, EngineTypes(database.rehearsal())), backend
+            database,
+            Compilation.of(texts, database.schema, EngineTypes(database.rehearsal())),
+            backend,
+            clock=clock,
         )
         with deep_nesting_refused(texts[0].position(0)):
             model._rehearse()
@@ -108,6 +129,11 @@ class Model:
     def partition(self) -> Partition:
         """Which demands are solved in whole columns, and why the others are not."""
         return self._compilation.partition
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """By which budgets end."""
+        return self._clock
 
     @property
     def database(self) -> Database:
@@ -148,22 +174,29 @@ class Model:
         Nothing is parsed or bound again.  A view that others read must stay, and the other state must have the
         same schema.
         """
-        return Model(database or self._database, self._compilation.revised(revise), self._chosen_backend)
+        return Model(
+            database or self._database,
+            self._compilation.revised(revise),
+            self._chosen_backend,
+            clock=self._clock,
+        )
 
     def beside(self, other: Model) -> Model:
         """The same policies over the state of a model with the same views, with what that has read of it."""
-        found = Model(other._database, self._compilation, self._chosen_backend)
+        found = Model(other._database, self._compilation, self._chosen_backend, clock=self._clock)
         found._columns = other._columns.shared()
         return found
 
     def extended(self, text: SourceText) -> Model:
         """These policies and the ones of a further text, which may use the views of these."""
         compilation = self._compilation.extended(text, self._database.schema)
-        return Model(self._database, compilation, self._chosen_backend)
+        return Model(self._database, compilation, self._chosen_backend, clock=self._clock)
 
     def without_objectives(self) -> Model:
         """The hard constraints alone, over the same state."""
-        return Model(self._database, self._compilation.without_objectives, self._chosen_backend)
+        return Model(
+            self._database, self._compilation.without_objectives, self._chosen_backend, clock=self._clock
+        )
 
     def satisfiable(self, budget: float = 2.0, seed: int = 0) -> bool | None:
         """Whether anything satisfies the hard constraints; None when ``budget`` seconds were too few to tell."""
@@ -210,15 +243,14 @@ class Model:
     def _solve(
         self, budget: float, seed: int, workers: int, clashes: bool, now: float | datetime | None
     ) -> Solution:
-        started = time.perf_counter()
-        deadline = started + budget
+        started, deadline = self._clock(), Deadline.after(budget, self._clock)
         snapshot = self._database.snapshot(moment_of(now))
         with snapshot:
-            fetching = time.perf_counter() - started - self._columns.fetch_seconds
+            fetching = self._clock() - started - self._columns.fetch_seconds
             today = no_assignments(snapshot.schema)
             with phase(snapshot, budget):
                 parts, general = self._encode(snapshot)
-                encoded = time.perf_counter()
+                encoded = self._clock()
                 fetching += self._columns.fetch_seconds
                 complete = not [part for part in (*parts, general) if part and not part.current(today)]
                 present = self._present(snapshot, parts, general, today) if complete else None
@@ -228,24 +260,25 @@ class Model:
                     self._refute(snapshot, today, seed)
                 if not clashes:
                     return InfeasibleError(())
-                left = max(1.0, deadline - time.perf_counter())
-                return self._infeasible(snapshot, parts, left, seed)
+                return self._infeasible(
+                    snapshot, parts, Deadline.after(a_second_at_least(deadline.left), self._clock), seed
+                )
 
             try:
                 decided = self._decide(parts, general, present, deadline, seed, workers)
             except NotAnAssignment as reason:  # no engine for what the columns turned out to be
                 self._cell_by_cell.append(str(reason))
-                with phase(snapshot, budget, deadline - time.perf_counter()):
+                with phase(snapshot, budget, deadline.left):
                     general = self._in_cells(snapshot, self.program)
                     present = self.oracle.examine(snapshot, today) if complete else None
                 decided = self._decide([], general, present, deadline, seed, workers)
             if decided is None:
                 raise impossible()
-            solved = time.perf_counter()
+            solved = self._clock()
             assignments = no_assignments(snapshot.schema)
             for values in decided:
                 assignments.update(values.assignments)
-            with phase(snapshot, budget, deadline - time.perf_counter()):
+            with phase(snapshot, budget, deadline.left):
                 verdict = self._verify(snapshot, assignments, decided, seed)
             if verdict is None:
                 raise impossible()
@@ -258,7 +291,7 @@ class Model:
                 if kept is not None:
                     decided, assignments, verdict = [kept], today, present
             unassigned = find_unassigned(self._compilation, snapshot, assignments, verdict)
-        finished = time.perf_counter()
+        finished = self._clock()
         statistics = {
             **joint,
             "fetch_seconds": fetching,
@@ -400,21 +433,19 @@ class Model:
         parts: Sequence[ColumnarPart | FlaggedPart],
         general: GeneralPart | None,
         present: Verdict | None,
-        deadline: float,
+        deadline: Deadline,
         seed: int,
         workers: int,
     ) -> list[Decided] | None:
         """The values of every part; None when one of them has none."""
         decided = []
         for part in parts:
-            left = max(0.0, deadline - time.perf_counter())
-            chosen = part.solve(budget=left, seed=seed, workers=workers)
+            chosen = part.solve(budget=deadline.left, seed=seed, workers=workers)
             if isinstance(chosen, Impossible):
                 return None
             decided.append(chosen)
         if general is not None:
-            left = max(0.0, deadline - time.perf_counter())
-            found = general.solve(present, budget=left, seed=seed, workers=workers)
+            found = general.solve(present, deadline=deadline, seed=seed, workers=workers)
             if isinstance(found, Impossible):
                 return None
             decided.append(found)
@@ -428,23 +459,26 @@ class Model:
             )
 
     def _infeasible(
-        self, snapshot: Snapshot, parts: Sequence[ColumnarPart | FlaggedPart], budget: float, seed: int
+        self, snapshot: Snapshot, parts: Sequence[ColumnarPart | FlaggedPart], deadline: Deadline, seed: int
     ) -> InfeasibleError:
         """The error with its core; what would help is looked for on the same snapshot when somebody asks."""
-        clash: Clash | None = self._columnar_clash(snapshot, parts, budget)
+        budget = deadline.left
+        clash: Clash | None = self._columnar_clash(snapshot, parts, deadline.part(_IN_COLUMNS))
         if clash is None:
             try:
-                with phase(snapshot, budget):
+                with phase(snapshot, budget, deadline.left):
                     general = self._in_cells(snapshot, self.program)
             except (UnsupportedConstructError, SolveTimeout):  # too large to speak of rows
                 model = self.revised(database=self._database.clone(snapshot.dump(), snapshot.moment))
                 queries = {query.name: query for query in self.queries if isinstance(query, BoundQuery)}
-                return error_of(ConstraintClash.of(model, queries, seconds=budget, seed=seed), self.queries)
-            clash = CellClash.of(general.encoding, self._backend, budget=budget, seed=seed)
+                return error_of(
+                    ConstraintClash.of(model, queries, deadline=deadline, seed=seed), self.queries
+                )
+            clash = CellClash.of(general.encoding, self._backend, deadline=deadline, seed=seed)
         return error_of(clash, self.queries, self._relaxing(snapshot, clash, budget, seed))
 
     def _columnar_clash(
-        self, snapshot: Snapshot, parts: Sequence[ColumnarPart | FlaggedPart], budget: float
+        self, snapshot: Snapshot, parts: Sequence[ColumnarPart | FlaggedPart], deadline: Deadline
     ) -> ColumnarClash | None:
         if not parts:
             return None
@@ -453,7 +487,7 @@ class Model:
             for part in parts:
                 flagged = isinstance(part, FlaggedPart)
                 places = part.places if isinstance(part, FlaggedPart) else part
-                found = columnar_clash(snapshot, places, alone=alone and not flagged, seconds=budget)
+                found = columnar_clash(snapshot, places, alone=alone and not flagged, deadline=deadline)
                 if found is not None:
                     return found
         return None
@@ -465,7 +499,8 @@ class Model:
 
         def relax(seconds: float | None) -> tuple[Relaxation, ...]:
             model = self.revised(database=self._database.clone(state, moment))
-            return find_relaxations(model, clash, budget=seconds or 3 * budget, seed=seed)
+            deadline = Deadline.after(3 * budget if seconds is None else seconds, self._clock)
+            return find_relaxations(model, clash, deadline=deadline, seed=seed)
 
         return relax
 

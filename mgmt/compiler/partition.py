@@ -9,7 +9,7 @@ What it is not: it sees no data; a part may still prove to be of another shape w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -29,7 +29,7 @@ from mgmt.compiler.encoding.integer_variables import quantities_of
 from mgmt.compiler.relational.dependencies import below_views
 from mgmt.compiler.relational.memo import Memo
 from mgmt.compiler.relational.split import SplitQuery
-from mgmt.language.bound_queries.expressions import Cell
+from mgmt.language.bound_queries.expressions import Cell, Computed
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery
 from mgmt.language.names.catalog import Catalog
 from mgmt.language.pushdown.column_types import EngineTypes
@@ -152,7 +152,7 @@ def partition_of(
 def _has_subquery(step: Step) -> bool:
     if isinstance(step, PushedView):
         return False
-    parts = [*step.gates, *(expression for _, expression in step.outputs)]
+    parts = [*step.gates, *step.computed, *(expression for _, expression in step.outputs)]
     parts.extend(part for part in (step.having, step.demand) if part is not None)
     return any(isinstance(node, Subquery) for part in parts for node in part.walk())
 
@@ -166,6 +166,9 @@ def _formulation(
     columns = _columns_below(step, views)
     if not columns:
         return Formulation(step, columns, (), "no variable in it")
+    beyond = _beyond_columns(step, views)
+    if beyond:
+        return Formulation(step, columns, (), beyond)
     try:
         alone, around = without_constants_around(step.bound)
         flats = _normalized(alone, views, catalog)
@@ -252,9 +255,8 @@ def _candidates(query: BoundQuery, views: Views) -> list[str]:
     return [candidates_sql(flat), *found]
 
 
-def _columns_below(step: SplitQuery, views: Views) -> frozenset[ColumnName]:
-    """All variable columns that a query or a view below it mentions."""
-    found: set[ColumnName] = set()
+def _queries_below(step: SplitQuery, views: Views) -> Iterator[BoundQuery]:
+    """A query, its subqueries, and the views below them."""
     waiting, seen = [step.bound], set[str]()
 
     def visit(name: str) -> None:
@@ -268,18 +270,38 @@ def _columns_below(step: SplitQuery, views: Views) -> frozenset[ColumnName]:
 
     while waiting:
         query = waiting.pop()
-        relations = {source.alias.lower(): source.relation for source in query.sources}
+        yield query
+        for part in query.expressions:
+            waiting.extend(node.query for node in part.walk() if isinstance(node, Subquery))
+        for source in query.sources:
+            visit(source.relation.name.lower())
+
+
+def _columns_below(step: SplitQuery, views: Views) -> frozenset[ColumnName]:
+    """All variable columns that a query or a view below it mentions."""
+    found: set[ColumnName] = set()
+    for query in _queries_below(step, views):
+        relations = {source.alias.lower(): source.relation.name.lower() for source in query.sources}
         for part in query.expressions:
             for node in part.walk():
-                if isinstance(node, Subquery):
-                    waiting.append(node.query)
-                elif isinstance(node, Cell) and node.source.lower() in relations:
-                    name = relations[node.source.lower()].name.lower()
+                if isinstance(node, Cell) and node.source.lower() in relations:
+                    name = relations[node.source.lower()]
                     if name not in views.unavailable:
                         found.add((name, node.column.lower()))
-        for relation in relations.values():
-            visit(relation.name.lower())
     return frozenset(found)
+
+
+def _beyond_columns(step: SplitQuery, views: Views) -> str:
+    """What only the constraint model can say; empty if there is nothing."""
+    for query in _queries_below(step, views):
+        if query.computed_keys:
+            return "it groups by what the solver decides"
+        nodes = [node for part in query.expressions for node in part.walk()]
+        if any(isinstance(node, Computed) for node in nodes):
+            return "a function of what the solver decides"
+        if any(isinstance(node, Subquery) and (node.query.keys or node.query.having) for node in nodes):
+            return "groups in a subquery"
+    return ""
 
 
 def _parts(formulations: Iterable[Formulation], schema: Schema) -> tuple[Part, ...]:
@@ -329,7 +351,7 @@ def _note_needs(step: SplitQuery, needed: dict[str, set[str]]) -> None:
     relations = {source.alias.lower(): source.relation.name.lower() for source in step.bound.sources}
     for name in relations.values():
         needed.setdefault(name, set())
-    parts = [*step.gates, *(expression for _, expression in step.outputs)]
+    parts = [*step.gates, *step.computed, *(expression for _, expression in step.outputs)]
     parts.extend(part for part in (step.having, step.demand) if part is not None)
     for part in parts:
         for node in part.walk():

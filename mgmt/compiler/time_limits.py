@@ -15,10 +15,15 @@ _LEAST = 1.0
 """Seconds: a short budget is for the search, and the first statements may find a busy host."""
 
 
+def a_second_at_least(left: float) -> float:
+    """What a phase gets of the seconds that are left, or a second."""
+    return max(_LEAST, left)
+
+
 @contextmanager
 def phase(snapshot: Snapshot, budget: float, left: float | None = None) -> Iterator[None]:
     """The statements inside may together take what is ``left`` of the budget, a second at least; else SolveTimeout."""
-    seconds = max(_LEAST, budget if left is None else left)
+    seconds = a_second_at_least(budget if left is None else left)
     try:
         with snapshot.within(seconds):
             yield

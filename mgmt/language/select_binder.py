@@ -17,13 +17,16 @@ from sqlglot import exp
 
 from mgmt.errors import PolicySyntaxError, UnknownColumnError, UnsupportedConstructError
 from mgmt.language.bound_queries.expressions import (
+    Aggregate,
     Cell,
+    ComputedKey,
     DatabasePart,
     Expression,
     has_aggregate,
     has_variable,
+    signature,
 )
-from mgmt.language.bound_queries.queries import BoundQuery, Demand, Output, Predicate, PushedView
+from mgmt.language.bound_queries.queries import BoundQuery, Demand, Output, Predicate, PushedView, Subquery
 from mgmt.language.expression_binding.expression_binder import ExpressionBinder
 from mgmt.language.expression_binding.functional_dependencies import dependencies_of_view, ungrouped_columns
 from mgmt.language.names.catalog import Relation, RelationColumn
@@ -68,6 +71,7 @@ class SelectBinder(SelectNormalizer):
         demand = self._bind_demand(binder)
         parts = [output.expression for output in outputs]
         parts.extend(part.expression for part in (demand, having) if part is not None)
+        having, outputs, demand = self._in_terms_of(keys, having, outputs, demand)
         if keys is None and (binder.left_to_database or any(has_aggregate(part) for part in parts)):
             keys = ()  # one group of all rows
         if demand is not None and keys is not None and (keys == () or self._statement.made_groups):
@@ -98,23 +102,27 @@ class SelectBinder(SelectNormalizer):
             having,
             tuple(outputs),
             demand,
-            self._statement.strict_groups or self._distinct,
+            self._statement.strict_groups or self._distinct or any(map(has_variable, keys or ())),
         )
         if demand is None:
             self._define(query)
         results.append(query)
 
     def bind_subquery(self) -> BoundQuery:
-        """Bind a SELECT inside an expression; it has FROM, joins and WHERE alone, and may hold aggregates."""
+        """Bind a SELECT inside an expression: of its groups there are those with rows."""
         self._prepare()
         binder = self._binder()
         predicates = self._bind_predicates(binder)
-        outputs = self._bind_outputs(binder)
+        keys = self._bind_keys(binder)
+        having, outputs, _ = self._in_terms_of(
+            keys, self._bind_having(binder), self._bind_outputs(binder), None
+        )
         self._refuse_unencodable_clauses()
         self._refuse_what_only_the_database_knows()
-        keys = () if any(has_aggregate(output.expression) for output in outputs) else None
+        if keys is None and (having or any(has_aggregate(output.expression) for output in outputs)):
+            keys = ()
         if keys is not None:
-            self._check_grouped(keys, outputs, None, None)
+            self._check_grouped(keys, outputs, None, having)
         return BoundQuery(
             self._name,
             self._position(self._tree),
@@ -122,10 +130,10 @@ class SelectBinder(SelectNormalizer):
             self._skeleton(),
             tuple(predicates),
             keys,
-            None,
+            having,
             tuple(outputs),
             None,
-            False,
+            bool(keys),
         )
 
     def _bind_subquery(
@@ -226,21 +234,50 @@ class SelectBinder(SelectNormalizer):
             found.append(Predicate(tree, bound, has_variable(bound)))
         return found
 
-    def _bind_keys(self, binder: ExpressionBinder) -> tuple[DatabasePart, ...] | None:
+    def _bind_keys(self, binder: ExpressionBinder) -> tuple[DatabasePart | ComputedKey, ...] | None:
         group = self._tree.args.get("group")
         if group is None:
             return None
-        keys = []
-        for tree in group.expressions:
-            bound = binder.bind(tree)
-            if not isinstance(bound, DatabasePart):
-                raise self._unsupported(
-                    tree,
-                    "GROUP BY or DISTINCT of an expression over variables",
-                    "group by columns, or define a view",
+        bound = [binder.bind(tree) for tree in group.expressions]
+        computed = [place for place, key in enumerate(bound) if not isinstance(key, DatabasePart)]
+        keys: list[DatabasePart | ComputedKey] = []
+        for place, (tree, key) in enumerate(zip(group.expressions, bound, strict=True)):
+            if isinstance(key, DatabasePart):
+                keys.append(key)
+                continue
+            if has_aggregate(key):
+                raise PolicySyntaxError(
+                    "an aggregate in GROUP BY",
+                    position=key.position,
+                    hint="compute it in a CREATE VIEW of its own, and group the rows of that",
                 )
-            keys.append(bound)
+            number = computed.index(place) - len(computed)
+            keys.append(ComputedKey(key.type, key.position, key, tree, number))
         return tuple(keys)
+
+    def _in_terms_of(
+        self,
+        keys: tuple[DatabasePart | ComputedKey, ...] | None,
+        having: Predicate | None,
+        outputs: list[Output],
+        demand: Demand | None,
+    ) -> tuple[Predicate | None, list[Output], Demand | None]:
+        """What is said of groups, computed keys in it put as such."""
+        computed = {signature(key.operand): key for key in keys or () if isinstance(key, ComputedKey)}
+        if not computed:
+            return having, outputs, demand
+
+        def change(expression: Expression) -> Expression:
+            key = computed.get(signature(expression))
+            if key is not None or isinstance(expression, (Aggregate, Subquery)):
+                return expression if key is None else key
+            return expression.with_children(change)
+
+        return (
+            None if having is None else replace(having, expression=change(having.expression)),
+            [replace(output, expression=change(output.expression)) for output in outputs],
+            None if demand is None else replace(demand, expression=change(demand.expression)),
+        )
 
     def _bind_having(self, binder: ExpressionBinder) -> Predicate | None:
         clause = self._tree.args.get("having")
@@ -274,7 +311,7 @@ class SelectBinder(SelectNormalizer):
             )
         return Demand(tail, tree, bound)
 
-    def _check_reason(self, outputs: list[Output], keys: Sequence[DatabasePart] | None) -> None:
+    def _check_reason(self, outputs: list[Output], keys: Sequence[DatabasePart | ComputedKey] | None) -> None:
         """A reason speaks of constant columns of the row, or of the group."""
         reason = None if self._tail is None else self._tail.reason
         if reason is None:
@@ -337,7 +374,7 @@ class SelectBinder(SelectNormalizer):
 
     def _check_grouped(
         self,
-        keys: tuple[DatabasePart, ...],
+        keys: tuple[DatabasePart | ComputedKey, ...],
         outputs: list[Output],
         demand: Demand | None,
         having: Predicate | None,
@@ -351,7 +388,7 @@ class SelectBinder(SelectNormalizer):
             )
 
     def _ungrouped(
-        self, parts: Sequence[Expression], keys: Sequence[DatabasePart]
+        self, parts: Sequence[Expression], keys: Sequence[DatabasePart | ComputedKey]
     ) -> list[tuple[Position, str, str]]:
         return list(ungrouped_columns(parts, keys, self._scope, self._settled))
 

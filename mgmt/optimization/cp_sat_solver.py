@@ -31,6 +31,7 @@ from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.columns import Integers
 from mgmt.optimization.contradictions import contradicted
+from mgmt.optimization.general.deadline import Deadline
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -91,17 +92,18 @@ class Reply:
 
 
 def ask(model: cp_model.CpModel, effort: Effort, *, seconds: float, seed: int, workers: int = 1) -> Reply:
-    """What CP-SAT says of a model within so many seconds.
+    """What CP-SAT says of a model within so many seconds, the second answer included where it is asked twice.
 
     Raises OverflowError for a model whose sums leave 64 bits.
     """
+    deadline = Deadline.after(seconds)
     first = _ask_once(model, effort, seconds, seed, workers)
     proto: Any = model.proto
     size = max(len(proto.variables), len(proto.constraints))
     claims = first.status in {AnswerStatus.OPTIMAL, AnswerStatus.INFEASIBLE}
-    if not claims or size > _MOST_ASKED_TWICE or len(proto.assumptions):
+    if not claims or size > _MOST_ASKED_TWICE or len(proto.assumptions) or deadline.passed:
         return first
-    second = _ask_once(model, Effort.SECOND, seconds, seed, 1)
+    second = _ask_once(model, Effort.SECOND, deadline.left, seed, 1)
     return first if _agree(proto, first, second) else _contradicted(proto, first, second)
 
 

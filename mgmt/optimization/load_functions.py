@@ -52,19 +52,34 @@ class LoadFunction(ABC):
         """What it comes to when its parts come to these."""
 
     def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        return self.of_values([part(loads) for part in self.parts])
+        return self.evaluated(lambda leaf: leaf.of_values(loads))
+
+    def evaluated(self, leaf: Callable[[LoadFunction], Amounts]) -> Amounts:
+        """What it comes to with leaves that come to these."""
+        found: dict[int, Amounts] = {}
+        for node in self.walk():
+            parts = [found[id(part)] for part in node.parts]
+            found[id(node)] = node.of_values(parts) if parts else leaf(node)
+        return found[id(self)]
 
     def walk(self) -> Iterator[LoadFunction]:
-        """Every node, parts before what they are parts of."""
-        for part in self.parts:
-            yield from part.walk()
-        yield self
+        """Every node once, parts before what they are parts of."""
+        return iter(self._nodes({}).values())
+
+    def _nodes(self, known: dict[int, LoadFunction]) -> dict[int, LoadFunction]:
+        if id(self) not in known:
+            for part in self.parts:
+                part._nodes(known)
+            known[id(self)] = self
+        return known
 
     def mapped(self, leaf: Callable[[LoadFunction], LoadFunction]) -> LoadFunction:
         """The same with other leaves."""
-        if not self.parts:
-            return leaf(self)
-        return self.with_parts(tuple(part.mapped(leaf) for part in self.parts))
+        made: dict[int, LoadFunction] = {}
+        for node in self.walk():
+            parts = tuple(made[id(part)] for part in node.parts)
+            made[id(node)] = node.with_parts(parts) if parts else leaf(node)
+        return made[id(self)]
 
     @property
     def loads(self) -> frozenset[int]:
@@ -73,7 +88,13 @@ class LoadFunction(ABC):
 
     def of_buckets(self, buckets: Indices, number: int) -> LoadFunction:
         """The function over these of its ``number`` buckets, in this order."""
-        return self.with_parts(tuple(part.of_buckets(buckets, number) for part in self.parts))
+
+        def chosen(leaf: LoadFunction) -> LoadFunction:
+            if not isinstance(leaf, Constant) or leaf.values.shape[-1] != number:
+                return leaf
+            return Constant(leaf.values[..., buckets])
+
+        return self.mapped(chosen)
 
     def sorts(self, number: int) -> Indices:
         """(number,) what sort each bucket is of: those of one sort cost alike under equal loads."""
@@ -92,14 +113,17 @@ class LoadFunction(ABC):
 
     def magnitude(self, most: Sequence[float]) -> float:
         """What neither it nor anything on the way to it exceeds, with loads up to these."""
-        return max(self.size(most), *(part.magnitude(most) for part in self.parts), 0.0)
+        sizes: dict[int, float] = {}
+        for node in self.walk():
+            sizes[id(node)] = node.size([sizes[id(part)] for part in node.parts] or most)
+        return max(sizes.values())
 
-    def size(self, most: Sequence[float]) -> float:
-        """What it does not exceed itself."""
-        return sum(part.size(most) for part in self.parts)
+    def size(self, parts: Sequence[float]) -> float:
+        """What it does not exceed where its parts (of a load: the loads) do not exceed these."""
+        return sum(parts)
 
     def __add__(self, other: LoadFunction | Values | int) -> LoadFunction:
-        return Total((self, function(other)))
+        return _folded(Total((self, function(other))), same=0)
 
     def __radd__(self, other: Values | int) -> LoadFunction:
         return self + other
@@ -114,7 +138,7 @@ class LoadFunction(ABC):
         return -self + other
 
     def __mul__(self, other: LoadFunction | Values | int) -> LoadFunction:
-        return Product(self, function(other))
+        return _folded(Product(self, function(other)), same=1)
 
     def __rmul__(self, other: Values | int) -> LoadFunction:
         return self * other
@@ -137,13 +161,10 @@ class LoadNumber(LoadFunction):
         return self
 
     def of_values(self, values: Sequence[Amounts]) -> Amounts:
-        raise NotImplementedError
+        return values[self.number]
 
-    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        return loads[self.number]
-
-    def size(self, most: Sequence[float]) -> float:
-        return most[self.number]
+    def size(self, parts: Sequence[float]) -> float:
+        return parts[self.number]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,11 +182,8 @@ class Constant(LoadFunction):
         del values
         return self.values
 
-    def of_buckets(self, buckets: Indices, number: int) -> LoadFunction:
-        return self if self.values.shape[-1] != number else Constant(self.values[..., buckets])
-
-    def size(self, most: Sequence[float]) -> float:
-        del most
+    def size(self, parts: Sequence[float]) -> float:
+        del parts
         return float(np.abs(self.values.astype(np.float64)).max(initial=0))
 
     def __neg__(self) -> LoadFunction:
@@ -207,8 +225,8 @@ class Product(LoadFunction):
         one, other = values
         return np.asarray(one * other)
 
-    def size(self, most: Sequence[float]) -> float:
-        return self.one.size(most) * self.other.size(most)
+    def size(self, parts: Sequence[float]) -> float:
+        return parts[0] * parts[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,8 +246,8 @@ class Quotient(LoadFunction):
     def of_values(self, values: Sequence[Amounts]) -> Amounts:
         return quotient(*values)
 
-    def size(self, most: Sequence[float]) -> float:
-        return self.dividend.size(most)
+    def size(self, parts: Sequence[float]) -> float:
+        return parts[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -248,8 +266,8 @@ class Positive(LoadFunction):
     def of_values(self, values: Sequence[Amounts]) -> Amounts:
         return np.asarray(values[0] > 0).astype(np.int64)
 
-    def size(self, most: Sequence[float]) -> float:
-        del most
+    def size(self, parts: Sequence[float]) -> float:
+        del parts
         return 1.0
 
 
@@ -269,8 +287,8 @@ class Greatest(LoadFunction):
     def of_values(self, values: Sequence[Amounts]) -> Amounts:
         return reduce(np.maximum, values)
 
-    def size(self, most: Sequence[float]) -> float:
-        return max(part.size(most) for part in self.terms)
+    def size(self, parts: Sequence[float]) -> float:
+        return max(parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -314,6 +332,17 @@ def constant(value: Values | int) -> Constant:
     """What is the same under any load; of (groups, buckets), or one for all of them."""
     values = np.atleast_2d(np.asarray(value, np.int64))
     return Constant(values[:1, :1] if values.size and bool((values == values[0, 0]).all()) else values)
+
+
+def _folded(node: LoadFunction, *, same: int) -> LoadFunction:
+    """An operator of two parts, or what it comes to where both are constant, or one is what changes nothing."""
+    one, other = node.parts
+    if isinstance(one, Constant) and isinstance(other, Constant):
+        return constant(node(()))
+    for part, rest in ((one, other), (other, one)):
+        if isinstance(part, Constant) and part.values.size == 1 and part.values.item() == same:
+            return rest
+    return node
 
 
 def function(value: LoadFunction | Values | int) -> LoadFunction:

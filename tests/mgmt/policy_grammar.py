@@ -74,9 +74,13 @@ SHAPES = (
         ("host", "variable__host"),
         ("weight IS NULL", "variable__host = host"),
         ("variable__host", "host", "variable__extra"),
-        ("host", "id", "variable__extra", "variable__host"),
+        ("host", "id", "variable__extra", "variable__host", "variable__extra % 2", "upper(variable__host)"),
     ),
-    Shape("task t JOIN host h ON t.variable__host = h.name", *_JOINED, ("name", "rack", "rack, up")),
+    Shape(
+        "task t JOIN host h ON t.variable__host = h.name",
+        *_JOINED,
+        ("name", "rack", "rack, up", "weight < variable__extra"),
+    ),
     Shape("host h CROSS JOIN task t", *_JOINED, ("name", "rack", "t.host", "variable__leader")),
     Shape("task t LEFT JOIN host h ON t.host = h.name", *_JOINED, ("id", "rack")),
     Shape(
@@ -102,8 +106,8 @@ SHAPES = (
         "task t LEFT JOIN host h ON t.variable__host = h.name AND variable__leader", *_JOINED, ("id", "rack")
     ),
     Shape("task t FULL JOIN host h ON t.variable__host = h.name AND t.weight > 0", *_JOINED, ("id", "name")),
-    Shape("placed", *_VIEW, ("place", "rack")),
-    Shape("either", *_VIEW, ("rack", "number")),
+    Shape("placed", *_VIEW, ("place", "rack", "lead", "rack, total")),
+    Shape("either", *_VIEW, ("rack", "number", "lead")),
     Shape("seen", *_VIEW, ("rack",)),
     Shape(
         "seen RIGHT JOIN host o ON o.name = place",
@@ -113,8 +117,8 @@ SHAPES = (
         ("place", "seen.rack"),
         ("o.name",),
     ),
-    Shape("loads", *_VIEW, ("rack",)),
-    Shape("busy", *_VIEW, ("rack",)),
+    Shape("loads", *_VIEW, ("rack", "number", "rack, number % 2")),
+    Shape("busy", *_VIEW, ("rack", "total", "lead > 0")),
     Shape(
         "host q JOIN placed p ON p.place = q.name",
         *_VIEW[:1],
@@ -224,6 +228,9 @@ class PolicyMaker:
             lambda: f"{text} IN ('h1', 'r2')",
             lambda: f"{text} IN (SELECT name FROM host WHERE up)",
             lambda: f"{text} NOT IN ('h0', NULL)",
+            lambda: f"{text} {pick(['<', '<=', '>', '>='])} {pick([*shape.texts, repr('h0')])}",
+            lambda: f"substring({text}, 2) = CAST({pick(shape.integers)} AS TEXT)",
+            lambda: f"({text} || {pick(shape.texts)}) LIKE '%0h%'",
             lambda: f"{text} IS {pick(['', 'NOT '])}NULL",
             lambda: pick(shape.booleans),
             lambda: f"({pick(shape.booleans)}) IS {pick(['', 'NOT '])}TRUE",
@@ -266,6 +273,12 @@ class PolicyMaker:
                 f"{number} {quantified} (SELECT s.variable__extra FROM task s)",
                 f"{number} {quantified} (SELECT u.size FROM host u WHERE u.up OR {number} > 1)",
                 f"{text} IN (SELECT s.variable__host FROM task s GROUP BY s.variable__host HAVING count(*) > 1)",
+                f"{text} IN (SELECT s.variable__host FROM task s WHERE s.weight <> {number} GROUP BY s.variable__host)",
+                f"{test} (SELECT s.variable__extra % 2 FROM task s WHERE s.variable__host = {text} GROUP BY 1 "
+                f"HAVING sum(s.weight) > {number})",
+                f"{number} {quantified} (SELECT count(*) FROM task s WHERE s.id > {number} GROUP BY s.variable__host)",
+                f"{test} (SELECT 1 FROM task s WHERE s.variable__host = {text} HAVING count(*) > 1)",
+                f"({text}, {number}) NOT IN (SELECT s.host, s.variable__extra FROM task s)",
             ]
         )
 

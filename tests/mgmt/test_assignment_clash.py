@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from mgmt.compiler.model import Model
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Assignment, Indices, Limit, Load, Skew
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility import assignment_core, count_problem
 from mgmt.optimization.infeasibility.assignment_core import find_clash, least_gives
 from mgmt.optimization.infeasibility.closed_form import blocked_alone
@@ -131,7 +132,7 @@ def random_skew(draw: st.DrawFn, rows: int, values: int, name: str) -> Skew:
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(random_constraints())
 def test_a_clash_is_found_when_there_is_one_and_is_minimal(constraints: ConstraintSet) -> None:
-    found = find_clash(constraints, seconds=60)
+    found = find_clash(constraints, deadline=Deadline.after(60))
     assert (found is None) == possible(constraints, everything(constraints))
     if found is None:
         return
@@ -174,11 +175,13 @@ def test_rows_that_demands_keep_from_every_value_by_themselves(constraints: Cons
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(random_constraints(), st.booleans())
 def test_what_gives_is_enough_and_the_least(constraints: ConstraintSet, whole: bool) -> None:
-    found = find_clash(constraints, seconds=60)
+    found = find_clash(constraints, deadline=Deadline.after(60))
     if found is None:
         return
     name = found.instances[0].constraint
-    gives = least_gives(constraints, frozenset({name}), found.instances, whole=whole, seconds=60)
+    gives = least_gives(
+        constraints, frozenset({name}), found.instances, whole=whole, deadline=Deadline.after(60)
+    )
     others = tuple(instance for instance in everything(constraints) if instance.constraint != name)
     options = list(product(range(constraints.values + constraints.nullable), repeat=constraints.rows))
     costs = [
@@ -353,7 +356,7 @@ def test_demands_that_are_alike_are_looked_at_together(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(assignment_core, "solve", counted)
     constraints = ConstraintSet(300, 1000, False, limits, (), skews)
-    found = find_clash(constraints, seconds=60)
+    found = find_clash(constraints, deadline=Deadline.after(60))
     assert found is not None
     assert found.minimal
     grown = asked.index(len(found.instances) - 1)
@@ -368,11 +371,11 @@ def test_what_is_too_much_for_all_hosts_together_is_seen_at_once() -> None:
     )
     zero = np.zeros((1, 1), np.int64)
     short = Limit("room", load, zero, np.full((1, 2000), 11, np.int64))
-    found = find_clash(ConstraintSet(4000, 2000, False, (short,), ()), seconds=60)
+    found = find_clash(ConstraintSet(4000, 2000, False, (short,), ()), deadline=Deadline.after(60))
     assert found is not None
     assert (len(found.instances), found.minimal) == (2000, True)
     tiny = Limit("room", load, zero, np.full((1, 2000), 5, np.int64))
-    assert find_clash(ConstraintSet(4000, 2000, False, (tiny,), ()), seconds=60) == found, (
+    assert find_clash(ConstraintSet(4000, 2000, False, (tiny,), ()), deadline=Deadline.after(60)) == found, (
         "no row fits anywhere"
     )
 
@@ -421,7 +424,7 @@ def test_what_overflows_is_above_some_limits_and_nothing_else(constraints: Const
         (),
     )
     names = {"limit 0", "limit 2"}
-    found = overflow(assignment, names, seconds=60)
+    found = overflow(assignment, names, deadline=Deadline.after(60))
     if found is None:
         return
     kept = tuple(limit for limit in constraints.limits if limit.name not in names)
@@ -449,10 +452,10 @@ def test_as_few_buckets_as_can_be_take_what_is_too_much() -> None:
     none = np.full(4, -1, np.int32)
     everything = np.ones((1, 2), np.bool_)
     free = Assignment(2, np.zeros(4, np.int32), everything, required, none, (room,), ())
-    found = overflow(free, {"room"}, seconds=60)
+    found = overflow(free, {"room"}, deadline=Deadline.after(60))
     assert found is not None
     assert [above for *_, above in found.above] == [2]
-    found = overflow(replace(free, limits=(room, apart)), {"room"}, seconds=60)
+    found = overflow(replace(free, limits=(room, apart)), {"room"}, deadline=Deadline.after(60))
     assert found is not None
     assert [above for *_, above in found.above] == [1, 1]
 
@@ -469,7 +472,7 @@ def test_what_is_too_much_for_the_buckets_that_bans_leave_is_seen_with_them() ->
     nobody = np.zeros((1, values + 1), np.bool_)
     nobody[0, 1::2] = np.arange(values // 2) % 2 == 0
     bans = (Ban("some", np.zeros(rows, np.intp), nobody), Ban("odd", np.zeros(rows, np.intp), forbidden))
-    found = find_clash(ConstraintSet(rows, values, True, (room,), bans), seconds=600)
+    found = find_clash(ConstraintSet(rows, values, True, (room,), bans), deadline=Deadline.after(600))
     assert found is not None
     assert found.minimal
     assert [instance for instance in found.instances if instance.is_ban] == [Instance("odd", 1, 0, -1)]
@@ -514,5 +517,5 @@ def test_a_model_that_there_is_no_time_to_build_is_not_begun(monkeypatch: pytest
     zero, one = np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64)
     constraints = ConstraintSet(tasks, hosts, False, (Limit("once", one_each, zero, one),), ())
     some = [Instance("once", 0, task, host) for task, host in product(range(tasks), range(hosts))]
-    assert solve(constraints, some, 60).clashes is None
-    assert solve(constraints, some[: 10 * hosts], 60).clashes is False
+    assert solve(constraints, some, Deadline.after(60)).clashes is None
+    assert solve(constraints, some[: 10 * hosts], Deadline.after(60)).clashes is False

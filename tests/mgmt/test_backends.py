@@ -13,6 +13,7 @@ import pytest
 
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.columns import TRUE, Linear, Lists, integers
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.lexicographic import optimize
 from mgmt.optimization.general.minizinc import minizinc
 from mgmt.optimization.problem import LinearRows, LiteralRows, Objective, Problem, Relation
@@ -67,7 +68,7 @@ def test_the_optimum_is_found_tier_by_tier() -> None:
     for seed in range(60):
         problem = linear_problem(seed)
         best = min((lexicographic(problem, values) for values in every(problem)), default=None)
-        found = optimize(problem, CpSatBackend(), {}, budget=60, seed=seed, workers=1)
+        found = optimize(problem, CpSatBackend(), {}, deadline=Deadline.after(60), seed=seed, workers=1)
         if best is None:
             assert found.values is None, f"seed {seed}"
             outcomes["infeasible"] += 1
@@ -83,7 +84,8 @@ def test_the_optimum_is_found_tier_by_tier() -> None:
 def test_the_same_seed_gives_the_same_answer() -> None:
     for seed in range(5):
         found = [
-            optimize(linear_problem(seed), CpSatBackend(), {}, budget=60, seed=7, workers=1) for _ in range(2)
+            optimize(linear_problem(seed), CpSatBackend(), {}, deadline=Deadline.after(60), seed=7, workers=1)
+            for _ in range(2)
         ]
         assert np.array_equal(found[0].values, found[1].values)  # type: ignore[arg-type]
 

@@ -27,6 +27,7 @@ from mgmt.optimization.contradictions import contradictions
 from mgmt.optimization.cp_sat_solver import Effort, Reply, ask
 from mgmt.optimization.engines.integer_programming import cp_sat as counts_in_cp_sat
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.lexicographic import optimize
 from mgmt.optimization.problem import Problem
 from mgmt.solution import SolveStatus
@@ -212,7 +213,13 @@ def check_model(seed: int) -> str:
     for backend, workers in SETTINGS:
         try:
             found = optimize(
-                made.problem, backend, {}, choices=made.choices, budget=UNHURRIED, seed=seed, workers=workers
+                made.problem,
+                backend,
+                {},
+                choices=made.choices,
+                deadline=Deadline.after(UNHURRIED),
+                seed=seed,
+                workers=workers,
             )
         except BeyondSixtyFourBits:
             outcomes.add("refused")

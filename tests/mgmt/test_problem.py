@@ -13,6 +13,7 @@ from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.backends.liveness import without_unused
 from mgmt.optimization.columns import FALSE, LIMIT, TRUE, Linear, Linears, Lists, integers
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import value_of
 from mgmt.optimization.general.lexicographic import optimize
 from mgmt.optimization.infeasibility.problem_core import restricted
@@ -267,7 +268,7 @@ def test_tiers_against_enumeration(chunk: int) -> None:
         problem = random_problem(Random(1000 * chunk + seed))
         best = min((lexicographic(problem, values) for values in every(problem)), default=None)
         hint = dict(enumerate(problem.lower.tolist()))
-        found = optimize(problem, CpSatBackend(), hint, budget=20, seed=seed, workers=1)
+        found = optimize(problem, CpSatBackend(), hint, deadline=Deadline.after(20), seed=seed, workers=1)
         if best is None:
             assert found.values is None
             continue

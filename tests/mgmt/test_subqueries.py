@@ -81,7 +81,8 @@ def test_not_in_is_unknown_beside_a_null_and_passes_a_check_but_no_where() -> No
         ("(SELECT variable__host FROM task) = 'b'", UnsupportedConstructError, "several rows"),
         ("size = (SELECT t.weigth FROM task t)", UnknownColumnError, "weigth"),
         ("name IN (SELECT t.variable__host, t.id FROM task t)", PolicyError, "2 columns"),
-        ("EXISTS (SELECT 1 FROM task WHERE task.variable__host LIKE host.name)", UnsupportedConstructError, "like"),
+        ("size = (SELECT t.id FROM task t WHERE t.variable__host = host.name ORDER BY t.id LIMIT 1)",
+         UnsupportedConstructError, "limit"),
     ],
 )  # fmt: skip
 def test_what_is_no_sound_subquery_is_refused_with_its_place(

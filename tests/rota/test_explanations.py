@@ -11,6 +11,7 @@ import pytest
 
 from mgmt.errors import InfeasibleError
 from mgmt.explaining.solutions.nearest import Cell, Tell, fewest
+from mgmt.optimization.general.deadline import Deadline
 from rota.commands.policies.options import Effort
 from tests.rota.many_copies import write
 from tests.rota.test_command_line import run
@@ -105,7 +106,7 @@ def test_of_changes_those_are_kept_that_none_can_do_without(needed: set[int]) ->
         numbers = {key[0] for _, _, key in kept}
         return needed <= numbers and (4 in numbers) == (6 in numbers)
 
-    kept = {key[0] for _, _, key in fewest(cells, hold, math.inf)}
+    kept = {key[0] for _, _, key in fewest(cells, hold, Deadline(math.inf))}
     assert needed <= kept
     assert hold([("copy", "machine", (number,)) for number in kept])
     for number in kept:

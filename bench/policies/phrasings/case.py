@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from bench.policies.amounts import Amounts
 from bench.policies.phrasings.answers import check
 from bench.policies.phrasings.families import FAMILIES
 from bench.policies.phrasings.family import Family
@@ -39,6 +40,8 @@ class Size:
     segments: int
     hosts: int
     seed: int = 0
+    amounts: Amounts = Amounts.UNITS
+    """How large requests and capacities are."""
 
 
 SMALL = Size(nodes=20, pods=5, segments=6, hosts=12)
@@ -47,7 +50,7 @@ SMALL = Size(nodes=20, pods=5, segments=6, hosts=12)
 def state_of(family: Family, size: Size) -> tuple[Database, Tables, tuple[Policy, ...]]:
     """The state, its rows for the check, and the policies that stand beside the family's."""
     if family.state == "pods":
-        database, tables = pods_database(size.nodes, size.pods, size.seed)
+        database, tables = pods_database(size.nodes, size.pods, size.seed, Amounts(size.amounts))
         return database, tables, ()
     database, tables, pack = datastore_database(size.segments, size.hosts, size.seed)
     return database, tables, (pack,)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, TypeAlias
 
+from bench.policies.amounts import Amounts
 from mgmt.compiler.model import Model
 from mgmt.language.policy_packs import PolicyPack, load_pack
 from mgmt.state.database import Database
@@ -18,17 +19,17 @@ Tables: TypeAlias = dict[str, list[dict[str, Any]]]
 PODS_SCHEMA = """
 CREATE TABLE node (
   name TEXT PRIMARY KEY, rack TEXT NOT NULL, zone TEXT NOT NULL, price INTEGER NOT NULL,
-  cpu_cap INTEGER NOT NULL, memory_cap INTEGER NOT NULL, pods_cap INTEGER NOT NULL
+  cpu_cap BIGINT NOT NULL, memory_cap BIGINT NOT NULL, pods_cap INTEGER NOT NULL
 );
 CREATE TABLE app (name TEXT PRIMARY KEY);
 CREATE TABLE pod (
   name TEXT PRIMARY KEY, number INTEGER NOT NULL UNIQUE, app TEXT NOT NULL REFERENCES app (name),
-  cpu INTEGER NOT NULL, memory INTEGER NOT NULL,
+  cpu BIGINT NOT NULL, memory BIGINT NOT NULL,
   node TEXT, variable__node TEXT NOT NULL REFERENCES node (name)
 );
-CREATE TABLE demand (pod TEXT NOT NULL, resource TEXT NOT NULL, amount INTEGER NOT NULL, PRIMARY KEY (pod, resource));
+CREATE TABLE demand (pod TEXT NOT NULL, resource TEXT NOT NULL, amount BIGINT NOT NULL, PRIMARY KEY (pod, resource));
 CREATE TABLE spare (
-  node TEXT NOT NULL, resource TEXT NOT NULL, capacity INTEGER NOT NULL, PRIMARY KEY (node, resource)
+  node TEXT NOT NULL, resource TEXT NOT NULL, capacity BIGINT NOT NULL, PRIMARY KEY (node, resource)
 );
 CREATE TABLE node_label (node TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (node, key));
 CREATE TABLE selector (app TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (app, key));
@@ -41,9 +42,9 @@ CREATE TABLE tenant (segment TEXT PRIMARY KEY REFERENCES segment (key), name TEX
 """
 
 
-def pods_on_nodes(nodes: int, pods: int, seed: int) -> Tables:
+def pods_on_nodes(nodes: int, pods: int, seed: int, amounts: Amounts = Amounts.UNITS) -> Tables:
     """Racks of 25 nodes in at most five zones; apps of five pods."""
-    draw = Random(seed)
+    draw, rest = Random(seed), Random(seed)
     racks, apps = max(4, nodes // 25), max(1, pods // 5)
     node = [
         {
@@ -51,8 +52,8 @@ def pods_on_nodes(nodes: int, pods: int, seed: int) -> Tables:
             "rack": f"r{n % racks:03}",
             "zone": f"z{n % racks % 5}",
             "price": draw.randrange(1, 100),
-            "cpu_cap": draw.randrange(15, 100),
-            "memory_cap": draw.randrange(15, 100),
+            "cpu_cap": amounts.of(draw.randrange(15, 100), rest),
+            "memory_cap": amounts.of(draw.randrange(15, 100), rest),
             "pods_cap": draw.randrange(3, 110),
         }
         for n in range(nodes)
@@ -62,8 +63,8 @@ def pods_on_nodes(nodes: int, pods: int, seed: int) -> Tables:
             "name": f"p{n:04}",
             "number": n,
             "app": f"a{n % apps:03}",
-            "cpu": draw.randrange(5, 15),
-            "memory": draw.randrange(5, 15),
+            "cpu": amounts.of(draw.randrange(5, 15), rest),
+            "memory": amounts.of(draw.randrange(5, 15), rest),
             "node": None,
         }
         for n in range(pods)
@@ -92,9 +93,11 @@ def pods_on_nodes(nodes: int, pods: int, seed: int) -> Tables:
     }
 
 
-def pods_database(nodes: int, pods: int, seed: int) -> tuple[Database, Tables]:
+def pods_database(
+    nodes: int, pods: int, seed: int, amounts: Amounts = Amounts.UNITS
+) -> tuple[Database, Tables]:
     """The pods and nodes in a state database."""
-    tables = pods_on_nodes(nodes, pods, seed)
+    tables = pods_on_nodes(nodes, pods, seed, amounts)
     database = Database()
     database.load_schema(PODS_SCHEMA)
     database.replace_rows(tables)

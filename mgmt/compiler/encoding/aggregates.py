@@ -6,14 +6,14 @@ MIN, MAX, ANY and ALL over none are NULL.  NULL operands are skipped, as in SQL.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mgmt.compiler.encoding.columns import Choices, Column, Constants, GridOptions, Numbers, Truths, take
 from mgmt.compiler.encoding.evaluate import Evaluator, Lazily, Rows, known
-from mgmt.errors import UnsupportedConstructError
-from mgmt.language.bound_queries.expressions import Aggregate, AggregateFunction
+from mgmt.language.bound_queries.expressions import Aggregate, AggregateFunction, Cell, Expression
 from mgmt.optimization.columns import (
     FALSE,
     TRUE,
@@ -25,8 +25,6 @@ from mgmt.optimization.columns import (
     group_numbers,
 )
 from mgmt.optimization.products import Grid, Side
-
-_MOST_NUMBERS = 1_000  # values of a computed number that are told apart, each by a literal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,49 +232,12 @@ class GroupedRows:
         present = self._present(aggregate)
         rows = np.flatnonzero(present != FALSE)
         column = take(self.evaluator.column(aggregate.operand or aggregate, self.rows), rows)
-        places, codes, literals = self._values(aggregate, column)
+        places, codes, literals = self.evaluator.values_of(column, aggregate)
         literals = self.evaluator.problem.conjunction(present[rows][places], literals)
         kept = np.flatnonzero(literals != FALSE)
         groups, codes, literals = self.owners[rows][places[kept]], codes[kept], literals[kept]
         first, number = group_numbers(groups, codes)
         return ByValue(groups[first], Lists.grouped(number, literals, len(first)))
-
-    def _values(self, aggregate: Aggregate, column: Column) -> tuple[Integers, Integers, Integers]:
-        """The values that cells may have: of which cell, which, and the literal "it has it"; NULL has none."""
-        if isinstance(column, Constants):
-            places = np.flatnonzero(~column.null)
-            return places, self.evaluator.values.codes(column)[places], filled(len(places), TRUE)
-        if isinstance(column, Truths):
-            count = len(column)
-            places = np.tile(np.arange(count), 2)
-            return places, np.repeat([1, 0], count), np.concatenate((column.true, column.false))
-        if isinstance(column, Choices):
-            there = np.flatnonzero(column.index >= 0)
-            entries = column.options.take(column.index[there])
-            return there[entries.codes.owners], entries.codes.items, entries.literals
-        return self._numbers_one_by_one(aggregate, column)
-
-    def _numbers_one_by_one(
-        self, aggregate: Aggregate, column: Numbers
-    ) -> tuple[Integers, Integers, Integers]:
-        problem = self.evaluator.problem
-        low, high = problem.ranges(column.linears)
-        widest = int((high - low).argmax()) if len(low) else 0
-        if len(low) and high[widest] - low[widest] >= _MOST_NUMBERS:
-            raise UnsupportedConstructError(
-                f"cannot be encoded: {aggregate.function} of a number between {low[widest]} and {high[widest]}",
-                position=aggregate.position,
-                hint=f"at most {_MOST_NUMBERS} values are told apart: bound it closer, or divide",
-            )
-        widths = high - low + 1
-        starts = np.concatenate(([0], np.cumsum(widths)))
-        which = np.repeat(np.arange(len(low)), widths)
-        values = np.arange(starts[-1]) - np.repeat(starts[:-1], widths) + low[which]
-        spread = column.linears.take(which)
-        literals = problem.conjunction(problem.equals(spread, values), column.null[which] ^ 1)
-        there = np.flatnonzero(column.index >= 0)
-        places, begins = Lists(starts, values).places(column.index[there])
-        return np.repeat(there, np.diff(begins)), values[places], literals[places]
 
 
 def _in_rows(numbers: Numbers) -> Linears:
@@ -314,6 +275,38 @@ def group_rows(
         aggregates=aggregate,
     )
     return grouped, found
+
+
+def spread_over_values(
+    evaluator: Evaluator, rows: Rows, exists: Integers, keys: Sequence[Expression]
+) -> tuple[Rows, Integers, Integers]:
+    """The rows once for each value that they may have of each key, which is a further column; and which row each is."""
+    of = np.arange(rows.count)
+    for key in keys:
+        choices = evaluator.as_choices(evaluator.column(key, rows), key)
+        options = choices.options.with_null()
+        entries = options.take(np.where(choices.index < 0, len(options) - 1, choices.index))
+        places = entries.codes.owners
+        values = evaluator.values.of(entries.codes.items)
+        exists = evaluator.problem.conjunction(exists[places], entries.literals)
+        rows, of = rows_at(rows, places), of[places]
+        rows = replace(rows, fetched=[*rows.fetched, values], cells=_known(rows.cells, key, values))
+    return rows, exists, of
+
+
+def _known(
+    cells: Callable[[str, str], Column], key: Expression, values: Constants
+) -> Callable[[str, str], Column]:
+    """The same cells, those of the key being these."""
+
+    def found(alias: str, name: str) -> Column:
+        own = isinstance(key, Cell) and (alias.lower(), name.lower()) == (
+            key.source.lower(),
+            key.column.lower(),
+        )
+        return values if own else cells(alias, name)
+
+    return found
 
 
 def _constants(column: Column) -> Constants:

@@ -126,6 +126,15 @@ class Options:
         found[inside] = self.literals[places[inside]]
         return found
 
+    def with_null(self) -> Options:
+        """The same with NULL as one of the values, number -1, and after them a choice that is always NULL."""
+        rows = np.flatnonzero(self.null != FALSE)
+        count = len(self)
+        owners = np.concatenate((self.codes.owners, rows, [count]))
+        codes = np.concatenate((self.codes.items, filled(len(rows) + 1, -1)))
+        literals = np.concatenate((self.literals, self.null[rows], [TRUE]))
+        return Options.sorted(owners, codes, literals, filled(count + 1, FALSE))
+
     @property
     def domain(self) -> Integers:
         """All values, in order of their numbers."""
@@ -180,6 +189,10 @@ class GridOptions:
         codes = Lists(np.arange(count + 1) * values, np.tile(self.domain, count))
         literals = self.grid.literals(rows[:, None], self._order[None, :]).ravel()
         return Options(codes, literals, self.grid.null[rows])
+
+    def with_null(self) -> Options:
+        """The same with NULL as one of the values, number -1, and after them a choice that is always NULL."""
+        return self._listed.with_null()
 
     def places(self, codes: Integers) -> Integers:
         """Where in the grid these values are; -1 for those that cannot be chosen."""

@@ -18,7 +18,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from mgmt.compiler.encoding.aggregates import GroupedRows, group_rows, rows_at
+from mgmt.compiler.encoding.aggregates import GroupedRows, group_rows, rows_at, spread_over_values
 from mgmt.compiler.encoding.columns import (
     Choices,
     Column,
@@ -29,6 +29,7 @@ from mgmt.compiler.encoding.columns import (
     take,
 )
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows
+from mgmt.compiler.encoding.functions import FunctionEncoder
 from mgmt.compiler.encoding.integer_variables import quantities_of
 from mgmt.compiler.encoding.products import Product, Separator
 from mgmt.compiler.encoding.sources import Sources, no_aggregate, no_cell
@@ -152,6 +153,7 @@ class Encoder:
         self._subqueries = SubqueryEncoder(
             snapshot, self._evaluator, self._sources, self._separator, self._members, self._stop_before
         )
+        self._functions = FunctionEncoder(snapshot, self._evaluator, self._stop_before)
 
     def encode(
         self,
@@ -282,7 +284,8 @@ class Encoder:
 
     def _rows(self, count: int) -> Rows:
         """Rows of constants alone."""
-        return Rows(count, (), no_cell, no_aggregate, self._members, self._subqueries.column)
+        asked = self._members, self._subqueries.column, self._functions.column
+        return Rows(count, (), no_cell, no_aggregate, *asked)
 
     def _candidates(self, query: SplitQuery, count: int, fetched: Sequence[Any]) -> tuple[Rows, Integers]:
         """The variable-free part's rows, and the literal under which each exists."""
@@ -299,7 +302,8 @@ class Encoder:
                 cache[key] = found
             return cache[key]
 
-        rows = Rows(count, columns, cells, no_aggregate, self._members, self._subqueries.column)
+        asked = self._members, self._subqueries.column, self._functions.column
+        rows = Rows(count, columns, cells, no_aggregate, *asked)
         conditions = sources.conditions(query.lookups, cells)
         conditions += [self._evaluator.truths(gate, rows).true for gate in query.gates]
         return rows, self._problem.conjunction(filled(count, TRUE), *conditions)
@@ -307,6 +311,7 @@ class Encoder:
     def _group(self, query: SplitQuery, rows: Rows, exists: Integers) -> _Scope:
         """The possible groups, each with its candidate rows.  Without GROUP BY there is always one group."""
         assert query.keys is not None
+        rows, exists, _ = spread_over_values(self._evaluator, rows, exists, query.computed)
         if query.keys:
             codes = [self._evaluator.values.codes(rows.fetched[slot]) for slot in query.keys]
             first, owners = group_numbers(*codes)

@@ -28,7 +28,7 @@ from mgmt.compiler.encoding.columns import (
     pairs_of,
     take,
 )
-from mgmt.errors import TypeMismatchError
+from mgmt.errors import TypeMismatchError, UnsupportedConstructError
 from mgmt.language.bound_queries.expressions import (
     Aggregate,
     Arithmetic,
@@ -36,6 +36,8 @@ from mgmt.language.bound_queries.expressions import (
     Cell,
     Coalesce,
     Comparison,
+    Computed,
+    ComputedKey,
     Conjunction,
     Disjunction,
     Expression,
@@ -62,6 +64,7 @@ from mgmt.optimization.problem import Problem
 from mgmt.optimization.products import FactoredProblem
 from mgmt.state.schema import TEXTUAL, SqlType
 
+_MOST_NUMBERS = 1_000  # values of a computed number that are told apart, each by a literal
 _FEW_TERMS = 4
 """Of a number in each of its rows; one of more that stands in many rows becomes a variable."""
 
@@ -93,6 +96,7 @@ class Rows:
     aggregates: Callable[[Aggregate], Column]
     members: Callable[[MembershipQuery], Constants]
     subqueries: Callable[[Expression, Rows], Column]
+    functions: Callable[[Computed, Rows], Column]
 
 
 class Evaluator:
@@ -118,6 +122,10 @@ class Evaluator:
             return self._coalesce(expression, rows)
         if isinstance(expression, Subquery):
             return rows.subqueries(expression, rows)
+        if isinstance(expression, ComputedKey):
+            return rows.fetched[expression.place]
+        if isinstance(expression, Computed):
+            return rows.functions(expression, rows)
         return self.truths(expression, rows)
 
     # ---- truths -------------------------------------------------------------------------------------
@@ -187,14 +195,30 @@ class Evaluator:
         if operator in {"=", "<>"} and chosen and not self._are_numbers(left, right):
             return self._compare_choices(left, right, operator)
         if chosen and TEXTUAL & kinds:
-            assert isinstance(left, Constants)
-            assert isinstance(right, Constants)
-            return _compare_texts(left, right, expression)
+            if isinstance(left, Constants) and isinstance(right, Constants):
+                return _compare_texts(left, right, expression)
+            one, other = self._ranked(expression, left, right)
+            return self._compare_numbers(one, other, operator)
         if operator in {"=", "<>"} and kinds == {SqlType.BOOLEAN}:
             truths = self.as_truths(left, expression.left), self.as_truths(right, expression.right)
             return self._compare_truths(*truths, operator)
         numbers = self.as_numbers(left, expression.left), self.as_numbers(right, expression.right)
         return self._compare_numbers(*numbers, operator)
+
+    def _ranked(self, expression: Expression, *columns: Column) -> list[Numbers]:
+        """Texts by their places in the order of all of them."""
+        chosen = [self.as_choices(column, expression) for column in columns]
+        codes = np.unique(np.concatenate([each.options.codes.items for each in chosen]))
+        values = self.values.of(codes).values
+        order = np.array(sorted(range(len(codes)), key=lambda place: values[place]), np.int64)
+        ranks = np.argsort(order)
+        found = []
+        for each in chosen:
+            options = each.options
+            factors = ranks[np.searchsorted(codes, options.codes.items)]
+            linears = Linears.literals(options.literals, factors).summed(options.codes.owners, len(options))
+            found.append(Numbers(linears, options.null, each.index))
+        return found
 
     def _are_numbers(self, left: Column, right: Column) -> bool:
         """Whether these are constants alone, and whole numbers."""
@@ -416,19 +440,56 @@ class Evaluator:
             return joined_constants(constants)
         if expression.type is SqlType.BOOLEAN:
             return joined_truths([self.as_truths(column, expression) for column in columns])
-        chosen = [self.as_choices(c) for c in columns if isinstance(c, (Constants, Choices))]
-        if len(chosen) == len(columns):
-            return joined_choices(chosen)
+        if all(isinstance(column, (Constants, Choices)) for column in columns):
+            return joined_choices([self.as_choices(column, expression) for column in columns])
         return joined_numbers([self.as_numbers(column, expression) for column in columns])
 
-    def as_choices(self, column: Constants | Choices) -> Choices:
-        """A constant is a choice that is always the same."""
+    def values_of(self, column: Column, expression: Expression) -> tuple[Integers, Integers, Integers]:
+        """The values that cells may have: of which cell, which, and the literal "it has it"; NULL has none."""
+        choices = self.as_choices(column, expression)
+        there = np.flatnonzero(choices.index >= 0)
+        entries = choices.options.take(choices.index[there])
+        return there[entries.codes.owners], entries.codes.items, entries.literals
+
+    def as_choices(self, column: Column, expression: Expression) -> Choices:
+        """Any column as choices of the values that it may have; a constant is one that is always the same."""
         if isinstance(column, Choices):
             return column
+        if isinstance(column, Numbers):
+            return self._numbers_as_choices(column, expression)
+        if isinstance(column, Truths):
+            first, number = group_numbers(column.true, column.false)
+            true, false, count = column.true[first], column.false[first], len(first)
+            codes = np.repeat([self.values.code(True), self.values.code(False)], count)
+            owners, literals = np.tile(np.arange(count), 2), np.concatenate((true, false))
+            return Choices(Options.sorted(owners, codes, literals, self._unknown(true, false)), number)
         codes, number = np.unique(self.values.codes(column), return_inverse=True)
         count = len(codes)
         options = Options(Lists(np.arange(count + 1), codes), filled(count, TRUE), filled(count, FALSE))
         return Choices(options, np.where(column.null, -1, number))
+
+    def _numbers_as_choices(self, column: Numbers, expression: Expression) -> Choices:
+        problem = self.problem
+        low, high = problem.ranges(column.linears)
+        widest = int((high - low).argmax()) if len(low) else 0
+        if len(low) and high[widest] - low[widest] >= _MOST_NUMBERS:
+            what = expression.function if isinstance(expression, Aggregate) else "what is computed"
+            raise UnsupportedConstructError(
+                f"cannot be encoded: {what} of a number between {low[widest]} and {high[widest]}",
+                position=expression.position,
+                hint=f"at most {_MOST_NUMBERS} values are told apart: bound it closer, or divide",
+            )
+        which = np.repeat(np.arange(len(low)), high - low + 1)
+        starts = np.concatenate(([0], np.cumsum(high - low + 1)))
+        numbers = np.arange(starts[-1]) - starts[which] + low[which]
+        spread = column.linears.take(which)
+        literals = problem.conjunction(
+            problem.at_most(spread, numbers),
+            problem.at_most(spread, numbers - 1) ^ 1,
+            column.null[which] ^ 1,
+        )
+        codes = self.values.codes(Constants.of(numbers))
+        return Choices(Options.sorted(which, codes, literals, column.null), column.index)
 
     def choose(
         self, column: Column, owners: Integers, selectors: Integers, count: int, expression: Expression
@@ -448,7 +509,7 @@ class Evaluator:
         if isinstance(chosen, (Constants, Choices)) and (
             expression.type in TEXTUAL or self._is_textual(chosen)
         ):
-            return self._choose_option(self.as_choices(chosen), owners, selectors, count)
+            return self._choose_option(self.as_choices(chosen, expression), owners, selectors, count)
         numbers = self.as_numbers(chosen, expression)
         there = np.flatnonzero(numbers.index >= 0)
         index, selectors, owners = numbers.index[there], selectors[there], owners[there]

@@ -20,6 +20,8 @@ from mgmt.language.bound_queries.expressions import (
     AggregateFunction,
     Cell,
     Comparison,
+    Computed,
+    ComputedKey,
     DatabasePart,
     Expression,
     MembershipQuery,
@@ -98,13 +100,13 @@ def _counted(query: BoundQuery, sources: Sequence[Source]) -> Iterator[tuple[_Pl
 
 
 def _joined(query: BoundQuery, sources: Sequence[Source]) -> Iterator[_Place]:
-    """What is to be the same as something of another source, or another, or is looked for in a query."""
+    """What is compared with another source's, looked for in a query, grouped by, or given to a function."""
     for node in _nodes(query):
         if isinstance(node, Comparison) and node.operator in {"=", "<>"}:
             for one, other in ((node.left, node.right), (node.right, node.left)):
                 if isinstance(one, Cell) and _is_value(other) and _sources(other) - {one.source.lower()}:
                     yield from _origin(sources, one)
-        elif isinstance(node, (MembershipQuery, Subquery)):
+        elif isinstance(node, (ComputedKey, Computed, MembershipQuery, Subquery)):
             for child in node.operands if isinstance(node, Subquery) else node.children:
                 yield from _origin(sources, child)
 

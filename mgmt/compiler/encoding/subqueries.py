@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.compiler.encoding.aggregates import group_rows, rows_at
+from mgmt.compiler.encoding.aggregates import group_rows, rows_at, spread_over_values
 from mgmt.compiler.encoding.columns import Choices, Column, Constants, Truths, take
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows, known
 from mgmt.compiler.encoding.products import Separator
@@ -164,9 +164,8 @@ class SubqueryEncoder:
         owners, count = fetched.owners, outer.count
         self._before(len(owners))
         rows, exists = self._inner_rows(expression, outer, fetched)
-        if expression.query.keys is not None:
-            _, rows = group_rows(self._evaluator, rows, exists, owners, count)
-            exists, owners = filled(count, TRUE), np.arange(count)
+        if expression.keys is not None:
+            rows, exists, owners = self._grouped(expression, rows, exists, owners, count)
         if expression.kind is SubqueryKind.EXISTS:
             return known(self._problem.disjunction_of(Lists.grouped(owners, exists, count)))
         if expression.kind is SubqueryKind.VALUE:
@@ -180,6 +179,25 @@ class SubqueryEncoder:
             column = self._evaluator.column(expression.outputs[0], rows)
             return self._evaluator.choose(column, owners, exists, count, expression)
         return self._quantify(expression, outer, rows, owners, exists)
+
+    def _grouped(
+        self, expression: SplitSubquery, rows: Rows, exists: Integers, owners: Integers, count: int
+    ) -> tuple[Rows, Integers, Integers]:
+        """The groups with rows as rows, or the one of all rows, which is always there; and whose they are."""
+        rows, exists, of = spread_over_values(self._evaluator, rows, exists, expression.computed)
+        owners = owners[of]
+        whose, group = np.arange(count), owners
+        if expression.keys:
+            codes = [self._evaluator.values.codes(rows.fetched[slot]) for slot in expression.keys]
+            first, group = group_numbers(owners, *codes)
+            whose = owners[first]
+        _, groups = group_rows(self._evaluator, rows, exists, group, len(whose))
+        there = filled(len(whose), TRUE)
+        if expression.keys:
+            there = self._problem.disjunction_of(Lists.grouped(group, exists, len(whose)))
+        if expression.having is not None:
+            there = self._problem.conjunction(there, self._evaluator.truths(expression.having, groups).true)
+        return groups, there, whose
 
     def _quantify(
         self, expression: SplitSubquery, outer: Rows, rows: Rows, owners: Integers, exists: Integers
@@ -213,7 +231,8 @@ class SubqueryEncoder:
             found = sources.cells(alias, name, expression.lookups, cells)
             return take(outer.cells(alias, name), fetched.owners) if found is None else found
 
-        rows = Rows(len(fetched.owners), columns, cells, no_aggregate, self._members, self.column)
+        asked = self._members, self.column, outer.functions
+        rows = Rows(len(fetched.owners), columns, cells, no_aggregate, *asked)
         conditions = sources.conditions(expression.lookups, cells)
         conditions += [self._evaluator.truths(gate, rows).true for gate in expression.gates]
         return rows, self._problem.conjunction(filled(rows.count, TRUE), *conditions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +19,7 @@ from mgmt.errors import CoreMember
 from mgmt.language.bound_queries.expressions import Comparison, has_aggregate
 from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.optimization.assignment import Mask, Skew
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility import elastic
 from mgmt.optimization.infeasibility.assignment_core import Clashing, find_clash, least_gives
 from mgmt.optimization.infeasibility.closed_form import blocked_alone, shortfall
@@ -88,14 +88,14 @@ class ColumnarClash:
         short = shortfall(self.constraints, self.clashing.instances, mine)
         return 0 if short is None else short[0] - short[1]
 
-    def slack(self, names: set[str], seconds: float, *, whole: bool) -> elastic.Slack | None:
-        found = self._counted(names, seconds, whole=whole)
-        return found or self._overflow(names, seconds / 2, whole=whole)
+    def slack(self, names: set[str], deadline: Deadline, *, whole: bool) -> elastic.Slack | None:
+        found = self._counted(names, deadline, whole=whole)
+        return found or self._overflow(names, deadline.part(1 / 2), whole=whole)
 
-    def _overflow(self, names: set[str], seconds: float, *, whole: bool) -> elastic.Slack | None:
+    def _overflow(self, names: set[str], deadline: Deadline, *, whole: bool) -> elastic.Slack | None:
         """Not the least, but found where there is too much for all buckets together."""
         built = self.part.built
-        found = overflow(built.assignment, names, seconds=seconds)
+        found = overflow(built.assignment, names, deadline=deadline)
         if found is None or not found.above:
             return None
         gives = []
@@ -106,12 +106,12 @@ class ColumnarClash:
         column = (built.table.name, built.column.name)
         return elastic.Slack(tuple(gives), False, {column: cells} if self.whole else None)
 
-    def _counted(self, names: set[str], seconds: float, *, whole: bool) -> elastic.Slack | None:
+    def _counted(self, names: set[str], deadline: Deadline, *, whole: bool) -> elastic.Slack | None:
         if len(self.clashing.instances) > _MOST_COUNTED:
             return None
         try:
             gives = least_gives(
-                self.constraints, frozenset(names), self.clashing.instances, whole=whole, seconds=seconds
+                self.constraints, frozenset(names), self.clashing.instances, whole=whole, deadline=deadline
             )
         except TooLargeError:
             return None
@@ -148,14 +148,13 @@ class ColumnarClash:
 
 
 def columnar_clash(
-    snapshot: Snapshot, part: ColumnarPart, *, alone: bool, seconds: float
+    snapshot: Snapshot, part: ColumnarPart, *, alone: bool, deadline: Deadline
 ) -> ColumnarClash | None:
     """The clash of a part that is impossible; None where it cannot be told from its columns, or not in time.
 
     ``alone``: the part is all there is to decide.  To be called while the views that the part reads are defined in the
     snapshot.
     """
-    started = time.monotonic()
     built = part.built
     constraints = ConstraintSet(
         built.choosers.rows,
@@ -168,14 +167,14 @@ def columnar_clash(
     if built.impossible:
         return None  # it fails whatever is chosen; which of its groups does is not in the columns
     try:
-        clashing = find_clash(constraints, seconds=seconds)
+        clashing = find_clash(constraints, deadline=deadline)
     except (TooLargeError, TimeoutError):
         return None
     if clashing is None:
         return None
     core = tuple(dict.fromkeys(instance.constraint for instance in clashing.instances))
     shapes = built.shapes
-    if any(name not in shapes for name in core) or time.monotonic() - started > 2 * seconds:
+    if any(name not in shapes for name in core) or deadline.passed:
         return None  # UNIQUE of a table is no query with rows to show
     rules = {limit.name for limit in constraints.limits} | {ban.name for ban in constraints.bans}
     rules |= {skew.name for skew in constraints.skews}

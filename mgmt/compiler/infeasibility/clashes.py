@@ -7,7 +7,6 @@ here in the problem cell by cell, or where that is too large in the constraints 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -18,6 +17,7 @@ from mgmt.errors import CoreMember, InfeasibleError, PolicyError, Relaxation
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
 from mgmt.language.parsing.trailing_clauses import Tail
 from mgmt.optimization.backends import Backend
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility.deletion_filter import minimal_core
 from mgmt.optimization.infeasibility.elastic import Slack, least_slack
 from mgmt.optimization.infeasibility.problem_core import Core, find_core, restricted, shortfall
@@ -56,7 +56,7 @@ class Clash(Protocol):
     def missing(self, name: str) -> int:
         """By how much a constraint's rows need more than they allow together; 0 where that is not known."""
 
-    def slack(self, names: set[str], seconds: float, *, whole: bool) -> Slack | None:
+    def slack(self, names: set[str], deadline: Deadline, *, whole: bool) -> Slack | None:
         """The amounts by which these constraints must give, or if ``whole`` the fewest of their rows to be let go.
 
         None if that cannot help, or not in time.
@@ -74,9 +74,11 @@ class CellClash:
     certain: bool = False
 
     @classmethod
-    def of(cls, encoding: Encoding, backend: Backend, *, budget: float, seed: int) -> CellClash:
-        """The clash of an encoded problem, looked for within about ``budget`` seconds."""
-        return cls(encoding, find_core(encoding.problem, backend, budget=budget, seed=seed), backend, seed)
+    def of(cls, encoding: Encoding, backend: Backend, *, deadline: Deadline, seed: int) -> CellClash:
+        """The clash of an encoded problem, as far as it is found in time."""
+        return cls(
+            encoding, find_core(encoding.problem, backend, deadline=deadline, seed=seed), backend, seed
+        )
 
     @property
     def core(self) -> tuple[str, ...]:
@@ -109,13 +111,13 @@ class CellClash:
     def missing(self, name: str) -> int:
         return 0
 
-    def slack(self, names: set[str], seconds: float, *, whole: bool) -> Slack | None:
+    def slack(self, names: set[str], deadline: Deadline, *, whole: bool) -> Slack | None:
         return least_slack(
             self.encoding.problem,
             self.backend,
             amounts=lambda tag: not whole and tag.constraint in names,
             waivers=lambda tag: whole and tag.constraint in names,
-            seconds=seconds,
+            deadline=deadline,
             seed=self.seed,
         )
 
@@ -140,17 +142,16 @@ class ConstraintClash:
 
     @classmethod
     def of(
-        cls, model: Revisable, queries: Mapping[str, BoundQuery], *, seconds: float, seed: int
+        cls, model: Revisable, queries: Mapping[str, BoundQuery], *, deadline: Deadline, seed: int
     ) -> ConstraintClash:
         """Each constraint is left out once, and the rest solved; all of them if nothing could be told in time."""
-        deadline = time.monotonic() + seconds
         checks = [name for name, query in queries.items() if query.demand and not query.demand.is_objective]
 
         def clashes(names: Sequence[str]) -> bool | None:
             dropped = {*checks} - {*names}
             try:
                 rest = model.revised(lambda query: None if query.name in dropped else query)
-                satisfiable = rest.satisfiable(deadline - time.monotonic(), seed)
+                satisfiable = rest.satisfiable(deadline.left, seed)
             except PolicyError:
                 return None  # others read it, or without it the rest is not solved in whole columns
             return None if satisfiable is None else not satisfiable
@@ -164,7 +165,7 @@ class ConstraintClash:
     def missing(self, name: str) -> int:
         return 0
 
-    def slack(self, names: set[str], seconds: float, *, whole: bool) -> Slack | None:
+    def slack(self, names: set[str], deadline: Deadline, *, whole: bool) -> Slack | None:
         return None
 
 

@@ -10,7 +10,6 @@ go.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -22,6 +21,7 @@ from mgmt.compiler.infeasibility.clashes import Clash
 from mgmt.compiler.infeasibility.waivers import condition_without, joined_waivers, with_waiver
 from mgmt.errors import InfeasibleError, PolicyError, Relaxation, Waiver
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility.elastic import Give, Placement, Slack
 from mgmt.state.database import Database
 from mgmt.state.row_duplication import row_condition
@@ -73,9 +73,11 @@ def relaxed(model: Solvable, relaxation: Relaxation) -> Solvable:
     return model.revised(revise, database)
 
 
-def find_relaxations(model: Solvable, clash: Clash, *, budget: float, seed: int) -> tuple[Relaxation, ...]:
-    """What was found in about ``budget`` seconds, changes of the state first."""
-    finder = _Finder(model, clash, seed, time.monotonic() + budget)
+def find_relaxations(
+    model: Solvable, clash: Clash, *, deadline: Deadline, seed: int
+) -> tuple[Relaxation, ...]:
+    """What was found until then, changes of the state first."""
+    finder = _Finder(model, clash, seed, deadline)
     kinds = (finder.numbers, finder.waivers, finder.additions)  # those last that take many tries
     singly = (candidates([name]) for candidates in kinds for name in finder.core)
     together = (candidates(finder.all) for candidates in (finder.numbers, finder.waivers))
@@ -95,7 +97,7 @@ _Candidate = tuple[Relaxation, Placement | None]
 class _Finder:
     """Candidates, not yet tried."""
 
-    def __init__(self, model: Solvable, clash: Clash, seed: int, deadline: float) -> None:
+    def __init__(self, model: Solvable, clash: Clash, seed: int, deadline: Deadline) -> None:
         self._model = model
         self._clash = clash
         self._seed = seed
@@ -113,7 +115,7 @@ class _Finder:
         found: dict[str, Relaxation] = {}
         insufficient: dict[str, Relaxation] = {}
         for relaxation, placement in candidates:
-            if self._deadline <= time.monotonic():
+            if self._deadline.passed:
                 break
             if relaxation.text not in found and relaxation.text not in insufficient:
                 known = bool(relaxation.waivers) and self._clash.certain
@@ -124,7 +126,7 @@ class _Finder:
     def completed(self, insufficient: Iterable[Relaxation]) -> tuple[Relaxation, ...]:
         """The first of these that can be, in each way: with something that helps against the clash it leaves."""
         for first in insufficient:
-            if self._deadline <= time.monotonic():
+            if self._deadline.passed:
                 break
             found = tuple(_joined_with(first, then) for then in self._left(first))
             if found:
@@ -134,9 +136,9 @@ class _Finder:
     def _left(self, first: Relaxation) -> Sequence[Relaxation]:
         """What helps besides."""
         try:
-            relaxed(self._model, first).without_objectives().solve(self._seconds, self._seed)
+            relaxed(self._model, first).without_objectives().solve(self._share.left, self._seed)
         except InfeasibleError as error:
-            return error.relaxations_within(self._seconds)
+            return error.relaxations_within(self._share.left)
         except PolicyError:
             pass  # there can be no such rows, or time is up
         return ()
@@ -148,7 +150,7 @@ class _Finder:
         """
         what = relaxation.text, relaxation.statements
         if what not in self._tried:
-            self._tried[what] = self._seconds > 0 and self._tried_out(relaxation, placement)
+            self._tried[what] = not self._deadline.passed and self._tried_out(relaxation, placement)
         return self._tried[what]
 
     def _tried_out(self, relaxation: Relaxation, placement: Placement | None) -> bool:
@@ -156,14 +158,14 @@ class _Finder:
             model = relaxed(self._model, relaxation)
             if placement is not None and model.accepts(placement):
                 return True
-            return bool(model.satisfiable(self._seconds, self._seed))
+            return bool(model.satisfiable(self._share.left, self._seed))
         except PolicyError:
             return False  # there can be no such rows
 
     @property
-    def _seconds(self) -> float:
+    def _share(self) -> Deadline:
         """For one question, so that there is time for others."""
-        return max(0.0, self._deadline - time.monotonic()) * _SHARE
+        return self._deadline.part(_SHARE)
 
     # ---- numbers of the state -----------------------------------------------------------------------
 
@@ -175,7 +177,7 @@ class _Finder:
             limit = self._limits.adjustable(self._queries[name], list(rows[0])) if rows else None
             if limit is not None:
                 limits[name] = limit
-        slack = self._clash.slack(set(limits), self._seconds, whole=False)
+        slack = self._clash.slack(set(limits), self._share, whole=False)
         if slack is not None and slack.gives:
             yield _told(self._raised(limits, slack.gives), slack), slack.placement
 
@@ -217,7 +219,7 @@ class _Finder:
     def waivers(self, names: Sequence[str]) -> Iterator[_Candidate]:
         """The fewest rows of these constraints that must be let go."""
         known = [name for name in names if name in self._queries]
-        slack = self._clash.slack(set(known), self._seconds, whole=True)
+        slack = self._clash.slack(set(known), self._share, whole=True)
         if slack is None or not slack.gives:
             return
         waived: dict[str, list[Mapping[str, Any]]] = {}

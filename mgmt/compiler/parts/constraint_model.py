@@ -19,6 +19,7 @@ from mgmt.compiler.verification.oracle import Verdict
 from mgmt.errors import SolveTimeout
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.backends import Backend
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import value_of
 from mgmt.optimization.general.lexicographic import Optimum, TierResult, better, optimize, tier_objectives
 from mgmt.optimization.general.lifted_search import LiftedSearch, search
@@ -66,7 +67,7 @@ class GeneralPart:
         return complete
 
     def solve(
-        self, present: Verdict | None, *, budget: float, seed: int, workers: int
+        self, present: Verdict | None, *, deadline: Deadline, seed: int, workers: int
     ) -> Decided | Impossible:
         """Decide the cells.  ``present`` is what the database says of today's values, if they are complete."""
         started = time.perf_counter()
@@ -75,19 +76,20 @@ class GeneralPart:
             return self._decided(settled, time.perf_counter() - started)
         found = None
         if self.cells is not None:
-            found = search(self.encoding.problem, self.cells, budget=budget, seed=seed, workers=workers)
+            found = search(self.encoding.problem, self.cells, deadline=deadline, seed=seed, workers=workers)
             if found.optimum is not None and found.optimum.values is None:
                 return Impossible(found.impossible)
             if found.whole:
                 assert found.optimum is not None
                 return self._decided(found.optimum, time.perf_counter() - started, found)
-        left = budget - (time.perf_counter() - started)
-        optimum = self._by_backend(found, budget=left, seed=seed, workers=workers)
+        optimum = self._by_backend(found, deadline=deadline, seed=seed, workers=workers)
         if optimum.values is None:
             return Impossible()
         return self._decided(optimum, time.perf_counter() - started, found)
 
-    def _by_backend(self, found: LiftedSearch | None, *, budget: float, seed: int, workers: int) -> Optimum:
+    def _by_backend(
+        self, found: LiftedSearch | None, *, deadline: Deadline, seed: int, workers: int
+    ) -> Optimum:
         """The backend's solution, from where the engines came, or theirs where that is no worse."""
         problem, first = self.encoding.problem, None if found is None else found.optimum
         if found is not None and found.values is not None:
@@ -100,7 +102,7 @@ class GeneralPart:
                 self.backend,
                 hint,
                 choices=choices_of(self.encoding.columns),
-                budget=budget,
+                deadline=deadline,
                 seed=seed,
                 workers=workers,
             )

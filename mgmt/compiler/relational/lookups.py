@@ -54,6 +54,8 @@ class SubqueryWithLookups(Subquery):
 
 def with_lookups(query: BoundQuery, catalog: Catalog, engine: EngineTypes) -> WithLookups:
     """The query with lookups where it joins with several of what variables choose; else as it is."""
+    if query.computed_keys:
+        return WithLookups(query, ())
     if sum(1 for _ in _all_lookups(query, catalog, ())) < _FEWEST:
         return WithLookups(query, ())
     try:

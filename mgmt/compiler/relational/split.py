@@ -20,6 +20,7 @@ from mgmt.compiler.relational.pushdown import standing_at
 from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
+    ComputedKey,
     DatabasePart,
     Expression,
     Fetched,
@@ -39,7 +40,7 @@ class SplitQuery:
     """One query, ready for data.
 
     ``sql`` returns first the row number of each source in ``symbolic_sources``, then the fetched columns.
-    ``keys`` are slots of fetched columns.
+    ``keys`` are slots of fetched columns, those of ``computed`` ones from the end.
     """
 
     bound: BoundQuery
@@ -53,6 +54,8 @@ class SplitQuery:
     fetched: int
     lookups: tuple[Lookup, ...] = ()
     """Sources that are attributes of choices, not rows of the statement."""
+    computed: tuple[Expression, ...] = ()
+    """What rows are grouped by that the solver decides; ``keys`` count them from the end."""
     apart: Apart | None = None
     """How its rows and the values that they choose are fetched each for themselves, where that is enough."""
 
@@ -71,6 +74,9 @@ class SplitSubquery(Subquery):
 
     symbolic_sources: tuple[str, ...]
     gates: tuple[Expression, ...]
+    keys: tuple[int, ...] | None
+    computed: tuple[Expression, ...]
+    having: Expression | None
     outputs: tuple[Expression, ...]
     fetched: int
     lookups: tuple[Lookup, ...]
@@ -115,6 +121,8 @@ class _Collector:
             changed = expression.with_children(self.collect)
             assert isinstance(changed, Subquery)
             return _split_subquery(changed)
+        if isinstance(expression, ComputedKey):
+            return expression
         if isinstance(expression, DatabasePart):
             tree = expression.tree
             tree = tree.this if isinstance(tree, exp.Alias) else tree
@@ -132,7 +140,7 @@ def split(bound: BoundQuery, catalog: Catalog, engine: EngineTypes) -> SplitQuer
 def _split(bound: BoundQuery, *, apart_too: bool) -> SplitQuery:
     collector = _Collector()
     gates = tuple(collector.collect(p.expression) for p in bound.predicates if p.by_solver)
-    keys = None if bound.keys is None else tuple(collector.slot(key.tree) for key in bound.keys)
+    keys, computed = _keys(bound, collector)
     having = None if bound.having is None else collector.collect(bound.having.expression)
     demand = None if bound.demand is None else collector.collect(bound.demand.expression)
     wanted = bound.outputs
@@ -156,7 +164,7 @@ def _split(bound: BoundQuery, *, apart_too: bool) -> SplitQuery:
         tuple(expression for _, expression in outputs),
         demand,
     )
-    separated = apart(parts) if apart_too else None
+    separated = apart(parts) if apart_too and not computed else None
     if forbids and keys is None and separated is None and len(gates) == 1:
         demand, gates = negated(gates[0]), ()
     return SplitQuery(
@@ -169,6 +177,7 @@ def _split(bound: BoundQuery, *, apart_too: bool) -> SplitQuery:
         outputs,
         demand,
         len(collector.texts),
+        computed=computed,
         apart=separated,
     )
 
@@ -185,11 +194,21 @@ def _is_false(bound: BoundQuery) -> bool:
     )
 
 
+def _keys(bound: BoundQuery, collector: _Collector) -> tuple[tuple[int, ...] | None, tuple[Expression, ...]]:
+    """The places of the keys among the columns of the rows, and what is computed of them, which comes last."""
+    if bound.keys is None:
+        return None, ()
+    places = tuple(
+        key.place if isinstance(key, ComputedKey) else collector.slot(key.tree) for key in bound.keys
+    )
+    return places, tuple(collector.collect(key.operand) for key in bound.computed_keys)
+
+
 def _identity(bound: BoundQuery, selected: set[str]) -> list[Output]:
     """What tells the rows of a constraint apart and is not selected: its group keys, or the keys of its tables."""
     parts: list[DatabasePart]
     if bound.keys is not None:
-        parts = list(bound.keys)
+        parts = [key for key in bound.keys if isinstance(key, DatabasePart)]
     else:
         parts = []
         for source in bound.sources:
@@ -224,6 +243,8 @@ def _split_subquery(subquery: Subquery) -> SplitSubquery:
 
     collector = _Collector(rewrite)
     gates = tuple(collector.collect(p.expression) for p in query.predicates if p.by_solver)
+    keys, computed = _keys(query, collector)
+    having = None if query.having is None else collector.collect(query.having.expression)
     outputs = tuple(collector.collect(output.expression) for output in query.outputs)
     skeleton = rewrite(query.skeleton)
     assert isinstance(skeleton, exp.Select)
@@ -233,7 +254,7 @@ def _split_subquery(subquery: Subquery) -> SplitSubquery:
     asked: tuple[Expression, ...] = outputs if query.keys == () else ()
     if subquery.kind is SubqueryKind.EXISTS and query.keys is None:  # whether there are any
         asked = (Aggregate(SqlType.INTEGER, subquery.position, AggregateFunction.COUNT, None, None),)
-    plain = bool(asked) and not subquery.operands and not subquery.outer_cells
+    plain = bool(asked) and having is None and not subquery.operands and not subquery.outer_cells
     around = Parts(
         query.sources,
         skeleton,
@@ -251,6 +272,9 @@ def _split_subquery(subquery: Subquery) -> SplitSubquery:
         **parts,
         symbolic_sources=tuple(source.alias for source in query.sources if source.relation.symbolic),
         gates=gates,
+        keys=keys,
+        computed=computed,
+        having=having,
         outputs=outputs,
         fetched=len(collector.texts),
         lookups=lookups,

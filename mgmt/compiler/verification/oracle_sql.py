@@ -201,7 +201,7 @@ class OracleSql:
         sources = {s.alias.lower() for s in query.sources}
         trees = [output.tree for output in query.outputs] if query.demand is None else [query.demand.tree]
         trees += [query.having.tree] if query.having is not None else []
-        used = (column for tree in trees for column in _outside_aggregates(tree))
+        used = (column for tree in trees for column in _outside_aggregates(tree, keys))
         found = dict.fromkeys(to_sql(column) for column in used if column.table.lower() in sources)
         return [text for text in found if text not in keys]
 
@@ -292,10 +292,14 @@ def _collect_aggregates(
             _collect_aggregates(child, conditions, replacements)
 
 
-def _outside_aggregates(tree: exp.Expr) -> Iterator[exp.Column]:
-    """The columns that must be the same in every row of a group."""
-    for node in tree.walk(prune=lambda node: isinstance(node, (exp.AggFunc, exp.Filter)) or is_ours(node)):
-        if isinstance(node, exp.Column):
+def _outside_aggregates(tree: exp.Expr, keys: Sequence[str]) -> Iterator[exp.Column]:
+    """The columns that must be the same in every row of a group, without those in what it is grouped by."""
+
+    def is_apart(node: exp.Expr) -> bool:
+        return isinstance(node, (exp.AggFunc, exp.Filter)) or is_ours(node) or to_sql(node) in keys
+
+    for node in tree.walk(prune=is_apart):
+        if isinstance(node, exp.Column) and to_sql(node) not in keys:
             yield node
 
 

@@ -9,7 +9,6 @@ three") can break that, and is why the answer is checked on both sides.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from itertools import chain
 
@@ -17,6 +16,7 @@ from mgmt.compiler.infeasibility.waivers import any_of
 from mgmt.compiler.model import Model
 from mgmt.errors import CoreMember, InfeasibleError, SolveTimeout
 from mgmt.explaining.solutions.decisions import ASKED
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.solution import PrimaryKey
 from mgmt.source_text import SourceText
 from mgmt.state.row_duplication import NewRow, RowCopier, by_table
@@ -51,13 +51,13 @@ def headroom(model: Model, table: str, key: PrimaryKey, *, budget: float = 10.0,
     """
     model = model.at()
     name = model.database.schema.table(table).name
-    search = _Search(model, name, key, time.monotonic() + budget, seed)
+    search = _Search(model, name, key, Deadline.after(budget, model.clock), seed)
     fits, fails = 0, 0
     answer = search.fits(0)
     if answer is None:
         raise SolveTimeout("no placement of today's rows was found in the time given")
     if not answer:
-        model.solve(budget, seed)  # says why
+        search.why()
     number = 1
     while number <= MOST_COPIES:
         answer = search.fits(number)
@@ -82,7 +82,7 @@ def headroom(model: Model, table: str, key: PrimaryKey, *, budget: float = 10.0,
 
 
 class _Search:
-    def __init__(self, model: Model, table: str, key: PrimaryKey, deadline: float, seed: int) -> None:
+    def __init__(self, model: Model, table: str, key: PrimaryKey, deadline: Deadline, seed: int) -> None:
         self._model = model
         self._table = table
         self._key = key
@@ -94,14 +94,17 @@ class _Search:
         self._placing = self._all_placed()
 
     def fits(self, number: int) -> bool | None:
-        remaining = self._deadline - time.monotonic()
-        if remaining <= 0:
+        if self._deadline.passed:
             return None
-        return self._with(number).satisfiable(remaining, self._seed)
+        return self._with(number).satisfiable(self._deadline.left, self._seed)
+
+    def why(self) -> None:
+        """Raises the error that says why not even today's rows can be placed."""
+        self._model.solve(max(_CORE_SECONDS, self._deadline.left), self._seed)
 
     def core(self, number: int) -> tuple[CoreMember, ...]:
         try:
-            self._with(number).solve(max(_CORE_SECONDS, self._deadline - time.monotonic()), self._seed)
+            self._with(number).solve(max(_CORE_SECONDS, self._deadline.left), self._seed)
         except InfeasibleError as error:
             return tuple(member for member in error.core if not member.constraint.startswith(ASKED))
         except SolveTimeout:
@@ -124,7 +127,7 @@ class _Search:
         places = [(table, column) for table in tables for column in table.variables if column.nullable]
         if not places:
             return self._model
-        remaining = max(_CORE_SECONDS, self._deadline - time.monotonic())
+        remaining = max(_CORE_SECONDS, self._deadline.left)
         best = self._model.revised(database=self._state).solve(remaining / 2, self._seed)
         texts = []
         for number, (table, column) in enumerate(places):

@@ -8,7 +8,6 @@ solution that no other can beat, or with the time.  Changes that make no differe
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from mgmt.compiler.model import Model
 from mgmt.compiler.verification.oracle import Verdict
 from mgmt.errors import InfeasibleError, SolveTimeout, UnsupportedConstructError
 from mgmt.language.bound_queries.queries import BoundQuery
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.solution import Delta, PrimaryKey, Solution, SolveStatus, Value
 from mgmt.source_text import SourceText
 from mgmt.state.row_duplication import row_condition
@@ -50,11 +50,11 @@ def nearest(
     asked: Collection[Row],
     *,
     bounded: bool,
-    deadline: float,
+    deadline: Deadline,
     seed: int,
     tell: Tell,
 ) -> Solution:
-    """The best solution found until ``deadline`` (of ``time.monotonic``), near ``plan``.
+    """The best solution found until ``deadline``, near ``plan``.
 
     ``asked``: the rows that the question is about; none, where that cannot be told.  ``bounded``: the plan is one of
     the same state with fewer demands, so that nothing is better than a proven one.  Raises InfeasibleError, with the
@@ -63,20 +63,19 @@ def nearest(
     search = _Search(model, plan, frozenset(asked), bounded, deadline, seed, tell)
     found = search.run()
     if found is None:  # without a plan to stay near: what clashes is a clash of the model's own
-        left = deadline - time.monotonic()
-        if left < _LEAST_SECONDS:
+        if deadline.left < _LEAST_SECONDS:
             raise SolveTimeout("neither a plan with it nor a clash was found in the time given")
         tell("looking for what clashes")
-        return model.solve(left, seed)
+        return model.solve(deadline.left, seed)
     return search.without_needless(found)
 
 
 def decided_anew(
-    model: Model, plan: Solution, rows: Collection[Row], *, deadline: float, seed: int
+    model: Model, plan: Solution, rows: Collection[Row], *, deadline: Deadline, seed: int
 ) -> Solution | None:
     """The best solution found until ``deadline`` in which only these rows of a plan change, and near it; None: none."""
     search = _Search(model, plan, frozenset(rows), False, deadline, seed, lambda _: None)
-    return search._try(rows, deadline - time.monotonic())
+    return search._try(rows, deadline.left)
 
 
 @dataclass(slots=True)
@@ -85,7 +84,7 @@ class _Search:
     plan: Solution
     asked: frozenset[Row]
     bounded: bool
-    deadline: float
+    deadline: Deadline
     seed: int
     tell: Tell
     _links: Mapping[Row, frozenset[tuple[str, Value]]] = field(default_factory=dict)
@@ -93,7 +92,7 @@ class _Search:
     @property
     def _left(self) -> float:
         """Seconds for the search: a part of all there are is for what comes after it."""
-        return _SEARCH_SHARE * (self.deadline - time.monotonic())
+        return _SEARCH_SHARE * self.deadline.left
 
     def run(self) -> Solution | None:
         """None if nothing was found."""
@@ -360,7 +359,7 @@ def _domain(column: Column) -> str:
 
 
 def fewest(
-    changes: Sequence[Cell], hold: Callable[[Sequence[Cell]], bool], deadline: float
+    changes: Sequence[Cell], hold: Callable[[Sequence[Cell]], bool], deadline: Deadline
 ) -> Sequence[Cell]:
     """Some of the changes that hold, of which none can be left out (delta debugging: Zeller, TSE 2002).
 
@@ -370,7 +369,7 @@ def fewest(
     while len(changes) > 1 and parts <= len(changes):
         size = -(-len(changes) // parts)
         for begin in range(0, len(changes), size):
-            if time.monotonic() >= deadline:
+            if deadline.passed:
                 return changes
             fewer = [*changes[:begin], *changes[begin + size :]]
             if fewer and hold(fewer):

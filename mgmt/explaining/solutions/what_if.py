@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -12,6 +11,7 @@ from mgmt.explaining.policies.policy_files import statements_of
 from mgmt.explaining.solutions.difference import Difference, diff
 from mgmt.explaining.solutions.nearest import Row, Tell, decided_anew, nearest, worth
 from mgmt.explaining.solutions.why import FIRST_SHARE, quiet
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.solution import Solution, SolveStatus, Value
 from mgmt.source_text import SourceText
 from mgmt.state.database import Database
@@ -61,14 +61,14 @@ def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0, tell:
     """
     before = model.database.clone()
     after = _changed_copy(before, sql)
-    deadline = time.monotonic() + budget
+    deadline = Deadline.after(budget, model.clock)
 
     def solved(solve: Callable[[], Solution]) -> Solution | InfeasibleError:
         try:
             return solve()
         except InfeasibleError as error:
             tell("looking for what would help")
-            error.relaxations_within(deadline - time.monotonic())
+            error.relaxations_within(deadline.left)
             return error
 
     now, then = model.revised(database=before), model.revised(database=after)
@@ -76,12 +76,12 @@ def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0, tell:
     plan = solved(lambda: now.solve(FIRST_SHARE * budget, seed))
     tell("looking for the best plan as things would be")
     if isinstance(plan, InfeasibleError):
-        found = solved(lambda: then.solve(max(1.0, deadline - time.monotonic()), seed))
+        found = solved(lambda: then.solve(max(1.0, deadline.left), seed))
         return WhatIf(plan, found, then)
     touched = _touched(before, after, plan)
 
     is_proven = plan.status is not SolveStatus.FEASIBLE
-    end = deadline if is_proven else deadline - _SHARE_FOR_BOTH * (deadline - time.monotonic())
+    end = deadline if is_proven else deadline.part(1 - _SHARE_FOR_BOTH)
 
     def near() -> Solution:
         return nearest(then, plan, touched, bounded=False, deadline=end, seed=seed, tell=tell)
@@ -93,15 +93,14 @@ def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0, tell:
 
 
 def _on_equal_terms(
-    now: Model, then: Model, plan: Solution, found: Solution, deadline: float, seed: int
+    now: Model, then: Model, plan: Solution, found: Solution, deadline: Deadline, seed: int
 ) -> tuple[Solution, Solution]:
     """A plan that is not proven, and what was found near it, without what is better in either state.
 
     The rows that changed are decided anew as things are, too: moves that gain as much there are no consequences.
     """
     rows = {(each.decision.table, each.decision.primary_key) for each in diff(plan, found).decisions}
-    half = (time.monotonic() + deadline) / 2
-    better = decided_anew(now, plan, rows, deadline=half, seed=seed)
+    better = decided_anew(now, plan, rows, deadline=deadline.part(1 / 2), seed=seed)
     if better is None or worth(better) >= worth(plan):
         return plan, found
     again = decided_anew(then, better, rows, deadline=deadline, seed=seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from mgmt.explaining.solutions.decisions import ASKED, Decision, decisions_of, r
 from mgmt.explaining.solutions.difference import Difference, diff
 from mgmt.explaining.solutions.nearest import Tell, nearest
 from mgmt.language.names.catalog import domain_sql
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.solution import PrimaryKey, Solution, SolveStatus, Value
 
 FIRST_SHARE = 0.5
@@ -194,13 +194,13 @@ class _Question:
 
     model: Model
     best: Solution
-    deadline: float
+    deadline: Deadline
     seed: int
     tell: Tell
 
     @classmethod
     def begun(cls, model: Model, budget: float, seed: int, tell: Tell) -> _Question:
-        deadline = time.monotonic() + budget
+        deadline = Deadline.after(budget, model.clock)
         tell("looking for the best plan")
         best = model.solve(FIRST_SHARE * budget, seed)
         return cls(model, best, deadline, seed, tell)
@@ -231,7 +231,7 @@ class _Question:
             self.tell("looking for what would help")
             helpful = tuple(
                 relaxation
-                for relaxation in error.relaxations_within(self.deadline - time.monotonic())
+                for relaxation in error.relaxations_within(self.deadline.left)
                 if all(waiver.constraint != ASKED for waiver in relaxation.waivers)
             )
             return WhyNot(decision, chosen, before, value, _core(error), helpful)
@@ -241,13 +241,12 @@ class _Question:
         )
 
     def _nearest(self, asked: Model, decision: Decision, share: float) -> Solution:
-        now = time.monotonic()
         return nearest(
             asked,
             self.best,
             [(decision.table, decision.primary_key)],
             bounded=True,
-            deadline=now + share * (self.deadline - now),
+            deadline=self.deadline.part(share),
             seed=self.seed,
             tell=self.tell,
         )

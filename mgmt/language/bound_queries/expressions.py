@@ -181,6 +181,35 @@ class MembershipQuery(_Unary):
     tree: exp.Expr
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Computed(_Nary):
+    """What the database computes at each value of what the solver decides: ``tree`` over the operands.
+
+    They are its columns ``p0``, ``p1``, ... of the table ``VALUES_OF``.
+    """
+
+    decided: ClassVar[bool] = True
+
+    tree: exp.Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComputedKey(_Unary):
+    """What rows are grouped by that the solver decides; each value that a row may have is a group with other rows.
+
+    ``tree`` is it in the query.  ``place``: from the end, among the columns of its kind that the rows have.
+    """
+
+    decided: ClassVar[bool] = True
+
+    tree: exp.Expr
+    place: int
+
+
+VALUES_OF = "values of"
+"""No table of a policy has this name: it would need quotes and a space."""
+
+
 class SubqueryKind(StrEnum):
     EXISTS = "exists"
     ANY = "any"

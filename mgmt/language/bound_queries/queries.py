@@ -8,7 +8,12 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from mgmt.language.bound_queries.expressions import DatabasePart, Expression, SubqueryKind
+from mgmt.language.bound_queries.expressions import (
+    ComputedKey,
+    DatabasePart,
+    Expression,
+    SubqueryKind,
+)
 from mgmt.language.names.catalog import Relation, RelationColumn
 from mgmt.language.names.scopes import Source
 from mgmt.language.parsing.trailing_clauses import Tail, TailKind
@@ -74,7 +79,8 @@ class UnionView(PushedView):
 class BoundQuery:
     """A normalised SELECT in which the solver has a say, or a constraint.
 
-    ``keys`` is None when rows are not grouped; an empty tuple is one group of all rows.  ``skeleton`` is the
+    ``keys`` is None when rows are not grouped; an empty tuple is one group of all rows.  Of a subquery, and with a
+    computed key, only groups with rows are there (``strict_groups``).  ``skeleton`` is the
     FROM clause without the conditions of inner joins.
     """
 
@@ -83,7 +89,7 @@ class BoundQuery:
     sources: tuple[Source, ...]
     skeleton: exp.Select
     predicates: tuple[Predicate, ...]
-    keys: tuple[DatabasePart, ...] | None
+    keys: tuple[DatabasePart | ComputedKey, ...] | None
     having: Predicate | None
     outputs: tuple[Output, ...]
     demand: Demand | None
@@ -91,14 +97,20 @@ class BoundQuery:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """Of its conditions, and of its demand or, of a view, of what it selects."""
+        """Of its conditions and computed keys, and of its demand or, of a view, of what it selects."""
+        keys = self.computed_keys
         having = () if self.having is None else (self.having.expression,)
         last = (
             tuple(output.expression for output in self.outputs)
             if self.demand is None
             else (self.demand.expression,)
         )
-        return (*(predicate.expression for predicate in self.predicates), *having, *last)
+        return (*(predicate.expression for predicate in self.predicates), *keys, *having, *last)
+
+    @property
+    def computed_keys(self) -> tuple[ComputedKey, ...]:
+        """Those of its keys that the solver decides."""
+        return tuple(key for key in self.keys or () if isinstance(key, ComputedKey))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,12 +22,15 @@ from mgmt.errors import (
     UnsupportedConstructError,
 )
 from mgmt.language.bound_queries.expressions import (
+    VALUES_OF,
     Aggregate,
     AggregateFunction,
     Arithmetic,
     Case,
+    Cell,
     Coalesce,
     Comparison,
+    Computed,
     Conjunction,
     DatabasePart,
     Disjunction,
@@ -39,6 +42,7 @@ from mgmt.language.bound_queries.expressions import (
     SubqueryKind,
     has_aggregate,
     has_variable,
+    signature,
 )
 from mgmt.language.expression_binding.name_resolution import Resolver, spelled
 from mgmt.language.expression_binding.subquery_binder import SubqueryBinder
@@ -48,7 +52,7 @@ from mgmt.language.pushdown.aggregates import is_database_aggregate, is_ours
 from mgmt.language.pushdown.column_types import RefusedStatementError
 from mgmt.language.pushdown.engine_errors import error_of
 from mgmt.language.pushdown.sql_text import to_sql
-from mgmt.state.schema import TEXTUAL, SqlType
+from mgmt.state.schema import TEMPORAL, TEXTUAL, SqlType
 
 NUMERIC = {SqlType.INTEGER, SqlType.BOOLEAN, SqlType.REAL, SqlType.UNKNOWN}
 
@@ -97,6 +101,7 @@ _PLAIN = (
     *(exp.Paren, exp.Alias, exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Anonymous),
     *(exp.And, exp.Or, exp.Not),
 )
+_TEMPORAL = {exp.DType.DATE, exp.DType.TIMESTAMP}
 _WHOLE = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT}
 
 
@@ -119,7 +124,13 @@ class ExpressionBinder(Resolver):
             except TypeMismatchError:
                 if type(node) not in _ARITHMETIC:  # conditions are numbers here
                     raise
-        bound = handler(node)
+        try:
+            bound = handler(node)
+        except UnsupportedConstructError:
+            found = self._computed(node)  # not the solver's, but perhaps the engine's
+            if found is None:
+                raise
+            return found
         if isinstance(bound, DatabasePart) or has_variable(bound) or has_aggregate(bound):
             return bound
         return DatabasePart(bound.type, bound.position, node)  # nothing for the solver: keep the SQL
@@ -198,13 +209,8 @@ class ExpressionBinder(Resolver):
         self.check_comparable(left, right, operator, node)
         if {left.type, right.type} == {SqlType.BOOLEAN, SqlType.INTEGER}:
             as_number(node.this if left.type is SqlType.BOOLEAN else node.expression)
-        if TEXTUAL & {left.type, right.type} and operator not in {"=", "<>"}:
-            self.refuse_variables(
-                node,
-                (left, right),
-                f"{operator} on text that the solver decides",
-                "compare text with = or <>",
-            )
+        if _needs_the_engine((left, right), operator):
+            return self._computed(node) or self.bind_for_database_alone(node)
         return compared(self.position(node), left, right, operator, null_safe)
 
     def _operands(self, node: exp.Expr) -> list[Expression]:
@@ -245,6 +251,8 @@ class ExpressionBinder(Resolver):
 
     def _arithmetic(self, node: exp.Expr) -> Expression:
         operator = _ARITHMETIC[type(node)]
+        if self._is_of_dates(node) and (found := self._computed(node)) is not None:
+            return found
         left, right = self._number(node.this), self._number(node.expression)
         kind = SqlType.REAL if SqlType.REAL in {left.type, right.type} else SqlType.INTEGER
         bound = Arithmetic(kind, self.position(node), left, right, operator)
@@ -287,13 +295,8 @@ class ExpressionBinder(Resolver):
         position = self.position(node)
         for bound in (low, high):
             self.check_comparable(operand, bound, "BETWEEN", node)
-        if operand.type in TEXTUAL:
-            self.refuse_variables(
-                node,
-                (operand, low, high),
-                "BETWEEN on text that the solver decides",
-                "list the values with IN",
-            )
+        if _needs_the_engine((operand, low, high), "<="):
+            return self._computed(node) or self.bind_for_database_alone(node)
         if node.args.get("symmetric"):
             self.refuse_variables(
                 node,
@@ -432,9 +435,43 @@ class ExpressionBinder(Resolver):
             return False
 
     def bind_for_database_alone(self, node: exp.Expr) -> Expression:
-        """A node the compiler does not know: fine without variables, refused with them."""
+        """A node the compiler does not know: of variables, the engine computes it at each of their values."""
+        found = self._computed(node)
+        if found is not None:
+            return found
         self.scan(node)
         return DatabasePart(self.type_of(node), self.position(node), node)
+
+    def _computed(self, node: exp.Expr) -> Expression | None:
+        """What the engine computes of columns, of which the solver decides some; None of anything else."""
+        whole = list(node.walk())
+        leaves = [part for part in whole if isinstance(part, exp.Column)]
+        if not any(map(self._is_for_solver, leaves)) or any(
+            self._is_for_solver(part) for part in whole if not isinstance(part, exp.Column)
+        ):
+            return None
+        for part in whole:
+            if isinstance(part, exp.Anonymous) and not self.is_callable(part):
+                raise self.unknown_function(str(part.this), part)
+        operands = tuple(map(self.bind, leaves))
+        kind = self.type_of(node)
+        if kind is SqlType.REAL:
+            raise self.unsupported(
+                node, "a fraction that the solver decides", "use integers, such as CAST(... * 100 AS BIGINT)"
+            )
+        holder = exp.Paren(this=node.copy())
+        for number, leaf in enumerate(part for part in list(holder.walk()) if isinstance(part, exp.Column)):
+            leaf.replace(exp.column(f"p{number}", table=VALUES_OF, quoted=True))
+        return Computed(kind, self.position(node), operands, holder)
+
+    def _is_of_dates(self, node: exp.Expr) -> bool:
+        """Whether arithmetic has a date or an interval in it."""
+        if node.find(exp.Query, exp.Star) is not None:
+            return False
+        written = (part.to.this for part in node.find_all(exp.Cast))
+        if node.find(exp.Interval) is not None or any(kind in _TEMPORAL for kind in written):
+            return True
+        return any(self.column(column).type in TEMPORAL for column in node.find_all(exp.Column))
 
     # ---- aggregates ---------------------------------------------------------------------------------
 
@@ -606,6 +643,15 @@ class ExpressionBinder(Resolver):
         """UnsupportedConstructError unless the database can compute all the parts."""
         if any(has_variable(part) for part in parts):
             raise self.unsupported(node, what, hint)
+
+
+def _needs_the_engine(compared: Sequence[Expression], operator: str) -> bool:
+    """Whether the engine is asked how texts and dates compare: those of two types, or of an order beside one cell."""
+    cells = {signature(node) for part in compared for node in part.walk() if isinstance(node, Cell)}
+    kinds = {part.type for part in compared}
+    if operator in {"=", "<>"}:
+        return bool(cells) and kinds == TEMPORAL
+    return bool(cells) and bool(kinds & TEXTUAL) and (len(kinds) > 1 or len(cells) == 1)
 
 
 def _is_plain(node: exp.Expr) -> bool:

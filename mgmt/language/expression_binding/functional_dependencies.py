@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
-from mgmt.language.bound_queries.expressions import Aggregate, Cell, DatabasePart, Expression
+from mgmt.language.bound_queries.expressions import Aggregate, Cell, ComputedKey, DatabasePart, Expression
 from mgmt.language.names.scopes import Source
 from mgmt.source_text import Position
 from mgmt.state.schema import Schema
@@ -17,7 +17,7 @@ _AGGREGATED = (exp.AggFunc, exp.Filter)
 
 def ungrouped_columns(
     parts: Sequence[Expression],
-    keys: Sequence[DatabasePart],
+    keys: Sequence[DatabasePart | ComputedKey],
     scope: Mapping[str, Source],
     settled: Iterable[_Column] = (),
 ) -> Iterator[tuple[Position, str, str]]:
@@ -41,14 +41,14 @@ def fewest_keys(keys: Sequence[DatabasePart], scope: Mapping[str, Source]) -> tu
     return tuple(kept)
 
 
-def _column(key: DatabasePart) -> _Column | None:
+def _column(key: DatabasePart | ComputedKey) -> _Column | None:
     return (key.tree.table.lower(), key.tree.name.lower()) if isinstance(key.tree, exp.Column) else None
 
 
 def _ungrouped(
     part: Expression, fixed: set[_Column], spelled: set[str], scope: Mapping[str, Source]
 ) -> Iterator[tuple[Position, str, str]]:
-    if isinstance(part, Aggregate):
+    if isinstance(part, (Aggregate, ComputedKey)):
         return
     used: list[_Column] = []
     if isinstance(part, DatabasePart):

@@ -98,7 +98,7 @@ class SubqueryBinder:
             names,
             outer_cells,
             query,
-            query.keys is not None or _is_single(query),
+            query.keys == () or _is_single(query),
         )
 
     def check_width(
@@ -143,14 +143,16 @@ class SubqueryBinder:
                 select.set("order", None)  # an order without a limit changes nothing here
             if kind is not SubqueryKind.VALUE and isinstance(select.args.get("distinct"), exp.Distinct):
                 select.set("distinct", None)  # nor does it matter how often a row is there
-            if not any(select.args.get(clause) for clause in _OF_VIEWS):
+            if kind is SubqueryKind.EXISTS and _is_at_least_one(select.args.get("limit")):
+                select.set("limit", None)
+            if self._is_plain(select):
                 if kind is SubqueryKind.EXISTS and not list(select.find_all(exp.AggFunc)):
                     select.set("expressions", [exp.Literal.number(1)])
                 return select
         if self._refers_outside(select):
             raise self._binder.unsupported(
                 node,
-                "a subquery that refers to the outer query and has GROUP BY, DISTINCT, LIMIT, WITH or UNION",
+                "a subquery that refers to the outer query and has DISTINCT, LIMIT, WITH or UNION",
                 "write it as a view with the columns it is compared by, and compare them in WHERE",
             )
         parent, key = select.parent, select.arg_key
@@ -162,6 +164,11 @@ class SubqueryBinder:
         made = exp.Select(expressions=columns, from_=exp.From(this=named_table(name)))
         parent.set(str(key), made)
         return made
+
+    def _is_plain(self, select: exp.Select) -> bool:
+        """Whether it is bound where it stands; what of its groups does not refer to the outer query becomes a view."""
+        clauses = {clause for clause in _OF_VIEWS if select.args.get(clause)}
+        return not clauses or (clauses <= {"group", "having"} and self._refers_outside(select))
 
     def _refers_outside(self, select: exp.Expr) -> bool:
         """Whether a column can only be one of the SELECTs around it."""
@@ -245,13 +252,20 @@ def _involves_solver(query: BoundQuery) -> bool:
     return (
         any(source.relation.gated for source in query.sources)
         or any(predicate.by_solver for predicate in query.predicates)
-        or any(has_variable(output.expression) for output in query.outputs)
+        or any(has_variable(part) for part in query.expressions)
     )
+
+
+def _is_at_least_one(limit: exp.Expr | None) -> bool:
+    """Whether a LIMIT leaves a row where there is one."""
+    number = None if limit is None else limit.expression
+    return isinstance(number, exp.Literal) and number.this.isdecimal() and int(number.this) > 0
 
 
 def _sum_of_nothing_is_zero(select: exp.Select) -> None:
     """As in groups: what has nothing on it has a load of 0.  Here for the database; the solver does so anyway."""
-    for output in list(select.expressions):
+    having = select.args.get("having")
+    for output in [*select.expressions, *([] if having is None else [having])]:
         for node in list(output.find_all(exp.Sum)):
             if node.find_ancestor(exp.Select) is select:
                 inner = node.parent if isinstance(node.parent, exp.Filter) else node

@@ -27,6 +27,7 @@ from mgmt.language.names.catalog import Catalog
 from mgmt.language.names.scopes import References, Scope, Source
 from mgmt.language.normalization import outer_joins
 from mgmt.language.normalization.column_aliases import view_under_names
+from mgmt.language.normalization.date_arithmetic import days_as_integers
 from mgmt.language.normalization.group_by_variable import domain_select, replace_columns
 from mgmt.language.normalization.shorthands import write_out_contains
 from mgmt.language.normalization.star_expansion import expand_stars
@@ -128,6 +129,7 @@ class SelectNormalizer:
             self._rewrite_using(join)
         for part in [self._tree, *([self._tail_holder] if self._tail_holder is not None else [])]:
             write_out_contains(part, self._scope, self._catalog.schema, self._text)
+            days_as_integers(part, (self._scope, *self._outer))
         outputs = expand_stars(self._tree.expressions, self._scope, self._merged, self._text)
         self._tree.set("expressions", outputs)
         self._name_outputs()
@@ -390,11 +392,7 @@ class SelectNormalizer:
                 key.pop()  # no group has two values of it, so that it need not be told which: that is decided
                 continue
             if column.origin is None:
-                raise self._unsupported(
-                    key,
-                    f"GROUP BY or DISTINCT of {column.name!r}, which is computed",
-                    "group by a variable column or by a constant column",
-                )
+                continue  # computed: a group is there where a row is
             origin = self._catalog.schema.table(column.origin[0])
             limits = origin.column(column.origin[1]).range
             if limits is not None and limits[1] - limits[0] >= MOST_VALUES:

@@ -6,7 +6,6 @@ the common case of a cluster in order.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +13,7 @@ from mgmt.errors import SolveTimeout
 from mgmt.optimization.backends import Answer, AnswerStatus, Backend
 from mgmt.optimization.columns import Integers, Linear, Lists, filled
 from mgmt.optimization.contradictions import contradicted
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import hold, value_of
 from mgmt.optimization.problem import Problem, add, least, scale
 from mgmt.optimization.structure import tighten
@@ -89,19 +89,18 @@ def optimize(
     hint: Mapping[int, int],
     *,
     choices: Lists | None = None,
-    budget: float,
+    deadline: Deadline,
     seed: int,
     workers: int,
 ) -> Optimum:
-    """The lexicographic optimum, or the best found in ``budget`` seconds.
+    """The lexicographic optimum, or the best found until the deadline.
 
     ``choices`` are groups of literals of which exactly one holds; neighbourhoods are made by keeping some.
     Raises SolveTimeout when not even one solution was found in time.
     """
-    deadline = time.monotonic() + budget
-    if problem.cells * _SECONDS_PER_CELL > budget:
+    if problem.cells * _SECONDS_PER_CELL > deadline.left:
         raise SolveTimeout(
-            f"{problem.cells} cells are not written for a solver in the {max(0.0, budget):.2g} s left"
+            f"{problem.cells} cells are not written for a solver in the {deadline.left:.2g} s left"
         )
     if choices is not None:
         tighten(problem, choices)
@@ -139,19 +138,18 @@ class _Search:
         self.results: list[TierResult] = []
         self.calls = 0
 
-    def start(self, tiers: Mapping[int, Linear], deadline: float) -> None:
+    def start(self, tiers: Mapping[int, Linear], deadline: Deadline) -> None:
         """Look for a first solution near today's: only what cannot stay is decided anew.
 
         Small, so quick; often the optimum already, and then the tiers need only a proof.
         """
         staying = self._chosen(self._hint)
-        remaining = deadline - time.monotonic()
-        if not staying or remaining < _LEAST_SECONDS:
+        if not staying or deadline.left < _LEAST_SECONDS:
             return
         nearby = _Search(self._problem, self._backend, self._hint, None, self._seed, self._workers)
         nearby._session.require_all(staying)
         try:
-            found = nearby.run(tiers, time.monotonic() + remaining * _NEARBY_SHARE)
+            found = nearby.run(tiers, deadline.part(_NEARBY_SHARE))
         except SolveTimeout:
             found = None
         self.calls += nearby.calls
@@ -159,7 +157,7 @@ class _Search:
             self._values = found
             self._hint = dict(enumerate(found.tolist()))
 
-    def run(self, tiers: Mapping[int, Linear], deadline: float) -> Integers | None:
+    def run(self, tiers: Mapping[int, Linear], deadline: Deadline) -> Integers | None:
         """The values found; None when there are none.  SolveTimeout when time ran out before any."""
         for number, (tier, objective) in enumerate(tiers.items()):
             floor = least(objective, self._settled)
@@ -169,10 +167,9 @@ class _Search:
                 self.results.append(TierResult(tier, floor, floor, True))
                 self._session.require_at_most(objective, floor)
                 continue
-            remaining = deadline - time.monotonic()
             # Later tiers need time too, and usually less; the last one may use all that is left.
-            seconds = remaining if number == len(tiers) - 1 else remaining / 2
-            if not self._improve(tier, objective, floor, seconds, deadline):
+            share = deadline if number == len(tiers) - 1 else deadline.part(1 / 2)
+            if not self._improve(tier, objective, floor, share, deadline):
                 return None
         return self._values
 
@@ -187,39 +184,37 @@ class _Search:
         found: list[int] = literals[hold(literals, self._settled[1]) | (literals & 1 == 1)].tolist()
         return found
 
-    def _improve_nearby(self, objectives: Sequence[Linear], deadline: float) -> None:
+    def _improve_nearby(self, objectives: Sequence[Linear], deadline: Deadline) -> None:
         """Minimise the last of these while all choices stay as they are and the earlier ones get no worse."""
-        remaining = deadline - time.monotonic()
         staying = self._chosen(self._hint)
-        if not staying or remaining < _LEAST_SECONDS or self._values is None:
+        if not staying or deadline.left < _LEAST_SECONDS or self._values is None:
             return
         nearby = self._backend.load(self._problem)
         nearby.require_all(staying)
         for objective in objectives[:-1]:
             nearby.require_at_most(objective, value_of(objective, self._values))
         self.calls += 1
-        seconds = max(remaining * _NEARBY_SHARE, _LEAST_SECONDS)
+        seconds = max(deadline.part(_NEARBY_SHARE).left, _LEAST_SECONDS)
         answer = nearby.minimize(objectives[-1], self._hint, seconds, self._seed, self._workers)
         self._accept(objectives[-1], answer)
 
-    def _improve(self, tier: int, objective: Linear, floor: int, seconds: float, deadline: float) -> bool:
+    def _improve(self, tier: int, objective: Linear, floor: int, share: Deadline, deadline: Deadline) -> bool:
         """Minimise one tier; False when there is no solution."""
+        seconds, began = share.left, share.clock()
         if self._values is not None and seconds < _LEAST_SECONDS:
             self.results.append(TierResult(tier, value_of(objective, self._values), floor, False))
             return True
-        began = time.monotonic()
         easy = seconds * _SEARCH_SHARE if self._values is None else min(seconds * _EASY_SHARE, _EASY_SECONDS)
         answer = self._ask(objective, seconds if self._strong else easy)
         self._accept(objective, answer)
         if answer.status in {AnswerStatus.FEASIBLE, AnswerStatus.UNKNOWN} and not self._strong:
             self._strong = True
             self._session.strengthen()
-            left = seconds - (time.monotonic() - began)
-            if left >= _LEAST_SECONDS:
-                answer = self._ask(objective, left)
+            if share.left >= _LEAST_SECONDS:
+                answer = self._ask(objective, share.left)
         if answer.values is None and answer.status is not AnswerStatus.INFEASIBLE and self._values is None:
             # Half the budget was not enough to find anything: spend the rest on any solution at all.
-            answer = replace(self._ask(None, deadline - time.monotonic()), bound=None)
+            answer = replace(self._ask(None, deadline.left), bound=None)
             if answer.status is AnswerStatus.OPTIMAL:
                 answer = replace(answer, status=AnswerStatus.FEASIBLE)
         if answer.status is AnswerStatus.INFEASIBLE:
@@ -233,7 +228,7 @@ class _Search:
         value = value_of(objective, self._values)
         bound = max(floor, answer.bound) if answer.bound is not None else floor
         proven = answer.status is AnswerStatus.OPTIMAL or value == bound
-        took = time.monotonic() - began
+        took = share.clock() - began
         self.results.append(TierResult(tier, value, value if proven else bound, proven, took))
         self._session.require_at_most(objective, value)
         return True

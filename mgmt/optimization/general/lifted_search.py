@@ -7,7 +7,6 @@ choice proves that there is no solution.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from mgmt.errors import SolveTimeout
 from mgmt.optimization.assignment import Placement
 from mgmt.optimization.columns import Integers
 from mgmt.optimization.engines import UnsuitableError, solve
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import value_of
 from mgmt.optimization.general.lexicographic import Optimum, TierResult, tier_objectives
 from mgmt.optimization.general.operators import broken_rows, completed
@@ -48,17 +48,17 @@ class LiftedSearch:
         )
 
 
-def search(problem: Problem, cells: ChoiceCells, *, budget: float, seed: int, workers: int) -> LiftedSearch:
-    """Lift, and ask the engines, for about ``budget`` seconds."""
-    deadline = time.monotonic() + budget
+def search(
+    problem: Problem, cells: ChoiceCells, *, deadline: Deadline, seed: int, workers: int
+) -> LiftedSearch:
+    """Lift, and ask the engines, until about the deadline."""
     lifted = lift(problem, cells)
     if lifted.impossible:
         none = Optimum(None, (), 0)
         return LiftedSearch(none, None, lifted.left_out, lifted.impossible, "none: some rows cannot hold")
-    left = deadline - time.monotonic()
     share = _PARTIAL_SHARE if lifted.left_out else 1.0
     try:
-        found = solve(lifted.assignment, seconds=max(0.0, share * left), seed=seed, workers=workers)
+        found = solve(lifted.assignment, seconds=deadline.part(share).left, seed=seed, workers=workers)
     except (UnsuitableError, SolveTimeout) as reason:
         return LiftedSearch(None, None, (*lifted.left_out, LeftOut("", f"no engine: {reason}")))
     if found.choice is None:

@@ -7,7 +7,6 @@ on, until there is no placement, or one that breaks nothing.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Load
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility.closed_form import (
     alike_constraints,
     anywhere_alike,
@@ -39,19 +39,16 @@ class Clashing:
     minimal: bool
 
 
-def find_clash(constraints: ConstraintSet, *, seconds: float) -> Clashing | None:
+def find_clash(constraints: ConstraintSet, *, deadline: Deadline) -> Clashing | None:
     """A minimal set of instances that clash; None when they do not.
 
     TooLargeError when there are too many kinds of rows and values to look at, TimeoutError when time ended first.
     """
-    deadline = time.monotonic() + seconds
 
     def solvers(some: Sequence[Instance]) -> list[Instance]:
-        return solvers_core(
-            constraints, some, alike_constraints(constraints, some), deadline - time.monotonic()
-        )
+        return solvers_core(constraints, some, alike_constraints(constraints, some), deadline)
 
-    core = fits_nowhere(constraints) or too_much_in_all(constraints)
+    core = fits_nowhere(constraints, deadline) or too_much_in_all(constraints, deadline)
     if not core:
         grown = _grow(constraints, [], deadline)
         if grown is None:
@@ -75,7 +72,7 @@ def find_clash(constraints: ConstraintSet, *, seconds: float) -> Clashing | None
         return Clashing(tuple(core), minimal and _all_needed(constraints, core, deadline))
     core, shown = minimal_core(
         core,
-        lambda some: solve(constraints, some, deadline - time.monotonic()).clashes,
+        lambda some: solve(constraints, some, deadline).clashes,
         deadline,
         kinds_of=lambda some: alike_constraints(constraints, some),
     )
@@ -88,7 +85,7 @@ def least_gives(
     core: Sequence[Instance],
     *,
     whole: bool,
-    seconds: float,
+    deadline: Deadline,
 ) -> tuple[Give, ...] | None:
     """The least that instances of these constraints must give for all to hold: amounts, or with ``whole`` all of it.
 
@@ -96,10 +93,9 @@ def least_gives(
     some of the instances is a bound for all of them, so what is found is the least.  None if that does not help, or not
     in time.
     """
-    deadline = time.monotonic() + seconds
     known = list(core)
     while True:
-        gives = least_given(constraints, known, names, deadline - time.monotonic(), whole=whole)
+        gives = least_given(constraints, known, names, deadline, whole=whole)
         if gives is None:
             return None
         try:
@@ -113,7 +109,7 @@ def least_gives(
         known = grown
 
 
-def _all_needed(constraints: ConstraintSet, core: Sequence[Instance], deadline: float) -> bool:
+def _all_needed(constraints: ConstraintSet, core: Sequence[Instance], deadline: Deadline) -> bool:
     """Whether without any one of many instances the others hold: what buckets of one group take, and a few bans.
 
     A bucket without its bound takes all rows that may be there, so all of them must be there.
@@ -128,14 +124,16 @@ def _all_needed(constraints: ConstraintSet, core: Sequence[Instance], deadline: 
     if bool((limit.bounds[0][bounds[0].group] > 0).any()) or not anywhere_alike(constraints, core):
         return False
     return all(
-        solve(constraints, [other for other in core if other != ban], deadline - time.monotonic()).clashes
-        is False
+        solve(constraints, [other for other in core if other != ban], deadline).clashes is False
         for ban in bans
     )
 
 
 def _grow(
-    constraints: ConstraintSet, known: Sequence[Instance], deadline: float, only: frozenset[str] | None = None
+    constraints: ConstraintSet,
+    known: Sequence[Instance],
+    deadline: Deadline,
+    only: frozenset[str] | None = None,
 ) -> list[Instance] | None:
     """Instances that clash, these and what a placement under them breaks; None when there is one that breaks nothing.
 
@@ -144,7 +142,7 @@ def _grow(
     bans = [ban for ban in constraints.all_bans() if only is None or ban.constraint in only]
     some = list(dict.fromkeys([*known, *bans]))
     while True:
-        answer = solve(constraints, some, deadline - time.monotonic())
+        answer = solve(constraints, some, deadline)
         if answer.clashes:
             return some
         if answer.counts is None:
@@ -152,7 +150,7 @@ def _grow(
         have = set(some)
         broken = [
             instance
-            for instance in _broken(constraints, _spread(constraints, answer))
+            for instance in _broken(constraints, _spread(constraints, answer, deadline))
             if instance not in have and (only is None or instance.constraint in only)
         ]
         if not broken:
@@ -213,7 +211,7 @@ def _broken(constraints: ConstraintSet, loads: Sequence[Amounts]) -> list[Instan
     return found
 
 
-def _spread(constraints: ConstraintSet, answer: Answer) -> list[Amounts]:
+def _spread(constraints: ConstraintSet, answer: Answer, deadline: Deadline) -> list[Amounts]:
     """The loads under a placement by counts, of limits and then of skews.
 
     Among values that are alike, rows go where there is most room.
@@ -230,6 +228,7 @@ def _spread(constraints: ConstraintSet, answer: Answer) -> list[Amounts]:
                 for _ in range(number):
                     next(rows)
                 continue
+            deadline.check()
             alike = np.flatnonzero(counts.value_of == place)
             for _ in range(number):
                 _put(constraints, next(rows), alike, loads, uppers)

@@ -5,7 +5,6 @@ What it is not: complete; what it does not see may clash all the same (see ``ass
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Limit, Mask
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility.constraint_instances import ConstraintSet, Instance
 from mgmt.optimization.infeasibility.count_problem import MOST_CELLS, distinct
 from mgmt.optimization.infeasibility.deletion_filter import minimal_core
@@ -25,7 +25,7 @@ _MOST_BANS = 50
 """With more bans on rows it is not looked which of them can be left out."""
 
 
-def fits_nowhere(constraints: ConstraintSet) -> list[Instance]:
+def fits_nowhere(constraints: ConstraintSet, deadline: Deadline) -> list[Instance]:
     """What keeps one row from every value, bans and too little room, without a solver; empty if nothing does."""
     bans = constraints.all_bans()
     full = [
@@ -41,7 +41,7 @@ def fits_nowhere(constraints: ConstraintSet) -> list[Instance]:
         instance for instance in full if constraints.limits[instance.source].load.group[row] == instance.group
     ]
     mine = [ban for ban in bans if constraints.bans[ban.source].row_class[row] == ban.group]
-    mine = minimal_core(mine, lambda some: bool(blocked_alone(constraints, [*some, *full])[row]), math.inf)[0]
+    mine = minimal_core(mine, lambda some: bool(blocked_alone(constraints, [*some, *full])[row]), deadline)[0]
     left = ~_blocked(constraints, mine, rows[:1])[0, :-1]
     blocked = _blocked(constraints, full, rows[:1])[0, :-1] & left
     buckets = {
@@ -92,7 +92,7 @@ def _blocked(constraints: ConstraintSet, core: Sequence[Instance], rows: NDArray
     return blocked
 
 
-def too_much_in_all(constraints: ConstraintSet) -> list[Instance]:
+def too_much_in_all(constraints: ConstraintSet, deadline: Deadline) -> list[Instance]:
     """The bounds of all buckets that some rows of one group may be in, and the bans that keep them there.
 
     They clash: together the buckets take less than these rows bring, in amount, or fewer rows: of those of some weight
@@ -104,6 +104,7 @@ def too_much_in_all(constraints: ConstraintSet) -> list[Instance]:
     sets, set_of = np.unique(choices.allowed, axis=0, return_inverse=True)
     of_row = set_of.reshape(-1)[choices.of_row]
     for number, allowed in enumerate(sets[:_MOST_SETS]):
+        deadline.check()
         if bool(allowed[-1]):
             continue
         rows = np.flatnonzero(of_row == number)
@@ -115,7 +116,7 @@ def too_much_in_all(constraints: ConstraintSet) -> list[Instance]:
             if group is not None:
                 bounds = [Instance(limit.name, place, group, int(bucket)) for bucket in buckets.tolist()]
                 rows = rows[limit.load.group[rows] == group]
-                return [*bounds, *_needed_bans(constraints, bounds, rows)]
+                return [*bounds, *_needed_bans(constraints, bounds, rows, deadline)]
     return []
 
 
@@ -139,7 +140,7 @@ def _overloaded(
 
 
 def _needed_bans(
-    constraints: ConstraintSet, bounds: Sequence[Instance], rows: NDArray[np.intp]
+    constraints: ConstraintSet, bounds: Sequence[Instance], rows: NDArray[np.intp], deadline: Deadline
 ) -> list[Instance]:
     """Of the bans on some rows those without which too few of them must be in these buckets."""
     limit = constraints.limits[bounds[0].source]
@@ -160,7 +161,7 @@ def _needed_bans(
         held = rows[choices.captive(inside)[choices.of_row[rows]]]
         return _overloaded(constraints, limit, held, buckets) is not None
 
-    return minimal_core(mine, keep_them, math.inf)[0]
+    return minimal_core(mine, keep_them, deadline)[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,6 @@ fewer instances are looked at, the smaller the model.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.columns import TRUE, Linear, Linears, integers
 from mgmt.optimization.dense_ranks import firsts, joint_ranks
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility.constraint_instances import ConstraintSet, Give, Instance
 from mgmt.optimization.infeasibility.elastic import least_slack
 from mgmt.optimization.problem import NO_BOUND, LinearRows, Problem, Source, Tag
@@ -108,25 +108,28 @@ def distinct(columns: Sequence[NDArray[Any]]) -> tuple[NDArray[np.intp], NDArray
     return firsts(of_row, number), of_row, np.bincount(of_row, minlength=number)
 
 
-def solve(constraints: ConstraintSet, some: Sequence[Instance], seconds: float) -> Answer:
+def solve(constraints: ConstraintSet, some: Sequence[Instance], deadline: Deadline) -> Answer:
     """Whether some instances can hold together."""
-    model = _model(constraints, some, seconds)
+    model = _model(constraints, some, deadline)
     if model is None:
         return Answer(AnswerStatus.UNKNOWN)
-    found = CpSatBackend().load(model.problem).minimize(None, {}, model.left, 0, 1)
+    found = CpSatBackend().load(model.problem).minimize(None, {}, deadline.left, 0, 1)
     if found.values is None:
         return Answer(found.status)
     return Answer(found.status, model.counts, model.cells(found.values))
 
 
 def solvers_core(
-    constraints: ConstraintSet, some: Sequence[Instance], kinds: Mapping[Instance, Hashable], seconds: float
+    constraints: ConstraintSet,
+    some: Sequence[Instance],
+    kinds: Mapping[Instance, Hashable],
+    deadline: Deadline,
 ) -> list[Instance]:
     """Those of some clashing instances that the solver needed to see it, kind by kind; all when time ended first."""
-    model = _model(constraints, some, seconds, lambda instance: kinds[instance])
-    found = () if model is None else CpSatBackend().clashing_rows(model.problem, model.left, 0)
+    model = _model(constraints, some, deadline, lambda instance: kinds[instance])
+    found = () if model is None else CpSatBackend().clashing_rows(model.problem, deadline.left, 0)
     core = [] if model is None else [instance for tag in found for instance in model.tagged[tag]]
-    if model is None or not core or solve(constraints, core, model.left).counts is not None:
+    if model is None or not core or solve(constraints, core, deadline).counts is not None:
         return list(some)  # also where the solver's core is none
     return core
 
@@ -135,7 +138,7 @@ def least_given(
     constraints: ConstraintSet,
     some: Sequence[Instance],
     names: Collection[str],
-    seconds: float,
+    deadline: Deadline,
     *,
     whole: bool,
 ) -> tuple[Give, ...] | None:
@@ -148,7 +151,7 @@ def least_given(
         # One number allows all buckets of a skew so much, so it is the highest of what they need that counts.
         return instance if whole or not instance.is_skew else (instance.constraint, instance.source)
 
-    model = _model(constraints, some, seconds, given_as)
+    model = _model(constraints, some, deadline, given_as)
     if model is None:
         return None
 
@@ -161,7 +164,7 @@ def least_given(
         # Of a ban an amount is a number of rows.
         amounts=lambda tag: tag.constraint in names and bans(tag) == whole,
         waivers=lambda tag: tag.constraint in names and whole and not bans(tag),
-        seconds=model.left,
+        deadline=deadline,
         seed=0,
     )
     if slack is None or not slack.least:
@@ -178,17 +181,19 @@ def least_given(
 def _model(
     constraints: ConstraintSet,
     some: Sequence[Instance],
-    seconds: float,
+    deadline: Deadline,
     key: Callable[[Instance], Hashable] = lambda instance: instance,
 ) -> _Model | None:
     """None where there is no time to build it."""
-    if seconds <= 0:
+    if deadline.passed:
         return None
-    deadline = time.monotonic() + seconds
     counts = counts_of(constraints, some)
-    if counts.cells > max(ALWAYS, CELLS_PER_SECOND * seconds):
+    if counts.cells > max(ALWAYS, CELLS_PER_SECOND * deadline.left):
         return None
-    return _Model(constraints, some, counts, key, deadline)
+    try:
+        return _Model(constraints, some, counts, key, deadline)
+    except TimeoutError:
+        return None
 
 
 class _Model:
@@ -200,9 +205,9 @@ class _Model:
         some: Sequence[Instance],
         counts: Counts,
         key: Callable[[Instance], Hashable],
-        deadline: float,
+        deadline: Deadline,
     ) -> None:
-        self._constraints, self.counts, self._deadline = constraints, counts, deadline
+        self._constraints, self.counts = constraints, counts
         self._kinds, self._values = len(counts.number), len(counts.value_example)
         self.problem = Problem()
         self.tagged: dict[Tag, list[Instance]] = {}
@@ -212,6 +217,7 @@ class _Model:
         self._rows: dict[str | None, list[tuple[Linear, int, int, int, int]]] = {}
         """By constraint: linear expression, bounds, the literal it holds by, and the row of the constraint."""
         for kind, number in enumerate(counts.number.tolist()):
+            deadline.check()
             cells = [self._cell(kind, value) for value in range(self._values)]
             self._require(cells, [1] * len(cells), number, number)
         self._bounds = {
@@ -226,6 +232,7 @@ class _Model:
         }
         tags: dict[Hashable, Tag] = {}
         for instance in some:
+            deadline.check()
             tag = tags.setdefault(key(instance), Tag(instance.constraint, len(tags)))
             self.tagged.setdefault(tag, []).append(instance)
             if instance.is_ban:
@@ -238,11 +245,6 @@ class _Model:
                 at = (instance.group, instance.bucket)
                 self._require(*self._load(instance)[:2], int(lower[at]), int(upper[at]), tag)
         self._write()
-
-    @property
-    def left(self) -> float:
-        """Seconds."""
-        return self._deadline - time.monotonic()
 
     def cells(self, values: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """(kinds, value kinds): how many rows."""

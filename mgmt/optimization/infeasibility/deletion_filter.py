@@ -6,9 +6,10 @@ left is paid for each part, or for each kind of them.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
+
+from mgmt.optimization.general.deadline import Deadline
 
 _Part = TypeVar("_Part", bound=Hashable)
 
@@ -20,7 +21,7 @@ def _unlike(parts: Sequence[_Part]) -> Mapping[_Part, Hashable]:
 def minimal_core(
     parts: Sequence[_Part],
     clashes: Callable[[list[_Part]], bool | None],
-    deadline: float,
+    deadline: Deadline,
     *,
     kinds_of: Callable[[Sequence[_Part]], Mapping[_Part, Hashable]] = _unlike,
 ) -> tuple[list[_Part], bool]:
@@ -35,7 +36,7 @@ def minimal_core(
     for part in parts:
         if part in needed or part not in kinds:
             continue
-        if time.monotonic() >= deadline:
+        if deadline.passed:
             return kept, False
         fewer = [other for other in kept if other != part]
         found = clashes(fewer)

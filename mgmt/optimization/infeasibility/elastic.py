@@ -14,6 +14,7 @@ import numpy as np
 
 from mgmt.optimization.backends import AnswerStatus, Backend
 from mgmt.optimization.columns import FALSE, LIMIT, Linear, Linears, Lists, Mask, integers, sum_of
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.problem import NO_BOUND, LiteralRows, Objective, Problem, Relation, Rows, Tag
 from mgmt.solution import PrimaryKey, Value
 
@@ -48,7 +49,7 @@ def least_slack(
     *,
     amounts: Callable[[Tag], bool] = lambda tag: False,
     waivers: Callable[[Tag], bool] = lambda tag: False,
-    seconds: float,
+    deadline: Deadline,
     seed: int,
 ) -> Slack | None:
     """The least that rows must give: of those of ``amounts`` the total, of those of ``waivers`` the number.
@@ -58,13 +59,13 @@ def least_slack(
     """
     loose = _Loose(problem, amounts, waivers)
     paid = tuple(sorted(loose.paid))
-    if loose.hopeless or not paid or seconds <= 0:
+    if loose.hopeless or not paid or deadline.passed:
         return None
     if sum(loose.problem.upper[list(paid)].tolist()) > LIMIT:
         return None
     total = Linear(0, paid, (1,) * len(paid))
     loose.problem.objectives.append(Objective("given", total, False, 1, 1))
-    answer = backend.load(loose.problem).minimize(total, {}, seconds, seed, 1)
+    answer = backend.load(loose.problem).minimize(total, {}, deadline.left, seed, 1)
     if answer.values is None:
         return None
     values = answer.values.tolist()

@@ -29,6 +29,7 @@ from mgmt.optimization.assignment import (
 from mgmt.optimization.engines import UnsuitableError, solve
 from mgmt.optimization.engines.construction import complete
 from mgmt.optimization.engines.model.equivalence import equivalence_classes
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.load_functions import LoadFunction, LoadNumber, Positive, greatest
 
 _LEAST_SECONDS = 0.02
@@ -43,12 +44,12 @@ class Overflow:
     """Place of the limit among the limits, group, bucket, and how much is too much there."""
 
 
-def overflow(assignment: Assignment, constraints: Collection[str], *, seconds: float) -> Overflow | None:
+def overflow(assignment: Assignment, constraints: Collection[str], *, deadline: Deadline) -> Overflow | None:
     """A choice in which only limits of these constraints are exceeded; None when none is found."""
     loose = [place for place, limit in enumerate(assignment.limits) if limit.name in constraints]
-    if not loose or seconds < _LEAST_SECONDS:
+    if not loose or deadline.left < _LEAST_SECONDS:
         return None
-    placed = _most_placed(assignment, loose, seconds)
+    placed = _most_placed(assignment, loose, deadline)
     if placed is None:
         return None
     rest = _with_costs_above(assignment, loose)
@@ -65,7 +66,7 @@ def overflow(assignment: Assignment, constraints: Collection[str], *, seconds: f
     return Overflow(choice, tuple(above))
 
 
-def _most_placed(assignment: Assignment, loose: list[int], seconds: float) -> Indices | None:
+def _most_placed(assignment: Assignment, loose: list[int], deadline: Deadline) -> Indices | None:
     """A choice that keeps all limits and leaves out rows of little weight; None when there is none."""
     weight = np.maximum(sum(assignment.limits[place].load.weight for place in loose), 1)
     pays = np.where(assignment.required, weight, 0)
@@ -82,7 +83,7 @@ def _most_placed(assignment: Assignment, loose: list[int], seconds: float) -> In
         assignment, required=np.zeros(assignment.rows, np.bool_), tiers=(Tier(1, (leaving_out,)),)
     )
     try:
-        return solve(fewer, seconds=seconds, seed=0).choice
+        return solve(fewer, seconds=deadline.left, seed=0).choice
     except (SolveTimeout, UnsuitableError):
         return None
 

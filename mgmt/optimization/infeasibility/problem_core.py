@@ -7,7 +7,6 @@ own core over the surviving constraints, and are dropped one by one in the same 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from mgmt.optimization.backends import AnswerStatus, Backend
 from mgmt.optimization.columns import TRUE, Integers, Linears, Lists, Mask, filled, integers
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility.deletion_filter import minimal_core
 from mgmt.optimization.problem import NO_BOUND, LinearRows, LiteralRows, Problem, Source, Tag
 
@@ -36,12 +36,11 @@ class Core:
     rows_minimal: bool
 
 
-def find_core(problem: Problem, backend: Backend, *, budget: float, seed: int) -> Core:
-    """The core of an infeasible problem, found within about ``budget`` seconds."""
-    deadline = time.monotonic() + budget
+def find_core(problem: Problem, backend: Backend, *, deadline: Deadline, seed: int) -> Core:
+    """The core of an infeasible problem; whatever was found when the time ended."""
 
     def clashes(some: Problem) -> bool | None:
-        answer = backend.load(some).minimize(None, {}, deadline - time.monotonic(), seed, 1)
+        answer = backend.load(some).minimize(None, {}, deadline.left, seed, 1)
         return None if answer.status is AnswerStatus.UNKNOWN else answer.status is AnswerStatus.INFEASIBLE
 
     names, minimal = minimal_core(
@@ -50,10 +49,9 @@ def find_core(problem: Problem, backend: Backend, *, budget: float, seed: int) -
         deadline,
     )
     kept = restricted(problem, constraints=frozenset(names))
-    remaining = deadline - time.monotonic()
-    if not names or remaining <= 0:
+    if not names or deadline.passed:
         return Core(tuple(names), minimal, (), False)
-    tags = list(backend.clashing_rows(kept, remaining, seed))
+    tags = list(backend.clashing_rows(kept, deadline.left, seed))
     rows_minimal = False
     if tags and clashes(restricted(kept, rows=frozenset(tags))) is False:
         tags = []  # the solver's core is none

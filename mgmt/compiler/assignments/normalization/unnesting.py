@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice, product
 
 from sqlglot import exp
 
@@ -458,21 +459,32 @@ def _of_one_table(part: DatabasePart, select: exp.Select, catalog: Catalog) -> S
 
 
 def _member(part: Subquery, views: Views) -> Expression | None:
-    """IN: TRUE where it is found, else UNKNOWN where it or one of what there is may be NULL."""
-    found, anything = _found(part, views), _found(replace(part, operands=()), views)
-    if found is None or anything is None:
+    """IN: TRUE where it is found, else UNKNOWN where NULL stands for whatever a row would differ in."""
+    found = _found(part, views)
+    if found is None:
         return None
-    kind, position = SqlType.BOOLEAN, part.position
-    null = Disjunction(kind, position, tuple(NullTest(kind, position, one) for one in part.operands))
-    unknown: list[Expression] = [Conjunction(kind, position, (anything, null))]
-    outputs = found.columns[: len(part.operands)]
-    unknown.extend(
-        replace(
-            anything, conditions=(*anything.conditions, exp.Is(this=column.copy(), expression=exp.null()))
+    kind, position, width = SqlType.BOOLEAN, part.position, len(part.operands)
+    outputs = found.columns[:width]
+    ways = [
+        ("equal", "null here", "null there") if may_be_null(one, found.items) else ("equal", "null here")
+        for one in outputs
+    ]
+    unknown: list[Expression] = []
+    for way in islice(product(*ways), 1, None):
+        equal = [at for at in range(width) if way[at] == "equal"]
+        there = [
+            exp.Is(this=outputs[at].copy(), expression=exp.null())
+            for at in range(width)
+            if way[at] == "null there"
+        ]
+        row = replace(
+            found,
+            keys=(*(found.keys[at] for at in equal), *found.keys[width:]),
+            columns=(*(found.columns[at] for at in equal), *found.columns[width:]),
+            conditions=(*found.conditions, *there),
         )
-        for column in outputs
-        if may_be_null(column, found.items)
-    )
+        here = (NullTest(kind, position, part.operands[at]) for at in range(width) if way[at] == "null here")
+        unknown.append(Conjunction(kind, position, (row, *here)))
     maybe = Conjunction(
         kind, position, (Disjunction(kind, position, tuple(unknown)), Unknown(kind, position))
     )

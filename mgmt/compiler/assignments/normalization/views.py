@@ -115,8 +115,9 @@ class Views:
         flat = QueryBlock(
             tuple(items),
             tuple(predicates),
-            query.keys
-            and tuple(_constant(substituted(key, substitution), "GROUP BY it") for key in query.keys),
+            None
+            if query.keys is None
+            else tuple(_constant(substituted(key, substitution), "GROUP BY it") for key in query.keys),
             () if query.having is None else (substituted(query.having.expression, substitution),),
             query.strict_groups,
             False,

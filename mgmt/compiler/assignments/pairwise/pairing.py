@@ -262,6 +262,10 @@ class _Recogniser:
             raise NotAnAssignment("what one choice leads to beside another choice")
         (alias,) = aliases_of(tree)
         renamed = _renamed(tree, alias)
+        if to_sql(renamed) == to_sql(_renamed(self._linked[alias][1], alias)):
+            renamed = exp.Paren(
+                this=renamed
+            )  # a column of its own beside the one that is equal to the choice
         self._slots.setdefault(to_sql(renamed), renamed)
         slot = list(self._slots).index(to_sql(renamed))
         return Attribute(part.type, part.position, self._linked[alias][0], slot)

@@ -122,11 +122,12 @@ def variables_of(flat: QueryBlock) -> set[tuple[str, str, str]]:
     """(alias, table, column) of the variable columns a query speaks of, in lower case."""
     relations = {item.alias: item.relation for item in flat.items}
     parts = [*flat.predicates, *flat.group_gates, *([flat.demand] if flat.demand is not None else [])]
+    cells = [node for part in parts for node in part.walk() if isinstance(node, Cell)]
+    if any(cell.source.lower() not in relations for cell in cells):
+        raise NotAnAssignment("a subquery that reads what the solver decides of the rows around it")
     return {
-        (node.source.lower(), relations[node.source.lower()].name.lower(), node.column.lower())
-        for part in parts
-        for node in part.walk()
-        if isinstance(node, Cell)
+        (cell.source.lower(), relations[cell.source.lower()].name.lower(), cell.column.lower())
+        for cell in cells
     }
 
 

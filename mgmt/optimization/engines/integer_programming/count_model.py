@@ -10,7 +10,7 @@ What it is not: it knows no solver; ``cp_sat``, ``highs`` and ``linear_relaxatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import gcd
@@ -233,6 +233,13 @@ class CountModel:
         written = CurveRows(shape, loads, self._variable)
         places = sorted({place for of_load in loads for place in of_load})
         targets = {place: written.at(place, above=above) for place in places}
+        corners = shape.corners() or ()
+        for place in places if corners else ():
+            steps, costs = (told[:, place].tolist() for told in corners)
+            ends = sorted(set(zip(steps, costs, strict=True)))
+            for slope, offset, scale in _envelope(ends):
+                line = Sum(offset, [loads[0][place]], [slope])
+                self.rows.append(at_least(scaled(targets[place], scale), line, implied=True))
         self.rows += written.rows
         self.maxima += written.maxima
         self.multiplications += written.multiplications
@@ -293,15 +300,22 @@ class CountModel:
         ]
         if len(kinds) > _MOST_KINDS:
             return
+        if not kinds:
+            return
         weight = cells.classes.weight(load)
-        for place, some in kinds:
-            class_ = int(cells.class_[some[0]])
-            number = np.arange(min(int(cells.classes.count[class_]), int(cells.most[some].sum())) + 1)
-            values = shape.at(np.full(len(number), place), [number * weight[class_]])
-            for slope, offset, scale in _tangents(values):
+        classes = [int(cells.class_[some[0]]) for _, some in kinds]
+        numbers = [
+            np.arange(min(int(cells.classes.count[class_]), int(cells.most[some].sum())) + 1)
+            for class_, (_, some) in zip(classes, kinds, strict=True)
+        ]
+        lengths = list(map(len, numbers))
+        where, each = (np.repeat(told, lengths) for told in ([place for place, _ in kinds], weight[classes]))
+        values = shape.at(where, [each * np.concatenate(numbers)])
+        for (place, some), own in zip(kinds, np.split(values, np.cumsum(lengths)[:-1]), strict=True):
+            for slope, offset, scale in _tangents(own):
                 if slope:
-                    own = Sum(offset, some.tolist(), [slope] * len(some))
-                    self.rows.append(at_least(scaled(targets[place], scale), own, implied=True))
+                    line = Sum(offset, some.tolist(), [slope] * len(some))
+                    self.rows.append(at_least(scaled(targets[place], scale), line, implied=True))
 
     def _loads(self, load: Load, reach: Reach) -> dict[int, int]:
         """Per place that cells add to, a variable for the load there, in steps."""
@@ -348,12 +362,17 @@ def _column(shape: Tabled, place: int) -> Amounts:
 
 
 def _tangents(values: Amounts) -> list[tuple[int, int, int]]:
+    """The lines of the lower envelope of values at 0, 1, 2 and so on."""
+    return _envelope(enumerate(values.tolist()))
+
+
+def _envelope(points: Iterable[tuple[int, int]]) -> list[tuple[int, int, int]]:
     """Slope, offset and scale of the lines whose maximum is the lower envelope: ``scale * y >= slope * x + offset``.
 
-    Where the values are convex the scale is 1 and the envelope goes through all of them.
+    Where the values are convex at distances of 1 the scale is 1 and the envelope goes through all of them.
     """
     hull: list[tuple[int, int]] = []
-    for at, value in enumerate(values.tolist()):
+    for at, value in points:
         while len(hull) >= 2:
             (first, low), (second, high) = hull[-2:]
             if (high - low) * (at - second) < (value - high) * (second - first):

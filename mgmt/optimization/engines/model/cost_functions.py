@@ -446,6 +446,18 @@ class Curve(Shape):
         shares = np.where(chord, np.minimum(*at_ends), least / farthest)
         return np.where(self.most > 0, self._over_pieces(shares)[1:].min(axis=0, initial=np.inf), np.inf)
 
+    def corners(self) -> tuple[Amounts, Amounts] | None:
+        """(n, places) the steps at which pieces begin and end, and what they cost; None where these are not the lowest.
+
+        Between its corners no piece is below the line through them.
+        """
+        if not self.resolved or not bool(self.bend.concave.all()):
+            return None
+        (reach,) = self.reaches
+        within = range_of(self.edges, reach.step, reach.most)
+        steps = np.concatenate((within.first[0], within.last[0]))
+        return steps.reshape(len(steps), -1), self._of_steps(steps).reshape(len(steps), -1)
+
     def _over_pieces(self, told: NDArray[Any]) -> NDArray[Any]:
         """(pieces, places)"""
         pieces = len(self.edges) - 1 if self.single else 1
@@ -474,11 +486,14 @@ class Curve(Shape):
         )
 
     def at(self, place: NDArray[np.intp], loads: Sequence[Amounts]) -> Amounts:
-        def here(leaf: LoadFunction) -> LoadFunction:
-            return Constant(leaf.values[place]) if isinstance(leaf, Constant) and leaf.values.ndim else leaf
+        few = [np.clip(load, 0, most[place]) for load, most in zip(loads, self._flat_most, strict=True)]
 
-        few = tuple(np.clip(load, 0, most[place]) for load, most in zip(loads, self._flat_most, strict=True))
-        paid = np.broadcast_to(self._flat.mapped(here)(few), place.shape)
+        def here(leaf: LoadFunction) -> Amounts:
+            if isinstance(leaf, Constant):
+                return leaf.values[place] if leaf.values.ndim else leaf.values
+            return leaf.of_values(few)
+
+        paid = np.broadcast_to(self._flat.evaluated(here), place.shape)
         return paid if self.none is None else np.where(place == len(self._flat_most[0]) - 1, self.none, paid)
 
     def padded(self, factor: int, none: int) -> Curve:
