@@ -483,11 +483,7 @@ class Evaluator:
         starts = np.concatenate(([0], np.cumsum(high - low + 1)))
         numbers = np.arange(starts[-1]) - starts[which] + low[which]
         spread = column.linears.take(which)
-        literals = problem.conjunction(
-            problem.at_most(spread, numbers),
-            problem.at_most(spread, numbers - 1) ^ 1,
-            column.null[which] ^ 1,
-        )
+        literals = problem.conjunction(problem.equals(spread, numbers), column.null[which] ^ 1)
         codes = self.values.codes(Constants.of(numbers))
         return Choices(Options.sorted(which, codes, literals, column.null), column.index)
 
