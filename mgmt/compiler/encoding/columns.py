@@ -15,6 +15,8 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
+from operator import is_
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -227,7 +229,8 @@ class Constants:
                 data = _blanked(data, null)
             return cls(data, null)
         if cells.dtype.kind == "O":
-            return cls(cells, np.fromiter((cell is None for cell in cells.tolist()), np.bool_, len(cells)))
+            nulls = map(is_, cells.tolist(), repeat(None))
+            return cls(cells, np.fromiter(nulls, np.bool_, len(cells)))
         return cls(cells, np.zeros(len(cells), np.bool_))
 
     @classmethod

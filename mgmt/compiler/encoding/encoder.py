@@ -31,7 +31,7 @@ from mgmt.compiler.encoding.columns import (
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows
 from mgmt.compiler.encoding.functions import FunctionEncoder
 from mgmt.compiler.encoding.integer_variables import quantities_of
-from mgmt.compiler.encoding.products import Product, Separator
+from mgmt.compiler.encoding.products import CellGroups, Product, Separator
 from mgmt.compiler.encoding.sources import Sources, no_aggregate, no_cell
 from mgmt.compiler.encoding.subqueries import SubqueryEncoder
 from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn, check_size
@@ -245,6 +245,11 @@ class Encoder:
             with self._told(query):
                 self._post_product(query, query.demand, product)
             return
+        if apart.having is None and apart.demand is not None:
+            alone = product.alone(query.keys, apart.demand)
+            if alone is not None:
+                self._post_alone(query, product, alone)
+                return
         groups = product.grouped(query.keys)
         rows = product.rows_of(groups, query.fetched, self._rows(len(groups)))
         exists = filled(len(groups), TRUE)
@@ -263,14 +268,7 @@ class Encoder:
     def _post_product(self, query: SplitQuery, demand: Fetched, product: Product) -> None:
         """What is demanded of every row, of which there is one for each row that chooses and each value."""
         width = max(1, len(product.values))
-        where = (lambda rows: rows // width, lambda rows: rows % width)
-        columns = {}
-        for name, expression in query.outputs:
-            if isinstance(expression, Fetched):
-                side, column = product.column(expression.slot)
-                if side < len(where):
-                    columns[name] = column, where[side]
-        self._encoding.rows[query.name] = ConstantRows(columns, len(product.rows) * len(product.values))
+        self._tell_pairs(query, product, np.arange(len(product.rows)), np.arange(len(product.values)))
         assert query.bound.demand is not None
         if query.bound.demand.is_objective:
             self._add_objective(query, product.total(demand.slot, demand))
@@ -281,6 +279,32 @@ class Encoder:
                 self._problem.require_cells(
                     CellRows(product.grid, *sides, True, query.name, rows * width, values)
                 )
+
+    def _post_alone(self, query: SplitQuery, product: Product, groups: CellGroups) -> None:
+        """At most one cell of each group of rows with each group of values."""
+        self._tell_pairs(query, product, groups.first_row, groups.first_value)
+        several = np.flatnonzero(groups.rows.members.lengths > 1)
+        tags = several * max(1, len(groups.values)), np.arange(len(groups.values))
+        sides = groups.rows.take(several), groups.values
+        self._problem.require_cells(CellRows(product.grid, *sides, False, query.name, *tags))
+
+    def _tell_pairs(self, query: SplitQuery, product: Product, rows: Integers, values: Integers) -> None:
+        """What is constant in the rows of a constraint, of which there is one for each of these rows and values."""
+        width = max(1, len(values))
+
+        def of_row(place: Integers) -> Integers:
+            return rows[place // width]
+
+        def of_value(place: Integers) -> Integers:
+            return values[place % width]
+
+        columns = {}
+        for name, expression in query.outputs:
+            if isinstance(expression, Fetched):
+                side, column = product.column(expression.slot)
+                if side < 2:
+                    columns[name] = column, (of_row, of_value)[side]
+        self._encoding.rows[query.name] = ConstantRows(columns, len(rows) * len(values))
 
     def _rows(self, count: int) -> Rows:
         """Rows of constants alone."""

@@ -28,6 +28,7 @@ from mgmt.compiler.relational import apart
 from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
+    Comparison,
     Conjunction,
     Expression,
     Fetched,
@@ -133,6 +134,31 @@ class Product:
             pairs = self._together(rows, values, value_count, self._everywhere())
         width = max(1, value_count)
         return _Groups(rows, values, pairs // width, pairs % width, (row_count, value_count))
+
+    def alone(self, keys: Sequence[int], demand: Expression) -> CellGroups | None:
+        """The groups of rows and of values of which at most one cell each holds, where that is what is demanded."""
+        if self.classes is not None or not self._is_at_most_one(demand):
+            return None
+        rows, row_count = self._numbered(self.rows, keys, None)
+        values, value_count = self._numbered(self.values, keys, None)
+        sides = (
+            _side(self.rows.members, filled(len(rows), 1), rows, row_count),
+            _side(self.values.members, filled(len(values), 1), values, value_count),
+        )
+        if any((side.weights != 1).any() for side in sides):
+            return None
+        return CellGroups(*sides, _first(rows, row_count), _first(values, value_count))
+
+    def _is_at_most_one(self, demand: Expression) -> bool:
+        if not isinstance(demand, Comparison):
+            return False
+        count, bound = demand.children
+        plain = isinstance(count, Aggregate) and count.function is AggregateFunction.COUNT
+        if not plain or count.children or not isinstance(bound, Fetched):
+            return False
+        column = self.column(bound.slot)[1]
+        most = {"<=": 1, "<": 2}.get(demand.operator)
+        return most is not None and not column.null.any() and bool((column.cells == most).all())
 
     def _numbered(self, half: Half, keys: Sequence[int], around: int | None) -> tuple[Integers, int]:
         """The group of each row or value by the keys on its side, and how many there are."""
@@ -276,6 +302,16 @@ class Product:
                 there[np.isin(other.classes[there], others[own == number])],
             )
             yield found if not fewer else found[::-1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellGroups:
+    """Groups of rows and of values, each with each, and the first row or value of each."""
+
+    rows: Side
+    values: Side
+    first_row: Integers
+    first_value: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
