@@ -17,7 +17,6 @@ from sqlglot import exp
 from mgmt.compiler.assignments.normalization.aggregates import with_common_gate
 from mgmt.compiler.assignments.normalization.block import QueryBlock
 from mgmt.compiler.assignments.normalization.hoisting import hoisted, without_constants_around
-from mgmt.compiler.assignments.normalization.objective_terms import terms_of
 from mgmt.compiler.assignments.normalization.select import Select
 from mgmt.compiler.assignments.normalization.unnesting import unnested, unnested_aggregate
 from mgmt.compiler.assignments.normalization.views import Views, joins_of
@@ -194,17 +193,10 @@ def _times(shape: Shape | Pairing, around: Select) -> Shape:
 
 def _normalized(bound: BoundQuery, views: Views, catalog: Catalog) -> list[tuple[BoundQuery, QueryBlock]]:
     """A demand as one or several on query blocks, each beside the query that it is of."""
-    try:
-        flat = with_common_gate(views.flatten(hoisted(bound, views.queries)))
-        if bound.demand is not None and bound.demand.is_objective:
-            return [(bound, unnested_aggregate(flat, views, catalog))]
-        return [(bound, one) for one in unnested(flat, views, catalog)]
-    except NotAnAssignment as reason:
-        try:
-            terms = terms_of(bound, views.queries)
-        except NotAnAssignment:
-            raise reason from None
-    return [found for term in terms for found in _normalized(term, views, catalog)]
+    flat = with_common_gate(views.flatten(hoisted(bound, views.queries)))
+    if bound.demand is not None and bound.demand.is_objective:
+        return [(bound, unnested_aggregate(flat, views, catalog))]
+    return [(bound, one) for one in unnested(flat, views, catalog)]
 
 
 def _flagged_choice(part: Part, views: Views, catalog: Catalog, engine: EngineTypes) -> FlaggedChoice | None:

@@ -9,7 +9,7 @@ What it is not: it knows neither SQL nor a solver (see ``mgmt.compiler.encoding`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
@@ -40,6 +40,8 @@ from mgmt.optimization.columns import (
 
 NO_BOUND = 2**63 - 1
 """As an upper bound; its negation as a lower one."""
+_FEW_OPERANDS = 4
+"""Of a maximum that is bounded by bounding what it is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,8 @@ class Problem:
     written_sums: list[Totals] = field(default_factory=list)
     """Sums of cells alone, whatever their numbers are."""
     objectives: list[Objective] = field(default_factory=list)
+    choices: list[Lists] = field(default_factory=list)
+    """Groups of literals of which exactly one holds."""
     watch: Callable[[int], None] | None = None
     """Told before it grows of the cells it will have, to stop that by an error."""
     cells: int = 0
@@ -215,6 +219,8 @@ class Problem:
     _count: int = 1
     _pairs: tuple[Integers, Integers] = field(default_factory=lambda: (integers([]), integers([])))
     """The conjunctions of two literals: sorted keys, and the literals that hold exactly when both do."""
+    _zeros: dict[int, int] = field(default_factory=dict)
+    """By literal, the number that is 0 exactly when it holds, and never less."""
 
     # ---- variables ----------------------------------------------------------------------------------
 
@@ -306,6 +312,11 @@ class Problem:
         relation = Relation.EXACTLY_ONE if exactly else Relation.AT_MOST_ONE
         self._append(LiteralRows(relation, literals, enforcement, source, spells_out).take(rows))
 
+    def require_choices(self, literals: Lists) -> None:
+        """In each row exactly one literal holds, as values of a choice do."""
+        self.require_one(literals, exactly=True)
+        self.choices.append(literals)
+
     def require_range(
         self,
         linears: Linears,
@@ -321,6 +332,14 @@ class Problem:
         least = np.broadcast_to(integers(-NO_BOUND if lower is None else lower), (count,))
         most = np.broadcast_to(integers(NO_BOUND if upper is None else upper), (count,))
         enforcement = filled(count, TRUE) if when is None else when
+        greatest = self._is_greatest(linears)
+        if greatest.any():
+            rows = np.flatnonzero(greatest)
+            told = None if source is None else source.take(rows)
+            self._require_greatest(linears.take(rows), least[rows], most[rows], enforcement[rows], told)
+            rows = np.flatnonzero(~greatest)
+            linears, least, most, enforcement = linears.take(rows), least[rows], most[rows], enforcement[rows]
+            source = None if source is None else source.take(rows)
         low, high = self.ranges(linears)
         idle = (enforcement == FALSE) | ((low >= least) & (high <= most))
         broken = ~idle & ((least > most) | (high < least) | (low > most))
@@ -453,7 +472,12 @@ class Problem:
         low, high = self.ranges(linears)
         found = filled(len(linears), FALSE)
         found[high <= bounds] = TRUE
-        open_ = np.flatnonzero((high > bounds) & (low <= bounds))
+        is_open = (high > bounds) & (low <= bounds)
+        greatest = np.flatnonzero(is_open & self._is_greatest(linears))
+        if len(greatest):
+            found[greatest] = self._greatest_at_most(linears.take(greatest), bounds[greatest])
+            is_open[greatest] = False
+        open_ = np.flatnonzero(is_open)
         if not len(open_):
             return found
         some = linears.take(open_)
@@ -473,6 +497,11 @@ class Problem:
         first, number = _with(rows, limits.constants).alike()
         some = limits.take(first)
         literals = self.new_literals(len(first))
+        single = np.flatnonzero((some.terms.lengths == 1) & (some.constants == 0))
+        variables = some.terms.items[some.terms.starts[single]]
+        positive = (some.coefficients[some.terms.starts[single]] > 0) & (self.bounds(variables)[0] == 0)
+        zeros = zip(literals[single[positive]].tolist(), variables[positive].tolist(), strict=True)
+        self._zeros.update(zeros)
         self.require_range(some, None, 0, when=literals, spells_out=True)
         self.require_range(some, 1, None, when=literals ^ 1, spells_out=True)
         self.thresholds.append(Thresholds(literals, some))
@@ -486,6 +515,175 @@ class Problem:
         found[found] = (low == 0) & (high == 1) & (variables > 0)
         return found
 
+    def equals(self, linears: Linears, values: Integers | int = 0) -> Integers:
+        """In each row a literal that holds exactly when the expression has the value.
+
+        What depends on one choice, or two, is told value by value: bounds on sums over values tell a solver less.
+        """
+        linears = linears.plus(-np.broadcast_to(integers(values), linears.constants.shape))
+        low, high = self.ranges(linears)
+        found = filled(len(linears), FALSE)
+        found[(low == 0) & (high == 0)] = TRUE
+        is_open = (low <= 0) & (high >= 0) & (low < high)
+        rows = np.flatnonzero(is_open & self._is_greatest(linears))
+        if len(rows):  # |x| = c
+            inside, by = self._absolute(linears.take(rows))
+            rows = rows[by]
+            size = -linears.constants[rows] * linears.coefficients[linears.terms.starts[rows]]
+            found[rows] = self.disjunction(self.equals(inside, size), self.equals(inside, -size))
+            found[rows[size < 0]] = FALSE
+            is_open[rows] = False
+        rows = np.flatnonzero(is_open)
+        if len(rows):
+            some = self.written_out(linears.take(rows))
+            literals, told = self._equal_choices(some)
+            found[rows[told]] = literals
+            rows = np.delete(rows, told)
+            some = linears.take(rows)
+            found[rows] = self.conjunction(self.at_most(some, 0), self.at_most(some, -1) ^ 1)
+        return found
+
+    def choice_of(self, variables: Integers) -> Integers:
+        """The number of the choice that each of these is a value of; -1 for others."""
+        groups = joined(self.choices)
+        found = filled(self._count, -1)
+        found[groups.items >> 1] = groups.owners
+        return np.where(variables < 0, -1, found[variables])
+
+    def choice_literals(self, choices: Integers) -> Lists:
+        """The literals of each of these choices, of which exactly one holds."""
+        return joined(self.choices).take(choices)
+
+    def _equal_choices(self, linears: Linears) -> tuple[Integers, Integers]:
+        """Of rows that depend on at most two choices: literals that they are 0, and which rows these are."""
+        whose, rows = self.choice_of(linears.terms.items), linears.terms.owners
+        low, high = filled(len(linears), NO_BOUND), filled(len(linears), -1)
+        np.minimum.at(low, rows, whose)
+        np.maximum.at(high, rows, whose)
+        between = linears.terms.any((whose != low[rows]) & (whose != high[rows]))
+        told = np.flatnonzero((low >= 0) & (high >= 0) & ~between & (linears.terms.lengths > 1))
+        if not len(told):
+            return filled(0, 0), told
+        some = linears.take(told)
+        sides: list[tuple[Integers, Integers, Integers]] = []
+        keys = (some.terms.owners << 32) | some.terms.items
+        order = np.argsort(keys)
+        for group, sign in ((low[told], 1), (high[told], -1)):
+            values = self.choice_literals(group)
+            wanted = (values.owners << 32) | (values.items >> 1)
+            place = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+            known = keys[order][place] == wanted
+            worth = np.where(known, some.coefficients[order][place], 0)
+            if sign > 0:
+                worth = -worth - some.constants[values.owners]
+            first, number = group_numbers(values.owners, worth)
+            literals = self.one_of(Lists.grouped(number, values.items, len(first)))
+            sides.append((values.owners[first], worth[first], literals))
+        alone = low[told] == high[told]
+        return self._matched(sides[0], sides[1], alone), told
+
+    def _matched(
+        self,
+        one: tuple[Integers, Integers, Integers],
+        other: tuple[Integers, Integers, Integers],
+        alone: Mask,
+    ) -> Integers:
+        """Literals that two sides, of each row by value, are the same; where there is one side, that it is 0."""
+        found = filled(len(alone), FALSE)
+        owners, worth, literals = one
+        zero = np.flatnonzero(alone[owners] & (worth == 0))
+        found[owners[zero]] = literals[zero]
+        _, keys = group_numbers(np.append(owners, other[0]), np.append(worth, other[1]))
+        partner = filled(int(keys.max(initial=-1)) + 1, FALSE)
+        partner[keys[len(owners) :]] = other[2]
+        partners = partner[keys[: len(owners)]]
+        rows = np.flatnonzero(~alone & (np.bincount(owners[partners != FALSE], minlength=len(alone)) > 0))
+        kept = np.flatnonzero(np.isin(owners, rows))
+        kept = kept[np.argsort(owners[kept], kind="stable")]
+        values = Lists.grouped(np.searchsorted(rows, owners[kept]), literals[kept], len(rows))
+        found[rows] = self.equality(values, partners[kept], filled(len(rows), FALSE))
+        return found
+
+    # ---- the greatest of a few ----------------------------------------------------------------------
+
+    def _greatest(self, linears: Linears) -> Integers:
+        """Of each row that is the greatest of a few, plus or minus, and a constant: its place; else -1."""
+        single = (linears.terms.lengths == 1).nonzero()[0]
+        first = linears.terms.starts[single]
+        single = single[np.abs(linears.coefficients[first]) == 1]
+        found, begin = filled(len(linears), -1), 0
+        wanted = linears.terms.items[linears.terms.starts[single]]
+        for block in self.operations:
+            if block.kind is OperationKind.MAXIMUM and len(wanted):
+                place = np.minimum(np.searchsorted(block.targets, wanted), len(block.targets) - 1)
+                few = np.diff(block.starts)[place] <= _FEW_OPERANDS
+                known = (block.targets[place] == wanted) & few
+                found[single[known]] = begin + place[known]
+            begin += len(block.targets)
+        return found
+
+    def _is_greatest(self, linears: Linears) -> Mask:
+        found: Mask = self._greatest(linears) >= 0
+        return found
+
+    def _operands(self, linears: Linears) -> tuple[Linears, Integers]:
+        """The operands of rows that are the greatest of a few, and the row that each is of."""
+        lengths = [np.diff(block.starts) for block in self.operations]
+        operands = stacked([block.operands for block in self.operations])
+        starts = np.concatenate(([0], np.cumsum(np.concatenate(lengths))))
+        places, begins = Lists(starts, np.arange(starts[-1])).places(self._greatest(linears))
+        return operands.take(places), np.repeat(np.arange(len(linears)), np.diff(begins))
+
+    def _greatest_at_most(self, linears: Linears, bounds: Integers) -> Integers:
+        """Literals that the greatest of some, or minus that, is at most a bound."""
+        operands, owners = self._operands(linears)
+        rising = linears.coefficients > 0
+        limit = np.where(rising, bounds - linears.constants, linears.constants - bounds - 1)
+        holds = self.at_most(operands, limit[owners])
+        return self.conjunction_of(Lists.grouped(owners, holds, len(linears))) ^ ~rising
+
+    def _require_greatest(
+        self, linears: Linears, lower: Integers, upper: Integers, when: Integers, source: Source | None
+    ) -> None:
+        operands, owners = self._operands(linears)
+        rising, constants = linears.coefficients > 0, linears.constants
+        low = np.where(lower == -NO_BOUND, lower, lower - constants)
+        high = np.where(upper == NO_BOUND, upper, upper - constants)
+        low, high = np.where(rising, low, -high), np.where(rising, high, -low)
+        told = None if source is None else source.take(owners)
+        self.require_range(operands, None, high[owners], told, when=when[owners])
+        rows = np.flatnonzero(low > -NO_BOUND)
+        kept = np.flatnonzero(np.isin(owners, rows))
+        holds = self.at_most(operands.take(kept), low[owners[kept]] - 1) ^ 1
+        alternatives = Lists.grouped(
+            np.append(owners[kept], rows), np.append(holds, when[rows] ^ 1), len(low)
+        )
+        self.require_any(alternatives.take(rows), None if source is None else source.take(rows))
+
+    def _absolute(self, linears: Linears) -> tuple[Linears, Integers]:
+        """Of what rows that are the greatest of a few are the absolute value, if they are, and which these are."""
+        operands, owners = self._operands(linears)
+        two = np.bincount(owners, minlength=len(linears)) == 2
+        places = np.flatnonzero(two[owners]).reshape(-1, 2)
+        one, other = operands.take(places[:, 0]), operands.take(places[:, 1])
+        none = sum_of(one, other)
+        opposite = np.flatnonzero(none.is_constant & (none.constants == 0))
+        return one.take(opposite), owners[places[opposite, 0]]
+
+    def written_out(self, linears: Linears) -> Linears:
+        """The same without variables that stand for expressions."""
+        for total in self.totals:
+            mine = np.isin(linears.terms.items, total.variables)
+            if mine.any():
+                rows, factors = linears.terms.owners[mine], linears.coefficients[mine]
+                places = np.searchsorted(total.variables, linears.terms.items[mine])
+                inside = total.linears.take(places).scaled(factors)
+                kept = Linears(linears.constants, linears.terms.keep(~mine), linears.coefficients[~mine])
+                both = stacked([kept, inside])
+                linears = both.summed(np.append(np.arange(len(kept)), rows), len(kept))
+        return linears
+
+    # ---- conditions on values -----------------------------------------------------------------------
     def equality(self, literals: Lists, counterparts: Integers, null: Integers) -> Integers:
         """In each row a literal that holds exactly when a literal and its counterpart do.
 
@@ -510,9 +708,12 @@ class Problem:
         if constant.all():
             return Linears.literals(literals, linears.constants)
         found = [Linears.literals(np.where(constant, literals, FALSE), linears.constants)]
-        kept = np.flatnonzero(~constant & (literals == TRUE))
-        found.append(_at(kept, linears.take(kept), len(linears)))
-        rows = np.flatnonzero(~constant & (literals > FALSE))
+        nothing = self._is_nothing(linears, literals)
+        found.append(Linears.literals(np.where(nothing, literals, FALSE), linears.constants))
+        whole = linears.plus(np.where(nothing, -linears.constants, 0))
+        kept = np.flatnonzero(~constant & ((literals == TRUE) | nothing))
+        found.append(_at(kept, whole.take(kept), len(linears)))
+        rows = np.flatnonzero(~constant & (literals > FALSE) & ~nothing)
         some, when = linears.take(rows), literals[rows]
         low, high = self.ranges(some)
         is_boolean = self._are_booleans(some) & (low == 0) & (high == 1)
@@ -525,6 +726,16 @@ class Problem:
             variables = self._gate(some.take(others), when[others], low[others], high[others])
             found.append(_at(rows[others], Linears.single(variables), len(linears)))
         return sum_of(*found)
+
+    def _is_nothing(self, linears: Linears, literals: Integers) -> Mask:
+        """Where the terms are one number that is 0 anyway where the literal does not hold."""
+        found: Mask = np.zeros(len(linears), np.bool_)
+        if self._zeros:
+            rows = np.flatnonzero((linears.terms.lengths == 1) & (literals > FALSE))
+            variables = linears.terms.items[linears.terms.starts[rows]].tolist()
+            pairs = zip(variables, (literals[rows] ^ 1).tolist(), strict=True)
+            found[rows] = [self._zeros.get(literal) == variable for variable, literal in pairs]
+        return found
 
     def _gate(self, linears: Linears, literals: Integers, low: Integers, high: Integers) -> Integers:
         _, number = _signatures(linears).alike()
@@ -690,6 +901,16 @@ class Problem:
                 literals = block.literals.items[block.literals.starts[:-1][single]]
                 lower[literals >> 1] = upper[literals >> 1] = 1 - (literals & 1)
         return lower, upper
+
+    def without_rows(self, places: Iterable[tuple[int, int]]) -> Problem:
+        """The same without some rows, each by the number of its block and its own in that."""
+        left_out: dict[int, list[int]] = {}
+        for block, row in places:
+            left_out.setdefault(block, []).append(row)
+        rows = list(self.rows)
+        for number, some in left_out.items():
+            rows[number] = rows[number].take(np.delete(np.arange(len(rows[number].enforcement)), some))
+        return replace(self, rows=rows)
 
     def restricted(self, keep: Callable[[Source], Mask | bool]) -> Problem:
         """The same without the demands that are not kept.  Definitions stay."""

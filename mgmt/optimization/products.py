@@ -22,6 +22,7 @@ from mgmt.optimization.columns import (
     Linears,
     Lists,
     filled,
+    stacked,
     too_large,
 )
 from mgmt.optimization.problem import Problem
@@ -275,6 +276,45 @@ class FactoredProblem(Problem):
             places = -1 - variables[sums]
             low[sums], high[sums] = self._sum_lower[0][places], self._sum_upper[0][places]
         return low, high
+
+    def choice_of(self, variables: Integers) -> Integers:
+        """The number of the choice that each of these is a cell of; -1 for others."""
+        found, begin = filled(len(variables), -1), 0
+        for grid in self.grids:
+            place = variables - grid.first
+            mine = (place >= 0) & (place < grid.rows * grid.values)
+            found[mine] = begin + place[mine] // grid.values
+            begin += grid.rows
+        return found
+
+    def choice_literals(self, choices: Integers) -> Lists:
+        """The cells of each of these choices, and its literal of NULL."""
+        owners, items, begin = [filled(0, 0)], [filled(0, 0)], 0
+        for grid in self.grids:
+            mine = np.flatnonzero((choices >= begin) & (choices < begin + grid.rows))
+            rows = choices[mine] - begin
+            items += [grid.literals(rows[:, None], np.arange(grid.values)[None, :]).ravel(), grid.null[rows]]
+            owners += [np.repeat(mine, grid.values), mine]
+            begin += grid.rows
+        whose, literals = np.concatenate(owners), np.concatenate(items)
+        kept = literals != FALSE
+        return Lists.grouped(whose[kept], literals[kept], len(choices))
+
+    def written_out(self, linears: Linears) -> Linears:
+        """The same without sums over cells of one row, and variables that stand for expressions."""
+        for block in self.sums:
+            single = block.rows.members.lengths[block.row_groups] == 1
+            numbers = linears.terms.items
+            places = block.first - numbers
+            mine = (places >= 0) & (places < len(block))
+            mine[mine] = single[places[mine]]
+            if mine.any():
+                rows, factors = linears.terms.owners[mine], linears.coefficients[mine]
+                inside = block.written_out(places[mine]).scaled(factors)
+                kept = Linears(linears.constants, linears.terms.keep(~mine), linears.coefficients[~mine])
+                both = stacked([kept, inside])
+                linears = both.summed(np.append(np.arange(len(kept)), rows), len(kept))
+        return Problem.written_out(self, linears)
 
     def _thresholds(self, linears: Linears, bounds: Integers) -> Integers:
         """A sum of no negative weight that is 0 at most says that nobody is there."""

@@ -7,12 +7,14 @@ for numbers that count with one of them, and for capacities of what is open or u
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from mgmt.optimization.columns import (
     TRUE,
     Integers,
+    Linear,
     Linears,
     Lists,
     difference,
@@ -31,7 +33,8 @@ def tighten(problem: Problem, choices: Lists) -> int:
     Of the literals of a choice exactly one holds, so of the conjunctions of each of them with one and the same
     condition at most one holds, and only if the condition does; and a condition that holds does so either with
     a literal or with its negation.  A number that counts with one value of a choice is what it is with all of them
-    together.  A capacity is nothing where what it is the capacity of is not used.  A linear relaxation sees none of it.
+    together.  A capacity is nothing where what it is the capacity of is not used, and so is any amount.  A linear
+    relaxation sees none of it.
     """
     before = sum(map(_count, problem.redundant))
     owner = filled(2 * problem.variables, -1)
@@ -40,6 +43,7 @@ def tighten(problem: Problem, choices: Lists) -> int:
         *_conjunctions_with_choices(problem, owner),
         *_shares_of_choices(problem, choices, owner),
         *_capacities_of_what_is_used(problem),
+        *_amounts_of_what_is_used(problem),
     )
     for linears, lower in made:
         problem.imply(linears, lower, 0)
@@ -129,6 +133,59 @@ def _capacities_of_what_is_used(problem: Problem) -> Iterator[_Implied]:
         one = one[every]
         used = Linears.literals(implied[places[one]], room[owners[one]])
         yield difference(linears.take(owners[one]), used), None
+
+
+def _amounts_of_what_is_used(problem: Problem) -> Iterator[_Implied]:
+    """Where a literal says that none of some numbers is more than 0, any bound on their sum is 0 with it."""
+    nothing = _literals_of_nothing(problem)
+    if not nothing:
+        return
+    most = problem.upper.copy()
+    found: list[tuple[Linear, int, int]] = []
+    marked = np.zeros(problem.variables, np.bool_)
+    marked[list(nothing)] = True
+    for block in _linear(problem):
+        terms, factors = block.linears.terms, block.linears.coefficients
+        plain = (problem.lower[terms.items] == 0) & (factors > 0)
+        bounded = (block.enforcement == TRUE) & (block.upper < NO_BOUND) & terms.any(marked[terms.items])
+        for row in np.flatnonzero(bounded & ~terms.any(~plain)).tolist():
+            linear, room = block.linears.row(row), int(block.upper[row] - block.linears.constants[row])
+            for variable, factor in zip(linear.variables, linear.coefficients, strict=True):
+                most[variable] = min(most[variable], room // factor)
+            literals = set.intersection(*(nothing.get(each, set()) for each in linear.variables))
+            found += [(replace(linear, constant=0), literal, room) for literal in sorted(literals)]
+    found += [
+        (Linear(0, (variable,), (1,)), literal, int(most[variable]))
+        for variable, literals in nothing.items()
+        for literal in sorted(literals)
+    ]
+    rooms = integers([room for *_, room in found])
+    used = Linears.literals(integers([literal ^ 1 for _, literal, _ in found]), rooms)
+    yield difference(Linears.of(*(linear for linear, *_ in found)), used), None
+
+
+def _literals_of_nothing(problem: Problem) -> dict[int, set[int]]:
+    """By number that is not negative, the literals with which it is 0."""
+    of: dict[int, set[int]] = {}  # what each literal says of numbers
+    for block in _linear(problem):
+        terms, factors = block.linears.terms, block.linears.coefficients
+        plain = (problem.lower[terms.items] == 0) & (problem.upper[terms.items] > 1) & (factors > 0)
+        older = terms.items < block.enforcement[terms.owners] >> 1  # a number that is gated is newer
+        plain &= older
+        none = (block.enforcement > TRUE) & (block.upper == block.linears.constants) & (terms.lengths > 0)
+        for row in np.flatnonzero(none & ~terms.any(~plain)).tolist():
+            of.setdefault(int(block.enforcement[row]), set()).update(terms.row(row).tolist())
+    for definition in problem.conjunctions if of else ():
+        said = np.zeros(2 * problem.variables, np.bool_)
+        said[list(of)] = True
+        for row in np.flatnonzero(definition.literals.any(said[definition.literals.items])).tolist():
+            mine = of.setdefault(int(definition.targets[row]), set())
+            mine.update(*(of.get(literal, set()) for literal in definition.literals.row(row).tolist()))
+    found: dict[int, set[int]] = {}
+    for literal, variables in of.items():
+        for variable in variables:
+            found.setdefault(variable, set()).add(literal)
+    return found
 
 
 def _linear(problem: Problem) -> list[LinearRows]:

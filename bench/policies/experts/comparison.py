@@ -268,12 +268,20 @@ def _by_expert(instance: Instance, budget: float, seed: int, workers: int) -> tu
         if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
             return Answer(solver.status_name(status), round(time.perf_counter() - started, 3)), None
         proven = proven and status == cp_model.OPTIMAL
-        values.append(round(solver.objective_value))
+        values.append(_counted(instance, written.plan(solver), number, round(solver.objective_value)))
         bounds.append(math.ceil(solver.best_objective_bound - 1e-6))
         plan = written.plan(solver)
         _continue_from(written, solver, tier, values[-1])
     seconds = time.perf_counter() - started
     return Answer("optimal" if proven else "feasible", round(seconds, 3), values, bounds, "CP-SAT"), plan
+
+
+def _counted(instance: Instance, plan: Plan, tier: int, said: int) -> int:
+    """What a tier of a plan is worth, which may be less than a model says that bounds it from above."""
+    try:
+        return min(said, instance.check(plan)[tier])
+    except BrokenRuleError:
+        return said
 
 
 def _continue_from(written: Handwritten, solver: cp_model.CpSolver, tier: Any, value: int) -> None:

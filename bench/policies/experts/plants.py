@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 from random import Random
+from typing import Any
 
 from ortools.sat.python import cp_model
 
@@ -149,7 +150,7 @@ def _lots(draw: Random, size: float) -> Instance:
         for week in weeks:
             model.add(sum(made[item, week] for item in items) <= capacity)
         for item in items:
-            stock = 0
+            stock: Any = 0
             for week in weeks:
                 left = model.new_int_var(0, 1000, "")
                 model.add(left == stock + made[item, week] - demand[item, week])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 from random import Random
+from typing import Any
 
 from ortools.sat.python import cp_model
 
@@ -229,7 +230,7 @@ def _seating(draw: Random, size: float) -> Instance:
         at = one_of_each(model, len(guests), len(tables))
         for table in range(len(tables)):
             model.add(sum(row[table] for row in at) == seats)
-        total = 0
+        total: Any = 0
         for (one, other), dislike in feels.items():
             if dislike == 9:
                 for table in range(len(tables)):

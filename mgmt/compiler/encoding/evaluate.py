@@ -293,7 +293,7 @@ class Evaluator:
         elif operator in {"<", ">="}:
             found = at_most(rest, -1)
         else:
-            found = self.problem.conjunction(at_most(rest, 0), at_most(rest, -1) ^ 1)
+            found = self.problem.equals(rest)
         return found ^ 1 if operator in {">", ">=", "<>"} else found
 
     def _membership(self, expression: MembershipQuery, rows: Rows) -> Truths:
@@ -483,11 +483,7 @@ class Evaluator:
         starts = np.concatenate(([0], np.cumsum(high - low + 1)))
         numbers = np.arange(starts[-1]) - starts[which] + low[which]
         spread = column.linears.take(which)
-        literals = problem.conjunction(
-            problem.at_most(spread, numbers),
-            problem.at_most(spread, numbers - 1) ^ 1,
-            column.null[which] ^ 1,
-        )
+        literals = problem.conjunction(problem.equals(spread, numbers), column.null[which] ^ 1)
         codes = self.values.codes(Constants.of(numbers))
         return Choices(Options.sorted(which, codes, literals, column.null), column.index)
 
@@ -581,11 +577,11 @@ def divide(problem: Problem, dividends: Linears, divisors: Linears) -> tuple[Lin
     low, high = problem.ranges(dividends)
     most = np.maximum(np.abs(low), np.abs(high))
     bound = np.minimum(most, problem.ranges(size)[1] - 1)
+    below_zero = problem.at_most(dividends, -1)  # older than what it is a condition of, not defined by it
     quotient = Linears.single(problem.new_variables(-most, most))
     remainder = Linears.single(problem.new_variables(-bound, bound))
     product = problem.product(quotient, size)
     problem.require_range(sum_of(product, remainder, dividends.scaled(-1)), 0, 0)
-    below_zero = problem.at_most(dividends, -1)
     problem.require_range(remainder, 0, None, when=below_zero ^ 1)
     problem.require_range(remainder, None, 0, when=below_zero)
     problem.require_range(difference(remainder, size), None, -1)

@@ -1,8 +1,9 @@
 """Quantities: the integer variables that are numbers to the solver, not lists of values.
 
-A column whose range is wider than some tens of values is one integer variable in each row.  Where policies tell its
-values apart (group by them, join by them, let them differ between rows, count the different ones) it stays a list as
-long as that is short enough.  A longer one is compared by thresholds; what else needs the list is refused.
+A column with a range is one integer variable in each row.  Where policies tell its values apart (group by them, join by
+them, let them differ between rows, count the different ones) it stays a list as long as that is short enough; so does a
+short one of which they ask whether it is one of its values.  A longer one is compared by thresholds; what else needs
+the list is refused.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from mgmt.language.bound_queries.expressions import (
     DatabasePart,
     Expression,
     MembershipQuery,
+    has_variable,
 )
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView, Subquery
 from mgmt.language.names.catalog import Catalog
 from mgmt.language.names.scopes import Source
 from mgmt.source_text import Position
-from mgmt.state.schema import Column, Table
+from mgmt.state.schema import Column, SqlType, Table
 from mgmt.state.schema_parsing.column_bounds import FEW_VALUES, MOST_VALUES
 
 _Place = tuple[str, str]
@@ -42,13 +44,13 @@ def quantities_of(program: Sequence[PushedView | SplitQuery], catalog: Catalog) 
     UnsupportedConstructError for a range of more than 10 000 values that must be listed.
     """
     tables = catalog.schema.tables
-    wide = {
+    ranged = {
         (table.name.lower(), column.name.lower()): column
         for table in tables
         for column in table.variables
-        if _width(column) > FEW_VALUES
+        if column.range is not None and column.type is SqlType.INTEGER
     }
-    if not wide:
+    if not ranged:
         return frozenset()
     queries = [
         found
@@ -58,17 +60,23 @@ def quantities_of(program: Sequence[PushedView | SplitQuery], catalog: Catalog) 
     ]
     told_apart = chain(_unique(tables), *(_counted(*query) for query in queries))
     listed = {place for query in queries for place in _joined(*query)}
+    listed |= {
+        place
+        for query in queries
+        for place in _equated(*query)
+        if place in ranged and _width(ranged[place]) <= FEW_VALUES
+    }
     for place, what, position in told_apart:
         listed.add(place)
-        if place in wide and _width(wide[place]) > MOST_VALUES:
-            low, high = wide[place].range or (0, 0)
+        if place in ranged and _width(ranged[place]) > MOST_VALUES:
+            low, high = ranged[place].range or (0, 0)
             raise UnsupportedConstructError(
                 f"{what} of {'.'.join(place)}, a number between {low} and {high}",
-                position=position or wide[place].position,
+                position=position or ranged[place].position,
                 hint=f"at most {MOST_VALUES} values are told apart: bound it closer, or use a larger unit",
             )
     return frozenset(
-        place for place, column in wide.items() if place not in listed or _width(column) > MOST_VALUES
+        place for place, column in ranged.items() if place not in listed or _width(column) > MOST_VALUES
     )
 
 
@@ -96,11 +104,25 @@ def _joined(query: BoundQuery, sources: Sequence[Source]) -> Iterator[_Place]:
     for node in _nodes(query):
         if isinstance(node, Comparison) and node.operator in {"=", "<>"}:
             for one, other in ((node.left, node.right), (node.right, node.left)):
-                if isinstance(one, Cell) and _sources(other) - {one.source.lower()}:
+                if isinstance(one, Cell) and _is_value(other) and _sources(other) - {one.source.lower()}:
                     yield from _origin(sources, one)
         elif isinstance(node, (ComputedKey, Computed, MembershipQuery, Subquery)):
             for child in node.operands if isinstance(node, Subquery) else node.children:
                 yield from _origin(sources, child)
+
+
+def _equated(query: BoundQuery, sources: Sequence[Source]) -> Iterator[_Place]:
+    """What is compared with one value."""
+    for node in _nodes(query):
+        if isinstance(node, Comparison) and (node.operator in {"=", "<>"} or node.null_safe):
+            for one, other in ((node.left, node.right), (node.right, node.left)):
+                if _is_value(other):
+                    yield from _origin(sources, one)
+
+
+def _is_value(expression: Expression) -> bool:
+    """Whether it is a value by itself, not what the solver computes."""
+    return isinstance(expression, Cell) or not has_variable(expression)
 
 
 def _sources(expression: Expression) -> set[str]:

@@ -61,7 +61,7 @@ class Backend(Protocol):
     name: str
 
     def load(self, problem: Problem) -> Session:
-        """Load a problem."""
+        """Load a problem.  What is minimised is of variables in its rows and objectives."""
         ...
 
     def clashing_rows(self, problem: Problem, seconds: float, seed: int) -> tuple[Tag, ...]:

@@ -7,13 +7,26 @@ CP-SAT is imported on first use: it brings pandas, half a second that an agent w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 
 from mgmt.optimization.backends import Answer
-from mgmt.optimization.columns import TRUE, Integers, Linear, Linears, Lists, difference, filled, stacked
+from mgmt.optimization.backends.liveness import without_unused
+from mgmt.optimization.backends.structures.running_sums import with_running_sums
+from mgmt.optimization.backends.structures.schedules import Schedules, Task, schedules_of
+from mgmt.optimization.columns import (
+    TRUE,
+    Integers,
+    Linear,
+    Linears,
+    Lists,
+    difference,
+    filled,
+    integers,
+    stacked,
+)
 from mgmt.optimization.cp_sat_solver import Effort, ask
 from mgmt.optimization.problem import (
     NO_BOUND,
@@ -53,13 +66,21 @@ class CpSatSession:
         self._model = cp_model.CpModel()
         self._proto: Any = self._model.proto
         self._constraints: Any = self._proto.constraints
+        schedules = Schedules() if assume_rows else schedules_of(problem)
+        self._values = problem.variables
+        if not assume_rows:
+            problem = with_running_sums(without_unused(problem.without_rows(schedules.said)))
         self._problem = problem
         self._strong = False
+        self._redundant = False
         self._assumed: dict[Tag, int] | None = {} if assume_rows else None
         self._write_variables(problem.lower, problem.upper)
         self._write_definitions()
         for block in problem.rows:
             self._write_rows(block)
+        self._write_schedules(schedules)
+        if problem.variables <= _LIGHT_ABOVE:
+            self._write_redundant()
 
     # ---- the interface ------------------------------------------------------------------------------
 
@@ -76,13 +97,17 @@ class CpSatSession:
             proto.solution_hint.vars.extend(list(hint))
             proto.solution_hint.values.extend(list(hint.values()))
         reply = ask(self._model, self._effort, seconds=seconds, seed=seed, workers=workers)
-        values = None if reply.values is None else reply.values[: self._problem.variables]
+        values = None if reply.values is None else reply.values[: self._values]
         bound = None if objective is None or reply.bound is None else reply.bound + objective.constant
         return Answer(reply.status, values, bound)
 
     def strengthen(self) -> None:
-        if not self._strong:
-            self._strong = True
+        self._strong = True
+        self._write_redundant()
+
+    def _write_redundant(self) -> None:
+        if not self._redundant:
+            self._redundant = True
             for block in self._problem.redundant:
                 self._write_rows(block)
 
@@ -150,6 +175,59 @@ class CpSatSession:
                 expression.vars.extend(variables)
                 expression.coeffs.extend(coefficients)
                 expression.offset = constant
+
+    def _write_schedules(self, schedules: Schedules) -> None:
+        """What follows from other rows, in the words that propagate best."""
+        intervals: dict[Task, int] = {}
+        for task in (*chain(*schedules.apart), *chain(*(each.tasks for each in schedules.shared))):
+            if task not in intervals:
+                self._write_interval(task)
+                intervals[task] = len(self._constraints) - 1
+        for tasks in schedules.apart:
+            self._constraints.add().no_overlap.intervals.extend([intervals[task] for task in tasks])
+        for shared in schedules.shared:
+            part = self._constraints.add().cumulative
+            part.intervals.extend([intervals[task] for task in shared.tasks])
+            part.capacity.offset = shared.capacity
+            for amount in shared.amounts:
+                part.demands.add().offset = amount
+
+    def _write_interval(self, task: Task) -> None:
+        length = None if task.until == NO_BOUND else self._write_lengths(task)
+        constraint = self._constraints.add()
+        if task.present != TRUE:
+            constraint.enforcement_literal.append(_reference(task.present))
+        interval = constraint.interval
+        interval.start.vars.append(task.start)
+        interval.start.coeffs.append(1)
+        if length is None:
+            interval.end.vars.append(task.start)
+            interval.end.coeffs.append(1)
+            interval.size.offset = interval.end.offset = task.length
+        else:
+            for part, variable in zip((interval.size, interval.end), length, strict=True):
+                part.vars.append(variable)
+                part.coeffs.append(1)
+
+    def _write_lengths(self, task: Task) -> tuple[int, int]:
+        """Variables: how long it lasts, ending at some time at the latest, and its end."""
+        start = task.start
+        earliest, latest = int(self._problem.lower[start]), int(self._problem.upper[start])
+        lower = integers([min(task.length, task.until - latest), min(earliest + task.length, task.until)])
+        size = self._write_variables(lower, integers([task.length, task.until]))
+        part = self._constraints.add().lin_max
+        part.target.vars.append(size)
+        part.target.coeffs.append(-1)
+        part.exprs.add().offset = -task.length
+        late = part.exprs.add()
+        late.vars.append(start)
+        late.coeffs.append(1)
+        late.offset = -task.until
+        total = self._constraints.add().linear
+        total.vars.extend([start, size, size + 1])
+        total.coeffs.extend([1, 1, -1])
+        total.domain.extend([0, 0])
+        return size, size + 1
 
     def _named(self, linears: Linears) -> Linears:
         """The same values, each of one variable at most."""

@@ -15,7 +15,7 @@ import numpy as np
 from mgmt.optimization.backends import AnswerStatus, Backend
 from mgmt.optimization.columns import FALSE, LIMIT, Linear, Linears, Lists, Mask, integers, sum_of
 from mgmt.optimization.general.deadline import Deadline
-from mgmt.optimization.problem import NO_BOUND, LiteralRows, Problem, Relation, Rows, Tag
+from mgmt.optimization.problem import NO_BOUND, LiteralRows, Objective, Problem, Relation, Rows, Tag
 from mgmt.solution import PrimaryKey, Value
 
 Placement: TypeAlias = Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
@@ -64,6 +64,7 @@ def least_slack(
     if sum(loose.problem.upper[list(paid)].tolist()) > LIMIT:
         return None
     total = Linear(0, paid, (1,) * len(paid))
+    loose.problem.objectives.append(Objective("given", total, False, 1, 1))
     answer = backend.load(loose.problem).minimize(total, {}, deadline.left, seed, 1)
     if answer.values is None:
         return None

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Condition, Either, Limit, Occupancy
-from mgmt.optimization.columns import Integers, Linears, Lists, filled, group_numbers, stacked
+from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, stacked
 from mgmt.optimization.general.operators import Operator
 from mgmt.optimization.lifting.cell_sums import CellSums
 from mgmt.optimization.lifting.clauses import Clauses, over, shifted
 from mgmt.optimization.lifting.factors import Factors, factors_of
 from mgmt.optimization.lifting.families import Family, families_of
+from mgmt.optimization.lifting.matches import matches_of
 from mgmt.optimization.lifting.normal_form import (
     Ranges,
     as_literals,
@@ -126,7 +127,8 @@ class Demands:
     def _add_alternatives(self, clauses: Clauses) -> None:
         """One of several bounds on sums over cells holds."""
         if self._sums.atomic(clauses.linears).any():
-            raise NotLiftedError("alternatives of what is no sum over cells")
+            self._add_mismatches(clauses)
+            return
         size = len(clauses.owners) // len(clauses)
         ranges, least, most = normalized(Ranges(clauses.linears, clauses.lower, clauses.upper), self._cells)
         holds = ((ranges.lower <= least) & (ranges.upper >= most)).reshape(-1, size).any(1)
@@ -158,6 +160,22 @@ class Demands:
         lower = np.maximum(ranges.lower, 0)
         upper = np.minimum(ranges.upper, UNLIMITED)
         return family.spread(lower, 0), family.spread(upper, int(UNLIMITED))
+
+    def _add_mismatches(self, clauses: Clauses) -> None:
+        """One of several pairs of rows does not match."""
+        terms = clauses.linears.terms
+        alone = bool((terms.lengths == 1).all())
+        if not alone or not bool(self._sums.is_defined(Operator.MATCH, terms.items).all()):
+            raise NotLiftedError("alternatives of what is no sum over cells")
+        _, high = over(clauses.lower, clauses.upper, clauses.linears.coefficients)
+        if bool((high > 0).any()):
+            raise NotLiftedError("alternatives of pairs that match")
+        found = matches_of(self._sums, terms.items)
+        self.conditions.extend(found.not_all(clauses.name, clauses.owners, len(clauses), self._may_have()))
+
+    def _may_have(self) -> Mask:
+        """(R, 1 + V) what rows may have, first of all no value."""
+        return np.concatenate((~self._cells.required[:, None], self._cells.allowed()), axis=1)
 
     # ---- single bounds ------------------------------------------------------------------------------
 
@@ -230,6 +248,9 @@ class Demands:
         """Bounds on the number of sums that are not nothing: how many buckets are used."""
         linears, sums = clauses.linears, self._sums
         terms, factors, owners = linears.terms.items, linears.coefficients, linears.terms.owners
+        if bool(sums.is_defined(Operator.MATCH, terms).all()):
+            self._add_matches(clauses)
+            return
         if not bool(sums.is_defined(Operator.AT_MOST_ZERO, terms).all()):
             raise NotLiftedError("a bound on what is no sum over cells")
         operands, _ = sums.operands(terms)
@@ -251,6 +272,18 @@ class Demands:
         lower, upper = np.maximum(low, 0), np.minimum(high, linears.terms.lengths)
         factored = factors_of(used.linears, self._cells.values).without_weights()
         self._add_occupancies(clauses.name, factored, owners, lower, upper)
+
+    def _add_matches(self, clauses: Clauses) -> None:
+        """Pairs of rows match."""
+        terms = clauses.linears.terms
+        low, _ = over(clauses.lower, clauses.upper, clauses.linears.coefficients[terms.starts[:-1]])
+        if bool((terms.lengths != 1).any()) or bool((low < 1).any()):
+            raise NotLiftedError("how many pairs match")
+        found = matches_of(self._sums, terms.items)
+        for condition, rows in found.together(clauses.name, self._cells.rows):
+            self.conditions.append(condition)
+            self.required[rows] = True
+            self.allowed[np.ix_(rows, np.flatnonzero(condition.load.bucket < 0))] = False
 
     def _add_occupancies(
         self, name: str, factored: Factors, owners: Integers, lower: Integers, upper: Integers

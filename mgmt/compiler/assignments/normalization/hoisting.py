@@ -25,7 +25,6 @@ from sqlglot import exp
 
 from mgmt.compiler.assignments.normalization.block import outer_columns, realiased, replaced
 from mgmt.compiler.assignments.normalization.expressions import WindowMinimum
-from mgmt.compiler.assignments.normalization.objective_terms import whole_number
 from mgmt.compiler.assignments.normalization.select import Item, Select, Statement
 from mgmt.compiler.assignments.normalization.views import joins_of, substituted
 from mgmt.compiler.assignments.refusal import NotAnAssignment
@@ -300,7 +299,7 @@ class _Pairs:
             difference, most = (None if self.ordered else self._same(left, right.left)), right.right
         if difference is None or _sources_of(most) or has_aggregate(most):
             return None
-        return (difference, most) if not self.different or (whole_number(most) or 0) > 0 else None
+        return (difference, most) if not self.different or (_whole_number(most) or 0) > 0 else None
 
 
 def _is_absolute(part: Extreme) -> bool:
@@ -418,3 +417,9 @@ def _plain_column(tree: exp.Expr) -> tuple[str, str] | None:
     """Alias and name of a plain column."""
     tree = tree.unalias()
     return (tree.table.lower(), tree.name.lower()) if isinstance(tree, exp.Column) else None
+
+
+def _whole_number(part: Expression) -> int | None:
+    """The number that a policy has there; None where it has something else."""
+    tree = part.tree.unalias().unnest() if isinstance(part, DatabasePart) else None
+    return int(tree.this) if isinstance(tree, exp.Literal) and tree.is_int else None
