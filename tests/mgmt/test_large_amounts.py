@@ -175,7 +175,8 @@ def test_what_solvers_contradict_each_other_in_is_no_proof_and_no_clash(
         return CLASH if effort is liar else honest(model, effort, *rest)
 
     monkeypatch.setattr(cp_sat_solver, "_ask_once", answer)
-    solution = Model.build(database(SCHEMA, data.rows()), policies_of(names)).solve(UNHURRIED)
+    model = Model.build(database(SCHEMA, data.rows()), policies_of(names), backend=CpSatBackend())
+    solution = model.solve(UNHURRIED)
     assert solution.statistics["solver_errors"]
     assert solution.status is SolveStatus.FEASIBLE
     assert not any(objective.proven for objective in solution.objectives)

@@ -30,6 +30,8 @@ def _is_date(node: exp.Expr, scopes: tuple[Scope, ...]) -> bool:
 
 def _cast(node: exp.Expr, scopes: tuple[Scope, ...]) -> None:
     columns = list(node.find_all(exp.Column))
+    if node.find(exp.Interval) is not None:
+        return  # days and more already
     if columns and all(_type_of(column, scopes) is SqlType.INTEGER for column in columns):
         inner = node.copy()
         inner.meta.update(node.meta)
