@@ -56,6 +56,9 @@ from mgmt.plans.plan_report import left_out
 from mgmt.solving.async_solver import AsyncSolver, ThreadSolver
 from mgmt.solving.placement_solver import Infeasible, PolicySolver, Solved, SolveOutcome, Undecided
 
+_RAREST_LOADING = 7
+"""Doublings of the pause before a solver that does not load is tried again: with rounds of 5 s, up to ten minutes."""
+
 
 class _RoundResult(Enum):
     """What one round came to; decides the pause before the next."""
@@ -165,7 +168,8 @@ class Controller:
 
     async def _keep_solver(self) -> None:
         """Have a solver loaded, which takes seconds, wherever one is needed next: where the controller is, and where
-        the next one would be."""
+        the next one would be. One that does not load is tried again ever more seldom."""
+        failures = 0
         while True:
             is_near, self._change_is_near = self._change_is_near.is_set(), trio.Event()
             in_line = [
@@ -174,10 +178,11 @@ class Controller:
             intent = self._environment.intent
             if self._me in in_line and intent is not None:
                 if is_near or self._settings.keep_solver:
-                    await self._environment.warm_up()  # it may have ended since it was prepared
+                    failures = 0 if await self._environment.warm_up() else failures + 1
                 else:
                     await self._environment.prepare(intent.policies)
             pause = self._settings.wishes_interval if intent is None else self._settings.round_interval
+            pause *= 2.0 ** min(failures, _RAREST_LOADING)
             with trio.move_on_after(pause):
                 await self._change_is_near.wait()
 

@@ -5,7 +5,6 @@ It decides nothing.  The loop and the operators' requests share one :class:`Envi
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -228,15 +227,19 @@ class Environment:
         self._prepared = policies
         await self._load(policies)
 
-    async def warm_up(self) -> None:
-        """Have a solver loaded by the time it is needed; one that was prepared may have ended since."""
-        if self.intent is not None:
-            self._prepared = self.intent.policies
-            await self._load(self._prepared)
+    async def warm_up(self) -> bool:
+        """Have a solver loaded by the time it is needed; one that was prepared may have ended since. Whether it is."""
+        if self.intent is None:
+            return True
+        self._prepared = self.intent.policies
+        return await self._load(self._prepared)
 
-    async def _load(self, policies: PolicyChoice) -> None:
-        with contextlib.suppress(Exception):  # whatever is wrong, the solve itself will say
+    async def _load(self, policies: PolicyChoice) -> bool:
+        try:
             await self._solver.prepare(policies)
+        except Exception:  # whatever is wrong, the solve itself will say
+            return False
+        return True
 
     async def policies(self, choice: PolicyChoice) -> dict[str, Any]:
         """The policies of this choice, listed.  Raises :class:`SolverUnavailableError`."""

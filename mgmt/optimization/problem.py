@@ -9,7 +9,7 @@ What it is not: it knows neither SQL nor a solver (see ``mgmt.compiler.encoding`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
@@ -901,16 +901,6 @@ class Problem:
                 literals = block.literals.items[block.literals.starts[:-1][single]]
                 lower[literals >> 1] = upper[literals >> 1] = 1 - (literals & 1)
         return lower, upper
-
-    def without_rows(self, places: Iterable[tuple[int, int]]) -> Problem:
-        """The same without some rows, each by the number of its block and its own in that."""
-        left_out: dict[int, list[int]] = {}
-        for block, row in places:
-            left_out.setdefault(block, []).append(row)
-        rows = list(self.rows)
-        for number, some in left_out.items():
-            rows[number] = rows[number].take(np.delete(np.arange(len(rows[number].enforcement)), some))
-        return replace(self, rows=rows)
 
     def restricted(self, keep: Callable[[Source], Mask | bool]) -> Problem:
         """The same without the demands that are not kept.  Definitions stay."""

@@ -428,7 +428,7 @@ class Node:
     def _metadata(self, settings: AgentSettings) -> dict[str, str]:
         """What is agreed with the view about this host when it starts."""
         metadata = {**settings.tags, "capacity": str(settings.capacity), VERSION_TAG: VERSION}
-        scheme = "http" if settings.api_certificate is None else "https"
+        scheme = "https" if self.has_tls else "http"
         metadata[HTTP] = f"{scheme}://{self.api_address}"
         if not settings.has_store:
             metadata["store"] = "no"
@@ -480,10 +480,15 @@ class Node:
 
 async def _tell_suspicions(cluster: Cluster, controller: Controller) -> None:
     """A solver that is loaded when a member is first suspected is there when that one is removed."""
+    was_suspected = False
     while True:
         reading = cluster.suspicions()
-        if reading is not None and (reading.suspects or any(trouble.failed for trouble in reading.own)):
+        suspects = reading is not None and (
+            reading.suspects or any(trouble.failed for trouble in reading.own)
+        )
+        if suspects and not was_suspected:
             controller.expect_change()
+        was_suspected = bool(suspects)
         await trio.sleep(SUSPICION_INTERVAL)
 
 

@@ -47,6 +47,7 @@ class FormerMembers:
                 self._gone.pop(member.name, None)  # the latest is the last
                 self._gone[member.name] = self._former(member, how, change.view)
         self._gone = {name: each for name, each in self._gone.items() if name not in present}
+        self._gone = {each["name"]: each for each in self.latest()[::-1]}
         if self._gone != before:
             self._changed.set()
 

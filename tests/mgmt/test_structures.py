@@ -200,3 +200,36 @@ def _bounds(problem: Problem, variable: int) -> list[LinearRows]:
         for block in linear
         if block.linears.terms.items.tolist() == [variable] and block.upper[0] < NO_BOUND
     ]
+
+
+def _apart(problem: Problem, *literals: Integers) -> None:
+    problem.require_any(Lists.side_by_side(*literals), Source("apart", integers([0])))
+
+
+def test_what_must_not_overlap_where_starts_are_quotients() -> None:
+    problem = Problem()
+    times = problem.new_variables([0, 0], [20, 20])
+    one, other = (problem.quotient(Linears.single(times[[each]]), integers([2])) for each in (0, 1))
+    _apart(problem, problem.at_most(difference(one, other), -3), problem.at_most(difference(other, one), -3))
+    assert _minimum(problem, _weighted(times, [1, 1])) == 6
+
+
+def test_what_must_not_overlap_where_numbers_are_small() -> None:
+    problem = Problem()
+    numbers = problem.new_variables([0] * 4, [20] * 4)
+    one, other, u, w = (Linears.single(numbers[[each]]) for each in range(4))
+    small = [problem.at_most(each.scaled(2), 5) ^ 1 for each in (u, w)]
+    orders = problem.at_most(difference(one, other), -3), problem.at_most(difference(other, one), -3)
+    _apart(problem, *orders, *small)
+    assert _minimum(problem, _weighted(numbers, [2, 2, 3, 3])) == 6
+
+
+def test_a_decision_that_only_implies_an_order_is_taken_all_the_same() -> None:
+    problem = Problem()
+    times = problem.new_variables([0, 0], [20, 20])
+    modes = problem.new_literals(2)
+    one, other = (Linears.single(times[[each]]) for each in (0, 1))
+    for mode, order in zip(modes, (difference(one, other), difference(other, one)), strict=True):
+        problem.require_range(order, None, -3, Source("order", integers([0])), when=integers([mode]))
+    _apart(problem, modes[[0]], modes[[1]])
+    assert _minimum(problem, _weighted(np.concatenate((times, modes >> 1)), [1, 1, 100, 100])) == 103

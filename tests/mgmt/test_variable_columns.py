@@ -12,9 +12,9 @@ from mgmt.errors import (
     OverflowError,  # noqa: A004 - the published name
     PolicyError,
     PolicySyntaxError,
+    TypeMismatchError,
     UnboundedDomainError,
     UnknownColumnError,
-    UnsupportedConstructError,
 )
 from mgmt.solution import Solution
 from mgmt.state.schema_parsing.column_bounds import range_sql
@@ -225,7 +225,7 @@ def test_a_check_of_every_row_bounds_where_the_schema_does_not(
 def test_mistakes_in_a_tables_check_stand_in_the_schema() -> None:
     for check, error in (
         ("variable__n < sise", UnknownColumnError),
-        ("variable__n LIKE 'x'", UnsupportedConstructError),
+        ("variable__n LIKE 'x'", TypeMismatchError),
     ):
         schema = (
             "CREATE TABLE t (id INTEGER PRIMARY KEY,\n"

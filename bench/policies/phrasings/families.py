@@ -261,6 +261,17 @@ CREATE CONSTRAINT capacity AS SELECT * FROM load CHECK used <= capacity;
 CREATE VIEW peak AS SELECT resource, max(used) AS used FROM load GROUP BY resource;
 CREATE CONSTRAINT level AS SELECT * FROM peak MINIMIZE sum(used);
 """,
+            "of_each": """
+CREATE VIEW load AS
+SELECT spare.node, spare.resource, spare.capacity, sum(demand.amount) AS used
+FROM pod JOIN demand ON demand.pod = pod.name
+JOIN spare ON spare.resource = demand.resource AND spare.node = pod.variable__node
+GROUP BY spare.node, spare.resource, spare.capacity;
+CREATE CONSTRAINT capacity AS SELECT * FROM load CHECK used <= capacity;
+CREATE CONSTRAINT level_cpu AS SELECT * FROM load WHERE resource = 'cpu' MINIMIZE max(used);
+CREATE CONSTRAINT level_memory AS SELECT * FROM load WHERE resource = 'memory' MINIMIZE max(used);
+CREATE CONSTRAINT level_pods AS SELECT * FROM load WHERE resource = 'pods' MINIMIZE max(used);
+""",
             "columns": CAPACITY
             + LOAD.replace("count(*)", "sum(pod.memory) AS memory, count(*)")
             + """

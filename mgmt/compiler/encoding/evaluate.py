@@ -463,16 +463,18 @@ class Evaluator:
             codes = np.repeat([self.values.code(True), self.values.code(False)], count)
             owners, literals = np.tile(np.arange(count), 2), np.concatenate((true, false))
             return Choices(Options.sorted(owners, codes, literals, self._unknown(true, false)), number)
-        codes, number = np.unique(self.values.codes(column), return_inverse=True)
+        codes, number = np.unique(self.values.codes(column)[~column.null], return_inverse=True)
         count = len(codes)
+        place = filled(len(column.null), -1)
+        place[~column.null] = number
         options = Options(Lists(np.arange(count + 1), codes), filled(count, TRUE), filled(count, FALSE))
-        return Choices(options, np.where(column.null, -1, number))
+        return Choices(options, place)
 
     def _numbers_as_choices(self, column: Numbers, expression: Expression) -> Choices:
         problem = self.problem
         low, high = problem.ranges(column.linears)
-        widest = int((high - low).argmax()) if len(low) else 0
-        if len(low) and high[widest] - low[widest] >= _MOST_NUMBERS:
+        widest = int((high / 2 - low / 2).argmax()) if len(low) else 0
+        if len(low) and int(high[widest]) - int(low[widest]) >= _MOST_NUMBERS:
             what = expression.function if isinstance(expression, Aggregate) else "what is computed"
             raise UnsupportedConstructError(
                 f"cannot be encoded: {what} of a number between {low[widest]} and {high[widest]}",

@@ -69,7 +69,7 @@ class CpSatSession:
         schedules = Schedules() if assume_rows else schedules_of(problem)
         self._values = problem.variables
         if not assume_rows:
-            problem = with_running_sums(without_unused(problem.without_rows(schedules.said)))
+            problem = with_running_sums(without_unused(problem))
         self._problem = problem
         self._strong = False
         self._redundant = False

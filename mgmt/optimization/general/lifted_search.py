@@ -7,10 +7,9 @@ choice proves that there is no solution.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mgmt.errors import SolveTimeout
+from mgmt.errors import OverflowError, SolveTimeout  # noqa: A004 - the published name
 from mgmt.optimization.assignment import Placement
 from mgmt.optimization.columns import Integers
 from mgmt.optimization.engines import UnsuitableError, solve
@@ -52,7 +51,10 @@ def search(
     problem: Problem, cells: ChoiceCells, *, deadline: Deadline, seed: int, workers: int
 ) -> LiftedSearch:
     """Lift, and ask the engines, until about the deadline."""
-    lifted = lift(problem, cells)
+    try:
+        lifted = lift(problem, cells)
+    except OverflowError as reason:
+        return LiftedSearch(None, None, (LeftOut("", str(reason)),))
     if lifted.impossible:
         none = Optimum(None, (), 0)
         return LiftedSearch(none, None, lifted.left_out, lifted.impossible, "none: some rows cannot hold")
@@ -65,18 +67,11 @@ def search(
         return LiftedSearch(Optimum(None, (), 0), None, lifted.left_out, (), found.engine, found.notes)
     values = completed(problem, cells.variable, cells.held(found.choice))
     optimum = None
-    if values is not None and _keeps(problem, values, lifted.left_out):
+    if values is not None and next(iter(broken_rows(problem, values)), None) is None:
         optimum = Optimum(values, _tiers(problem, values, lifted, found), int(found.solver_variables > 0))
     return LiftedSearch(
         optimum, values, lifted.left_out, (), found.engine, found.notes, found.solver_variables
     )
-
-
-def _keeps(problem: Problem, values: Integers, left_out: Sequence[LeftOut]) -> bool:
-    """Whether what was left out holds; what was not is for the database to check."""
-    names = {each.name for each in left_out}
-    broken = (block.source for block, _ in broken_rows(problem, values))
-    return not any(source is None or source.constraint in names for source in broken)
 
 
 def _tiers(problem: Problem, values: Integers, lifted: Lifted, found: Placement) -> tuple[TierResult, ...]:

@@ -333,6 +333,9 @@ class _Rewriter:
         lower, upper = low[some], high[some]
         least = np.where(lower > 0, lower * by, (lower - 1) * by + 1)
         most = np.where(upper >= 0, (upper + 1) * by - 1, upper * by)
+        # Beyond what any sum reaches one bound is as good as another.
+        least = np.where(np.abs(lower) < LIMIT // by, least, np.sign(lower) * (LIMIT + 1))
+        most = np.where(np.abs(upper) < LIMIT // by, most, np.sign(upper) * (LIMIT + 1))
         return _bounds(
             dividend,
             np.where(lower == -NO_BOUND, lower, least),
@@ -380,12 +383,13 @@ class _Rewriter:
         linears = bounds.linears
         low, high = self._ranges(linears)
         lower_free, upper_free = bounds.lower <= low, bounds.upper >= high
+        is_fixed = (lower_free & (bounds.upper == low)) | (upper_free & (bounds.lower == high))
         either, both = [_none()], [_none()]
         for sign, found, wanted in (
             (-1, both, lower_free & (bounds.upper == low)),
             (1, both, upper_free & (bounds.lower == high)),
-            (1, either, upper_free & (bounds.lower == low + 1)),
-            (-1, either, lower_free & (bounds.upper == high - 1)),
+            (1, either, upper_free & (bounds.lower == low + 1) & ~is_fixed),
+            (-1, either, lower_free & (bounds.upper == high - 1) & ~is_fixed),
         ):
             some = np.flatnonzero(wanted)
             if not len(some):

@@ -265,6 +265,8 @@ class Demands:
         prices = np.where(empty, -factors, factors)
         constants = filled(len(linears), 0)
         np.add.at(constants, owners, np.where(empty, factors, 0))
+        if bool((linears.terms.lengths == 0).any()):
+            raise NotLiftedError("how many are used, of none")
         first = prices[linears.terms.starts[:-1]]
         if bool((prices != first[owners]).any()):
             raise NotLiftedError("how many are used, at different prices")
@@ -276,8 +278,10 @@ class Demands:
     def _add_matches(self, clauses: Clauses) -> None:
         """Pairs of rows match."""
         terms = clauses.linears.terms
+        if bool((terms.lengths != 1).any()):
+            raise NotLiftedError("how many pairs match")
         low, _ = over(clauses.lower, clauses.upper, clauses.linears.coefficients[terms.starts[:-1]])
-        if bool((terms.lengths != 1).any()) or bool((low < 1).any()):
+        if bool((low < 1).any()):
             raise NotLiftedError("how many pairs match")
         found = matches_of(self._sums, terms.items)
         for condition, rows in found.together(clauses.name, self._cells.rows):
@@ -292,6 +296,7 @@ class Demands:
         _, kind = factored.values.alike()
         order = np.lexsort((kind, owners))
         _, same = Lists.grouped(owners, kind[order], len(lower)).alike()
+        found: list[Occupancy] = []
         for number in np.unique(same).tolist():
             mine = np.flatnonzero(same == number)
             inside = np.flatnonzero(np.isin(owners, mine))
@@ -300,15 +305,17 @@ class Demands:
                 (load,) = family.loads
                 of_member = whose[family.members]
                 counted = np.bincount(of_member, minlength=len(mine))
+                whole = np.bincount(whose, minlength=len(mine))
                 group = filled(len(mine), -1)
                 group[of_member] = family.group
-                groups, times = np.unique(group[counted > 0], return_counts=True)
-                if bool((counted[counted > 0] != load.buckets).any()) or bool((times > 1).any()):
+                _, times = np.unique(group[counted > 0], return_counts=True)
+                # A bound of the whole clause is none of a part of it, and none of several groups.
+                is_part = (counted > 0) & ((counted != load.buckets) | (counted != whole))
+                several = group[of_member] != family.group
+                if bool(is_part.any()) or bool(several.any()) or bool((times > 1).any()):
                     raise NotLiftedError("how many are used of several loads")
                 low, high = filled(load.groups, 0), filled(load.groups, load.buckets)
                 low[group[counted > 0]] = lower[mine][counted > 0]
                 high[group[counted > 0]] = upper[mine][counted > 0]
-                del groups
-                self.conditions.append(
-                    Occupancy(name, load, np.maximum(low, 0), np.minimum(high, load.buckets))
-                )
+                found.append(Occupancy(name, load, np.maximum(low, 0), np.minimum(high, load.buckets)))
+        self.conditions.extend(found)

@@ -60,7 +60,7 @@ class RowPairs:
                 yield from self._apart(name, cliques, bucket)
                 continue
             bucket = _buckets(*_others(v[mine], w[mine], values), values)
-            if bucket is None:
+            if bucket is None or bool((bucket < 0).any()):  # what excludes all others is in no bucket
                 raise NotLiftedError("values that exclude others in no pattern")
             for load in self._loads(cliques, bucket):
                 yield Occupancy(name, load, filled(load.groups, 0), filled(load.groups, 1))

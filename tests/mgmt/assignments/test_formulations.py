@@ -44,7 +44,7 @@ def test_it_has_a_shape(text: str) -> None:
         ),
         (
             "FROM task t JOIN host h ON t.variable__host = h.name WHERE h.name || t.app <> 'h0x' CHECK FALSE",
-            "compares rows with values",
+            "what only the database computes of a choice",
         ),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 from mgmt.optimization.assignment import LoadCost
 from mgmt.optimization.engines.model import cost_functions
 from mgmt.optimization.engines.model.cost_functions import Curve, Reach, Shape, UnsuitableError
+from mgmt.optimization.engines.model.load_analysis import Analysis, Range
 from mgmt.optimization.load_functions import LoadFunction, LoadNumber, Positive, Quotient, greatest, parts_of
 from tests.budget import budgeted
 from tests.mgmt.engines.random_functions import CurveMaker, FunctionMaker
@@ -186,3 +187,17 @@ def test_engines_find_the_optimum_without_tables(
         except UnsuitableError:
             outcomes["unsuitable"] += 1
     assert outcomes["solved"] >= 3, outcomes
+
+
+@pytest.mark.parametrize("divisor", [2, -2])
+def test_an_exact_quotient_of_a_product_has_bounds_of_its_own(divisor: int) -> None:
+    """Those of the product were taken for it: a bound that no plan keeps."""
+    one, other = LoadNumber(0), LoadNumber(1)
+    function = ((one * 2 + 20) * (other + 10)).over(divisor)
+    none, most = np.zeros((1, 1, 1), np.int64), np.full((1, 1, 1), 40, np.int64)
+    found = Analysis(Range((1, 1), (none, none), (most, most))).of(function)
+    loads = np.divmod(np.arange(41 * 41).reshape(-1, 1), 41)
+    values = np.broadcast_to(function(loads), (41 * 41, 1)).ravel().tolist()
+    assert found.low.min() <= min(values)
+    assert found.high.max() >= max(values)
+    assert bool(found.rises.all()) <= (divisor > 0)

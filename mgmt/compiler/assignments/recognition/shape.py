@@ -340,7 +340,7 @@ class Recogniser:
         if isinstance(expression, SemiJoin):
             return self._pairs.find(expression)
         if not isinstance(expression, _KNOWN) and not isinstance(expression, _KNOWN_TOO):
-            raise NotAnAssignment(f"{type(expression).__name__} over a choice")
+            raise NotAnAssignment("what only the database computes of a choice")
         return expression.with_children(self._lower)
 
     def _cell(self, cell: Cell) -> Expression:

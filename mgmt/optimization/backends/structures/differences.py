@@ -29,8 +29,6 @@ class Difference(NamedTuple):
 
 
 Clause: TypeAlias = tuple[int, ...]
-Place: TypeAlias = tuple[int, int]
-"""A row of a problem: the number of its block, and its own in that."""
 
 
 class Differences:
@@ -66,19 +64,24 @@ class Differences:
         ]
         return any(some for some, _ in counts) and sum(rows for _, rows in counts) <= MOST_ROWS
 
-    def clauses(self) -> Iterator[tuple[Place, list[Clause]]]:
-        """Rows in which a literal stands that implies a difference, and what each of them demands."""
+    def spelt_out(self, literal: int) -> Difference | None:
+        """The difference that holds exactly when this literal does."""
+        one, other = self.implied.get(literal), self.implied.get(literal ^ 1)
+        if one is None or other != Difference(one.after, 1 - one.gap, one.before):
+            return None
+        return one
+
+    def clauses(self) -> Iterator[Clause]:
+        """What rows demand in which a literal stands that implies a difference."""
         marked = np.zeros(2 * self._problem.variables, np.bool_)
         marked[list(self.implied)] = True
         targets = np.array([*self.conjunctions], np.int64)
         marked[targets] = marked[targets ^ 1] = True
-        for number, block in enumerate(self._problem.rows):
+        for block in self._problem.rows:
             if isinstance(block, LiteralRows) and block.relation is Relation.AT_LEAST_ONE:
                 wanted = block.literals.any(marked[block.literals.items]) & (block.enforcement == TRUE)
                 for row in np.flatnonzero(wanted).tolist():
-                    found = [*self._expanded(tuple(block.literals.row(row).tolist()))]
-                    if any(literal in self.implied for clause in found for literal in clause):
-                        yield (number, row), found
+                    yield from self._expanded(tuple(block.literals.row(row).tolist()))
 
     def _expanded(self, clause: Clause) -> Iterator[Clause]:
         """The same in as many clauses as it takes, without conjunctions."""

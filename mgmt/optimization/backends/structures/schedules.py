@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from mgmt.optimization.backends.structures.differences import ZERO, Clause, Difference, Differences, Place
+from mgmt.optimization.backends.structures.differences import ZERO, Clause, Difference, Differences
 from mgmt.optimization.columns import TRUE, Linear
 from mgmt.optimization.problem import NO_BOUND, LinearRows, Problem
 
@@ -42,11 +42,10 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Schedules:
-    """``apart``: no two of the tasks of any of these overlap.  ``said``: the rows that say no more than all this."""
+    """``apart``: no two of the tasks of any of these overlap.  The rows stay: they say it, too, and may say more."""
 
     apart: tuple[tuple[Task, ...], ...] = ()
     shared: tuple[Shared, ...] = ()
-    said: tuple[Place, ...] = ()
 
 
 def schedules_of(problem: Problem) -> Schedules:
@@ -54,25 +53,17 @@ def schedules_of(problem: Problem) -> Schedules:
     differences = Differences(problem)
     if not differences.few:
         return Schedules()
-    pairs, said = _pairs(differences)
-    shared = list(_capacities(problem, differences))
-    return Schedules(
-        tuple(_cliques(pairs)),
-        tuple(each for each, _ in shared),
-        (*said, *(place for _, places in shared for place in places)),
-    )
+    return Schedules(tuple(_cliques(_pairs(differences))), tuple(_capacities(problem, differences)))
 
 
 # ---- what must not overlap --------------------------------------------------------------------------
 
 
-def _pairs(differences: Differences) -> tuple[list[tuple[Task, Task]], list[Place]]:
-    """Tasks two of which do not overlap, and the rows that say so."""
-    demanded = dict(differences.clauses())
+def _pairs(differences: Differences) -> list[tuple[Task, Task]]:
+    """Tasks two of which do not overlap."""
     alternatives = {
         clause: found
-        for clauses in demanded.values()
-        for clause in clauses
+        for clause in differences.clauses()
         if (found := _alternative(clause, differences)) is not None
     }
     equal = differences.equal({found[2][0] for found in alternatives.values() if len(found[2]) == 1})
@@ -83,8 +74,7 @@ def _pairs(differences: Differences) -> tuple[list[tuple[Task, Task]], list[Plac
         else:
             both = [(conditions[0], conditions[1]) if conditions else (TRUE, TRUE)]
         overlapping[clause] = [(one, other, *each) for each in both]
-    said = [place for place, clauses in demanded.items() if all(map(overlapping.get, clauses))]
-    return _attributed(chain(*overlapping.values())), said
+    return _attributed(chain(*overlapping.values()))
 
 
 def _alternative(clause: Clause, differences: Differences) -> tuple[Difference, Difference, list[int]] | None:
@@ -145,10 +135,12 @@ class _Lasting(NamedTuple):
     last: int
 
 
-_Sum: TypeAlias = tuple[Place, dict["_Lasting", int]]
+_Sum: TypeAlias = dict["_Lasting", int]
+_MOST_HOURS = 10_000
+"""Hours that are looked at one by one."""
 
 
-def _capacities(problem: Problem, differences: Differences) -> Iterator[tuple[Shared, list[Place]]]:
+def _capacities(problem: Problem, differences: Differences) -> Iterator[Shared]:
     """Of rows of sums that are bounded alike, those that are about all times at which it matters."""
     lasting = _lasting(problem, differences)
     if not lasting:
@@ -156,7 +148,7 @@ def _capacities(problem: Problem, differences: Differences) -> Iterator[tuple[Sh
     families: dict[int, list[_Sum]] = defaultdict(list)
     known = np.zeros(problem.variables, np.bool_)
     known[[literal >> 1 for literal in lasting]] = True
-    for number, block in enumerate(problem.rows):
+    for block in problem.rows:
         if not isinstance(block, LinearRows):
             continue
         bounded = (block.lower == -NO_BOUND) & (block.upper < NO_BOUND) & (block.enforcement == TRUE)
@@ -167,7 +159,7 @@ def _capacities(problem: Problem, differences: Differences) -> Iterator[tuple[Sh
             if terms is not None:
                 negative = sum(factor for factor in linear.coefficients if factor < 0)
                 room = int(block.upper[row]) - linear.constant - negative
-                families[room].append(((number, row), terms))
+                families[room].append(terms)
     for room, rows in families.items():
         yield from _over_hours(problem, rows, room)
 
@@ -192,7 +184,7 @@ def _lasting(problem: Problem, differences: Differences) -> dict[int, _Lasting]:
     parts = dict(differences.conjunctions)
     parts.update((literal, [literal]) for literal in differences.implied)
     for literal, some in parts.items():
-        known = [differences.implied.get(each) for each in some]
+        known = [differences.spelt_out(each) for each in some]
         starts = {each.before + each.after for each in known if each is not None}
         if None in known or len(starts) != 1 or any(each and each.before and each.after for each in known):
             continue
@@ -208,31 +200,31 @@ def _lasting(problem: Problem, differences: Differences) -> dict[int, _Lasting]:
     return found
 
 
-def _over_hours(problem: Problem, rows: list[_Sum], room: int) -> Iterator[tuple[Shared, list[Place]]]:
+def _over_hours(problem: Problem, rows: list[_Sum], room: int) -> Iterator[Shared]:
     """Families of rows for one hour each: an hour is the last at which what lasts then may begin."""
-    left = sorted(rows, key=lambda row: -len(row[1]))
+    left = sorted(rows, key=lambda row: -len(row))
     while left:
-        amounts = {each.start: factor for each, factor in left[0][1].items()}
+        amounts = {each.start: factor for each, factor in left[0].items()}
         lengths = dict.fromkeys(amounts, 0)
         mine: list[_Sum] = []
         others: list[_Sum] = []
         for row in left:
-            same = all(amounts.get(each.start) == factor for each, factor in row[1].items())
+            same = all(amounts.get(each.start) == factor for each, factor in row.items())
             (mine if same else others).append(row)
         left = others
-        for _, terms in mine:
+        for terms in mine:
             for each in terms:
                 if each.first > problem.lower[each.start] and each.last < problem.upper[each.start]:
                     lengths[each.start] = max(lengths[each.start], each.last - each.first + 1)
-        said = {frozenset(terms): place for place, terms in mine}
-        until = None if min(lengths.values()) == 0 else _until(problem, said.keys(), amounts, lengths, room)
+        said = set(map(frozenset, mine))
+        until = None if min(lengths.values()) == 0 else _until(problem, said, amounts, lengths, room)
         if until is None:
             continue
         tasks = tuple(
             Task(start, length, TRUE, NO_BOUND if problem.upper[start] + length <= until else until)
             for start, length in lengths.items()
         )
-        yield Shared(tasks, tuple(amounts.values()), room), [*said.values()]
+        yield Shared(tasks, tuple(amounts.values()), room)
 
 
 def _until(
@@ -247,6 +239,8 @@ def _until(
     earliest, latest = problem.lower[starts], problem.upper[starts]
     last = int((latest + list(lengths.values())).max())
     left = set(said)
+    if last - int(earliest.min()) > _MOST_HOURS:
+        return None
     for hour in range(int(earliest.min()), last):
         wanted, needed = set(), 0
         for start, low, high in zip(starts, earliest.tolist(), latest.tolist(), strict=True):

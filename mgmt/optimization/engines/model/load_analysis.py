@@ -217,13 +217,18 @@ class Analysis:
             most = np.maximum(np.abs(part.low), np.abs(part.high))
             return Bend(-most, most, _NO, _NO, _NO, _NO, _NO, None)
         divisor = np.where(divisor == 0, 1, divisor)
-        if part.terms is not None and all(not (factor % divisor).any() for factor in part.terms.values()):
-            return self._polynomial({loads: factor // divisor for loads, factor in part.terms.items()}, part)
         ends = quotient(part.low, divisor), quotient(part.high, divisor)
         low, high = np.minimum(*ends), np.maximum(*ends)
         up, still = divisor > 0, low == high
         rises = np.where(up, part.rises, part.falls) | still
         falls = np.where(up, part.falls, part.rises) | still
+        if part.terms is not None and all(not (factor % divisor).any() for factor in part.terms.values()):
+            convex = np.where(up, part.convex, part.concave)
+            concave = np.where(up, part.concave, part.convex)
+            scaled = Bend(low, high, rises, falls, convex, concave, up & part.superadditive, None)
+            return self._polynomial(
+                {loads: factor // divisor for loads, factor in part.terms.items()}, scaled
+            )
         terms = _fixed(low, still)
         whole = up & (part.low >= 0) & part.superadditive & (start % divisor == 0)
         return Bend(low, high, rises, falls, still, still, whole | still, terms)

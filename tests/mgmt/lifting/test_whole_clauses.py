@@ -1,0 +1,126 @@
+"""Clauses whose parts were once lifted with bounds that are of the whole, against every choice."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from mgmt.compiler.model import Model
+from mgmt.optimization.assignment import NONE
+from mgmt.optimization.columns import Linear, Linears, Lists, integers, stacked, sum_of
+from mgmt.optimization.general.operators import broken_rows, completed
+from mgmt.optimization.lifting import ChoiceCells, lift
+from mgmt.optimization.problem import Problem, Source
+from mgmt.solution import SolveStatus
+from tests.mgmt.support import database
+
+Cells = list[tuple[int, int]]
+
+
+class Choices:
+    """A problem in which each of some rows chooses one of some values."""
+
+    def __init__(self, rows: int, values: int) -> None:
+        self.problem = problem = Problem()
+        count = rows * values
+        variables = problem.new_variables([0] * count, [1] * count)
+        self.cell = variables.reshape(rows, values)
+        problem.require_choices(Lists.side_by_side(*(2 * self.cell).T))
+        row, value = np.repeat(np.arange(rows), values), np.tile(np.arange(values), rows)
+        none = np.full(rows, NONE, np.int32)
+        self.cells = ChoiceCells(rows, values, row, value, variables, np.full(rows, True), none)
+
+    def count(self, *cells: tuple[int, int], weight: int = 1) -> Linears:
+        places = sorted(int(self.cell[each]) for each in cells)
+        return Linears.of(Linear(0, tuple(places), (weight,) * len(places)))
+
+    def used(self, *cells: tuple[int, int], above: int = 0) -> Linears:
+        """1 if more than so many are chosen."""
+        return Linears.literals(self.problem.at_most(self.count(*cells), above) ^ 1)
+
+    def require(self, linears: Linears, lower: int | None, upper: int | None) -> None:
+        rows = np.arange(len(linears))
+        self.problem.require_range(linears, lower, upper, Source("rule", rows))
+
+    def check(self) -> None:
+        """What was lifted forbids nothing that is allowed, and allows nothing that is forbidden unless it says so."""
+        lifted = lift(self.problem, self.cells)
+        for choice in product(range(self.cells.values), repeat=self.cells.rows):
+            chosen = np.array(choice, np.int32)
+            values = completed(self.problem, self.cells.variable, self.cells.held(chosen))
+            holds = values is not None and next(iter(broken_rows(self.problem, values)), None) is None
+            lifts = not lifted.impossible and not [*lifted.assignment.broken(chosen)]
+            assert lifts or not holds, choice
+            assert holds or not lifts or lifted.left_out, choice
+
+
+@pytest.mark.parametrize("bounds", [(2, None), (None, 1), (None, 2)])
+def test_tags_that_overlap_are_counted_together(bounds: tuple[int | None, int | None]) -> None:
+    choices = Choices(2, 3)
+    tags = [choices.used(*product((0, 1), values)) for values in ((0, 1), (1, 2), (0, 2))]
+    choices.require(sum_of(*tags), *bounds)
+    choices.check()
+
+
+@pytest.mark.parametrize("above", [0, 1])
+def test_rows_of_their_own_at_values_of_their_own_are_counted_together(above: int) -> None:
+    choices = Choices(6, 3)
+    homes = [
+        choices.used(*product(rows, (value,)), above=above)
+        for rows, value in (((0, 1), 0), ((2, 3), 1), ((4, 5), 2))
+    ]
+    choices.require(sum_of(*homes), None, 1)
+    choices.check()
+
+
+def test_sums_of_all_values_are_always_something() -> None:
+    choices = Choices(6, 2)
+    pairs = [choices.used(*product(rows, (0, 1)), above=1) for rows in ((0, 1), (2, 3), (4, 5))]
+    choices.require(sum_of(*pairs), None, 1)
+    choices.check()
+
+
+def test_a_value_that_excludes_all_others_is_no_free_one() -> None:
+    choices = Choices(2, 3)
+    excluded: Cells = [pair for pair in product(range(3), repeat=2) if pair not in ((0, 0), (1, 1))]
+    clauses = [
+        [2 * int(choices.cell[0, one]) + 1, 2 * int(choices.cell[1, other]) + 1] for one, other in excluded
+    ]
+    choices.problem.require_any(Lists.of(clauses), Source("rule", np.arange(len(clauses))))
+    choices.check()
+
+
+def test_a_bound_one_wide_is_of_its_own_row() -> None:
+    choices = Choices(4, 2)
+    neither = Linears.literals(choices.problem.at_most(choices.count((0, 0), (1, 0)), 0))
+    rows = [sum_of(neither, choices.count((2, 0), (2, 1))), choices.count((2, 0), (3, 0))]
+    choices.require(stacked(rows), None, 1)
+    choices.check()
+
+
+def test_quotients_between_bounds_that_no_sum_reaches() -> None:
+    choices = Choices(3, 2)
+    amount = choices.count((0, 0), (1, 0), (2, 0), weight=2**31)
+    choices.require(choices.problem.quotient(amount, integers([2**30])), 2, 2**34 - 1)
+    choices.check()
+
+
+def test_tags_of_hosts_that_every_placement_has() -> None:
+    schema = """CREATE TABLE host (name TEXT PRIMARY KEY);
+    CREATE TABLE host_tag (host TEXT NOT NULL, tag TEXT NOT NULL, PRIMARY KEY (host, tag));
+    CREATE TABLE pod (id INTEGER PRIMARY KEY, app TEXT NOT NULL,
+      variable__node TEXT NOT NULL REFERENCES host (name));"""
+    rows = {
+        "host": [{"name": name} for name in ("h0", "h1", "h2")],
+        "host_tag": [
+            {"host": f"h{i}", "tag": tag} for i, tags in enumerate(("ac", "ab", "bc")) for tag in tags
+        ],
+        "pod": [{"id": 0, "app": "x"}, {"id": 1, "app": "x"}],
+    }
+    policy = (
+        "CREATE CONSTRAINT tags AS SELECT app FROM pod JOIN host_tag ON host_tag.host = pod.variable__node "
+        "GROUP BY app CHECK count(DISTINCT tag) >= 2"
+    )
+    assert Model.build(database(schema, rows), policy).solve(20).status is SolveStatus.OPTIMAL
