@@ -19,6 +19,7 @@ from mgmt.compiler.verification.oracle import Verdict
 from mgmt.errors import SolveTimeout
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.backends import Backend
+from mgmt.optimization.contradictions import contradicted
 from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import value_of
 from mgmt.optimization.general.lexicographic import Optimum, TierResult, better, optimize, tier_objectives
@@ -110,8 +111,11 @@ class GeneralPart:
             if first is None:
                 raise
             return first
-        if first is None or optimum.values is None:
+        if first is None or first.values is None:
             return optimum
+        if optimum.values is None:
+            contradicted(f"{self.backend.name}: no solution, beside one of the engines that keeps every row")
+            return first
         return better(first, optimum)
 
     def _settled(self, present: Verdict | None) -> Optimum | None:

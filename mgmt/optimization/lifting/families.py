@@ -117,8 +117,8 @@ def _layers(columns: Sequence[Lists], width: int) -> tuple[Integers, Integers, l
     else:
         layer, layers = _greedy(columns, width)
     number, marks = filled(count, 0), []
-    first, some = filled(count, width), columns[0].lengths > 0
-    first[some] = columns[0].items[columns[0].starts[:-1][some]]
+    first, has_any = filled(count, width), columns[0].lengths > 0
+    first[has_any] = columns[0].items[columns[0].starts[:-1][has_any]]
     for one in range(layers):
         mine = np.flatnonzero(layer == one)
         mine = mine[np.argsort(first[mine], kind="stable")]
