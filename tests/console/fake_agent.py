@@ -120,6 +120,7 @@ class FakeAgent:
             "members": [
                 {"name": name, "address": f"10.0.0.{index + 1}:7946", "state": "member", "incarnation": "00" * 16,
                  "joined_epoch": 1, "place": (index * 7) % len(self.names),
+                 "http": f"http://10.0.0.{index + 1}:7947", "version": VERSION,
                  "tags": {"capacity": "1000", "rack": self.racks[name], **self.tags.get(name, {})}}
                 for index, name in enumerate(self.names)
             ],
@@ -131,7 +132,7 @@ class FakeAgent:
             "agent": self.names[0], "epoch": self.epoch, "size": len(self.names), "rings": 10, "high": 9, "low": 3,
             "suspects": self.suspects, "joiners": [], "joiners_in_all": 0, "votes": self.votes,
             "fast_quorum": len(self.names) - (len(self.names) - 1) // 4, "classic_quorum": len(self.names) // 2 + 1,
-            "classic_round": False, "own": self.own, "reason": self.reason,
+            "classic_round": False, "own": self.own, "reason": self.reason, "silent": [],
         }  # fmt: skip
 
     async def views(self) -> Views:
