@@ -17,7 +17,7 @@ from mgmt.placement.disk_watch import disk_to_json
 from mgmt.placement.fallback_placement import is_unavailable
 from mgmt.placement.flap_damping import frozen_at
 from mgmt.placement.hosts import HostView, controller_of
-from mgmt.placement.layout_report import away_to_json, check_observation, shards_to_json, troubled_segments
+from mgmt.placement.layout_report import away_to_json, counted, shards_to_json, troubled_segments
 from mgmt.plans.plan import Plan, is_reached
 from mgmt.plans.plan_report import summary
 from mgmt.solving.placement_solver import Infeasible, SolveOutcome
@@ -123,7 +123,8 @@ class ControlStatus:
         environment, plan = self._environment, self.plan
         view, observation, intent = environment.view, environment.observation, environment.intent
         disks = environment.disks.disks
-        check = None if observation is None else check_observation(view, observation, intent)
+        troubled = [] if observation is None else troubled_segments(view, observation, intent)
+        check = counted(troubled)
         controller, solve = controller_of(view), solve_to_json(environment.outcome)
         if solve is not None:
             solve |= {
@@ -164,9 +165,8 @@ class ControlStatus:
             "solve_seconds": None if solve is None else solve["seconds"],
             "last_solve": solve,
             "last_error": self.trouble,
-            "rack_violations": 0 if check is None else check.rack_violations,
-            "under_replicated": 0 if check is None else check.under_replicated,
-            "troubled": [] if observation is None else troubled_segments(view, observation, intent),
+            **check.to_json(),
+            "troubled": [each.to_json() for each in troubled],
             "drains": self._drains(),
             "statistics": self.statistics(),
         }

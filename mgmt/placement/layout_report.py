@@ -29,6 +29,36 @@ class RuleCheck:
         return {"rack_violations": self.rack_violations, "under_replicated": self.under_replicated}
 
 
+@dataclass(frozen=True, slots=True)
+class Troubled:
+    """A segment that breaks a rule."""
+
+    segment: str
+    copies: int
+    """Live ones in sync, of ``wanted``."""
+    wanted: int
+    hosts: tuple[str, ...]
+    """Of those copies."""
+    crowded: tuple[str, ...]
+    """Racks with more of them than their even share."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "segment": self.segment,
+            "copies": self.copies,
+            "wanted": self.wanted,
+            "hosts": list(self.hosts),
+            "crowded": list(self.crowded),
+        }
+
+
+def counted(troubled: Sequence[Troubled]) -> RuleCheck:
+    """How many of these break each rule."""
+    return RuleCheck(
+        sum(bool(each.crowded) for each in troubled), sum(each.copies < each.wanted for each in troubled)
+    )
+
+
 def worst(checks: Sequence[RuleCheck]) -> RuleCheck:
     """The most segments that break each rule in any of them."""
     return RuleCheck(
@@ -43,15 +73,11 @@ def racks_of(hosts: Mapping[str, Host]) -> dict[str, str]:
 
 def check_observation(view: HostView, observation: Observation, intent: Intent | None) -> RuleCheck:
     """The rules as they hold now: only live copies count, and for racks those that are in sync."""
-    chains, wanted, counted = _observed(view, observation, intent)
-    return _check(chains, wanted, racks_of(view.by_name), counted)
+    return counted(troubled_segments(view, observation, intent))
 
 
-def _observed(
-    view: HostView, observation: Observation, intent: Intent | None
-) -> tuple[dict[str, list[str]], dict[str, int], dict[str, int]]:
-    """By segment: the hosts of its live copies in sync, how many are wanted, and the copies that count where those are
-    not as many as the hosts."""
+def troubled_segments(view: HostView, observation: Observation, intent: Intent | None) -> list[Troubled]:
+    """The same, by segment."""
     names = view.names
     chains = {
         segment.key: [
@@ -64,32 +90,8 @@ def _observed(
     wanted = {key: _wanted(intent) for key in chains}
     if intent is not None:
         wanted |= dict.fromkeys(intent.segments, intent.replication_factor)
-    return (
-        chains,
-        wanted,
-        {s.key: s.fewest_copies for s in observation.segments if s.fewest_copies is not None},
-    )
-
-
-def troubled_segments(
-    view: HostView, observation: Observation, intent: Intent | None
-) -> list[dict[str, Any]]:
-    """The segments that break a rule, by key, with the hosts of their live copies in sync.
-
-    ``copies``: so many of ``wanted``; ``crowded``: the racks with more of them than their even share.
-    """
-    chains, wanted, counted = _observed(view, observation, intent)
-    racks = racks_of(view.by_name)
-    found = []
-    for key in sorted(wanted):
-        chain = chains.get(key, [])
-        copies = counted.get(key, len(chain))
-        crowded = _crowded(chain, wanted[key], racks)
-        if copies < wanted[key] or crowded:
-            found.append(
-                {"segment": key, "copies": copies, "wanted": wanted[key], "hosts": chain, "crowded": crowded}
-            )
-    return found
+    copies = {s.key: s.fewest_copies for s in observation.segments if s.fewest_copies is not None}
+    return _troubled(chains, wanted, racks_of(view.by_name), copies)
 
 
 def check_placement(view: HostView, placement: Placement, intent: Intent) -> RuleCheck:
@@ -97,29 +99,30 @@ def check_placement(view: HostView, placement: Placement, intent: Intent) -> Rul
     names = view.names
     chains = {key: [host for host in hosts if host in names] for key, hosts in placement.segments.items()}
     wanted = dict.fromkeys([*intent.segments, *chains], intent.replication_factor)
-    return _check(chains, wanted, racks_of(view.by_name), {})
+    return counted(_troubled(chains, wanted, racks_of(view.by_name), {}))
 
 
 def _wanted(intent: Intent | None) -> int:
     return 1 if intent is None else intent.replication_factor
 
 
-def _check(
+def _troubled(
     chains: Mapping[str, Sequence[str]],
     wanted: Mapping[str, int],
     racks: Mapping[str, str],
-    counted: Mapping[str, int],
-) -> RuleCheck:
-    """``counted``: copies by segment where they are not as many as the chain is long."""
-    crowded = sum(bool(_crowded(hosts, wanted[key], racks)) for key, hosts in chains.items())
-    short = sum(counted.get(key, len(chains.get(key, ()))) < count for key, count in wanted.items())
-    return RuleCheck(crowded, short)
-
-
-def _crowded(hosts: Sequence[str], wanted: int, racks: Mapping[str, str]) -> list[str]:
-    """The racks that have more of these copies than their even share."""
-    share = max(1, ceil(wanted / max(1, len(set(racks.values())))))
-    return sorted(rack for rack, count in Counter(racks[host] for host in hosts).items() if count > share)
+    copies: Mapping[str, int],
+) -> list[Troubled]:
+    """``copies``: by segment where they are not as many as the chain is long."""
+    number = max(1, len(set(racks.values())))
+    found = []
+    for key, count in sorted(wanted.items()):
+        hosts = chains.get(key, ())
+        share = max(1, ceil(count / number))
+        crowded = [rack for rack, some in Counter(racks[host] for host in hosts).items() if some > share]
+        there = copies.get(key, len(hosts))
+        if there < count or crowded:
+            found.append(Troubled(key, there, count, tuple(hosts), tuple(sorted(crowded))))
+    return found
 
 
 def shards_to_json(observation: Observation) -> list[dict[str, Any]]:
