@@ -34,6 +34,22 @@ def filled(count: int, value: int) -> Integers:
     return np.full(count, value, np.int64)
 
 
+def components(one: Integers, other: Integers, count: int) -> Integers:
+    """(N,) of each of so many the number of its component, pairs being connected; -1 where it is in no pair."""
+    lowest = np.arange(count)
+    while True:
+        before = lowest.copy()
+        np.minimum.at(lowest, one, lowest[other])
+        np.minimum.at(lowest, other, lowest[one])
+        lowest = lowest[lowest]
+        if bool((lowest == before).all()):
+            break
+    used = np.unique(np.concatenate((one, other)))
+    found = filled(count, -1)
+    found[used] = np.unique(lowest[used], return_inverse=True)[1]
+    return found
+
+
 def group_numbers(*keys: Integers) -> tuple[Integers, Integers]:
     """Numbers rows whose keys are all equal alike: a first row of each number, and each row's number.
 

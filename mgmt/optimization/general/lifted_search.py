@@ -37,7 +37,6 @@ class LiftedSearch:
     """Constraints that fail whatever is chosen, if that is why there is no solution."""
     engine: str = ""
     notes: tuple[str, ...] = ()
-    solver_variables: int = 0
 
     @property
     def whole(self) -> bool:
@@ -69,9 +68,7 @@ def search(
     optimum = None
     if values is not None and next(iter(broken_rows(problem, values)), None) is None:
         optimum = Optimum(values, _tiers(problem, values, lifted, found), int(found.solver_variables > 0))
-    return LiftedSearch(
-        optimum, values, lifted.left_out, (), found.engine, found.notes, found.solver_variables
-    )
+    return LiftedSearch(optimum, values, lifted.left_out, (), found.engine, found.notes)
 
 
 def _tiers(problem: Problem, values: Integers, lifted: Lifted, found: Placement) -> tuple[TierResult, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Load, Mask, Occupancy
-from mgmt.optimization.columns import Integers, Linears, Lists, filled
+from mgmt.optimization.columns import Integers, Linears, Lists, components, filled
 from mgmt.optimization.lifting.cell_sums import CellSums
 from mgmt.optimization.lifting.refusal import NotLiftedError
 
@@ -32,7 +32,7 @@ class Matches:
         """All pairs match: conditions, and the rows of each; these have values of buckets, too."""
         for kind, bucket in enumerate(self.buckets):
             mine = self.kind == kind
-            group = _components(self.left[mine], self.right[mine], rows)
+            group = components(self.left[mine], self.right[mine], rows)
             load = _load(group, bucket)
             one = filled(load.groups, 1)
             yield Occupancy(name, load, one, one), np.flatnonzero(group >= 0)
@@ -42,7 +42,7 @@ class Matches:
         for clause in range(clauses):
             mine = np.flatnonzero(owners == clause)
             kinds = np.unique(self.kind[mine])
-            group = _components(self.left[mine], self.right[mine], len(may_have))
+            group = components(self.left[mine], self.right[mine], len(may_have))
             if len(kinds) != 1 or int(group.max()) != 0:
                 raise NotLiftedError("pairs of which one is not to match, that are no single group")
             bucket = self.buckets[int(kinds[0])]
@@ -91,22 +91,6 @@ def _row_of_each(sums: CellSums, side: Linears, atom: Integers, count: int) -> I
     if bool((found < 0).any()) or bool((found[owner] != row).any()):
         raise NotLiftedError("matches of what is no choice")
     return found
-
-
-def _components(left: Integers, right: Integers, rows: int) -> Integers:
-    """(R,) the component of each row, or NONE where it is in no pair."""
-    lowest = np.arange(rows)
-    while True:
-        before = lowest.copy()
-        np.minimum.at(lowest, left, lowest[right])
-        np.minimum.at(lowest, right, lowest[left])
-        lowest = lowest[lowest]
-        if bool((lowest == before).all()):
-            break
-    used = np.unique(np.concatenate((left, right)))
-    group = filled(rows, NONE)
-    group[used] = np.unique(lowest[used], return_inverse=True)[1]
-    return group
 
 
 def _load(group: Integers, bucket: Integers) -> Load:

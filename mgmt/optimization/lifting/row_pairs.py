@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Limit, Load, Occupancy
-from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers
+from mgmt.optimization.columns import Integers, Linears, Lists, Mask, components, filled, group_numbers
 from mgmt.optimization.lifting.choices import ChoiceCells
 from mgmt.optimization.lifting.normal_form import Rowwise
 from mgmt.optimization.lifting.refusal import NotLiftedError
@@ -96,23 +96,10 @@ def _others(one: Integers, other: Integers, values: int) -> tuple[Integers, Inte
 
 def _buckets(one: Integers, other: Integers, values: int) -> Integers | None:
     """(V,) the bucket of each value, if the pairs are all those of some buckets with themselves; else None."""
-    lowest = np.arange(values)
-    while True:
-        before = lowest.copy()
-        np.minimum.at(lowest, one, lowest[other])
-        np.minimum.at(lowest, other, lowest[one])
-        lowest = lowest[lowest]
-        if bool((lowest == before).all()):
-            break
-    used = np.unique(np.concatenate((one, other)))
-    names, number = np.unique(lowest[used], return_inverse=True)
-    sizes = np.bincount(number, minlength=len(names))
+    bucket = components(one, other, values)
+    sizes = np.bincount(bucket[bucket >= 0])
     first, _ = group_numbers(one, other)
-    if len(first) != int((sizes * sizes).sum()):
-        return None
-    bucket = filled(values, NONE)
-    bucket[used] = number
-    return bucket
+    return bucket if len(first) == int((sizes * sizes).sum()) else None
 
 
 def _cliques(left: Integers, right: Integers) -> list[list[int]]:
