@@ -272,6 +272,11 @@ class Server:
         nodes = parse(str(self.call("CLUSTER", "NODES")))
         return {node.node_id: node for node in nodes if "handshake" not in node.flags}
 
+    @property
+    def is_meeting(self) -> bool:
+        """Whether it does not know yet who answers at an address that it was told."""
+        return any("handshake" in node.flags for node in parse(str(self.call("CLUSTER", "NODES"))))
+
     def me(self) -> Node:
         """What it says of itself."""
         return next(node for node in self.nodes().values() if "myself" in node.flags)
@@ -445,16 +450,15 @@ class Fleet:
 
 
 def introduce(servers: Sequence[Server]) -> None:
-    """Have them all know each other.  Each is told of each, so that nobody waits for gossip."""
-    for server in servers:
-        for other in servers:
-            if other is not server:
-                server.call("CLUSTER", "MEET", other.ip, other.port, other.bus_port)
+    """Have them all know each other.  Each is told of each, so that nobody waits for gossip.
+
+    None is left in the middle of meeting another one: it would go on for the node timeout, and have whoever answers
+    at that address by then join the cluster.
+    """
+    for server, other in itertools.combinations(servers, 2):
+        server.call("CLUSTER", "MEET", other.ip, other.port, other.bus_port)
     wait_until(
-        lambda: all(
-            len([node for node in server.nodes().values() if "handshake" not in node.flags]) >= len(servers)
-            for server in servers
-        ),
+        lambda: all(len(server.nodes()) >= len(servers) and not server.is_meeting for server in servers),
         "all servers know each other",
     )
 
