@@ -66,6 +66,7 @@ from mgmt.optimization.columns import (
     filled,
     group_numbers,
 )
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.expansion import expanded
 from mgmt.optimization.problem import Objective, Problem, Source, scale
 from mgmt.optimization.products import CellRows, FactoredProblem, Side
@@ -118,6 +119,20 @@ class Encoding:
     rows: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     fetched_rows: int = 0
     steps: dict[str, StepFigures] = field(default_factory=dict)
+
+    def written_out(self, deadline: Deadline) -> Problem:
+        """The problem.  SolveTimeout when it would take longer."""
+        stop = self.factored.watch
+
+        def watch(cells: int) -> None:
+            if stop is not None:
+                stop(cells)
+            if deadline.passed:
+                raise SolveTimeout(f"{cells} cells, and more, were not written down for a solver in time")
+
+        if stop is not None:
+            self.factored.watch = watch
+        return self.problem
 
     @cached_property
     def problem(self) -> Problem:

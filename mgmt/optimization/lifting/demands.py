@@ -7,7 +7,7 @@ two rows apart; clauses of several are alternatives, bucket by bucket.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, gr
 from mgmt.optimization.general.operators import Operator
 from mgmt.optimization.lifting.cell_sums import CellSums
 from mgmt.optimization.lifting.clauses import Clauses, over, shifted
-from mgmt.optimization.lifting.factors import Factors, factors_of
+from mgmt.optimization.lifting.factors import Factors
 from mgmt.optimization.lifting.families import Family, families_of
 from mgmt.optimization.lifting.matches import matches_of
 from mgmt.optimization.lifting.normal_form import (
@@ -30,6 +30,10 @@ from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.row_pairs import RowPairs
 from mgmt.optimization.lifting.skews import skews_of
 from mgmt.optimization.problem import NO_BOUND
+from mgmt.optimization.products import CellRows
+
+_MANY = 3
+"""Of rows: more than a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class Demands:
         self.conditions: list[Condition] = []
         self.impossible: list[str] = []
         self.left_out: list[LeftOut] = []
-        self._pairs = RowPairs(self._cells)
+        self._pairs = RowPairs(sums)
 
     def add(self, clauses: Clauses) -> None:
         """Take in clauses; what has no structure is left out."""
@@ -68,6 +72,25 @@ class Demands:
         self._try(clauses.name, self._add_counts, single.take(np.flatnonzero(atomic)))
         for size in np.unique(sizes[sizes > 1]).tolist():
             self._try(clauses.name, self._add_alternatives, clauses.take(np.flatnonzero(sizes == size)))
+
+    def add_cells(self, block: CellRows) -> None:
+        """Take in what is demanded of cells; of pairs of rows clauses say it."""
+        rows, values = self._sums.places.sides(block)
+        if block.none:
+            self.allowed[rows.members.items[:, None], values.members.items[None, :]] = False
+            return
+        some, there = np.flatnonzero(rows.members.lengths >= _MANY), np.flatnonzero(values.members.lengths)
+        if not len(some):
+            return
+        one, other = np.repeat(some, len(there)), np.tile(there, len(some))
+        whole = np.ones(len(one), np.bool_)
+        factors = Factors(rows.members, rows.weights, values.members, one, other, whole).with_equal_kinds()
+        for family in families_of([factors], self._cells.rows, self._cells.values):
+            (load,) = family.loads
+            lower, upper = filled(len(one), 0), filled(len(one), 1)
+            self.limits.append(
+                Limit(block.constraint, load, family.spread(lower, 0), family.spread(upper, int(UNLIMITED)))
+            )
 
     def finish(self) -> None:
         """Take in what is known when all clauses are."""
@@ -92,14 +115,15 @@ class Demands:
 
     def _merged(self, clauses: Clauses) -> Clauses:
         """All that a clause says of what rows have in one bound, and of what they do not have in another."""
+        clauses = self._with_memberships(clauses)
         plain = ~self._sums.atomic(clauses.linears)
         several = np.bincount(clauses.owners, minlength=len(clauses))[clauses.owners] > 1
         one_sided = (clauses.lower == -NO_BOUND) | (clauses.upper == NO_BOUND)
         mask = np.flatnonzero(plain & (several | one_sided))
         bounds = clauses.linears.take(mask), clauses.lower[mask], clauses.upper[mask]
-        some = mask[is_membership(*bounds, self._cells)]
+        some = mask[is_membership(*bounds, self._sums)]
         others = np.setdiff1d(np.arange(len(clauses.owners)), some)
-        literals = as_literals(clauses.linears.take(some), clauses.lower[some], self._cells)
+        literals = as_literals(clauses.linears.take(some), clauses.lower[some], self._sums)
         owner = clauses.owners[others]
         has, has_not, always = disjoined(literals, clauses.owners[some], len(clauses), self._cells.values)
         made = []
@@ -119,7 +143,18 @@ class Demands:
         )
         return merged.take(np.flatnonzero(~always)) if always.any() else merged
 
+    def _with_memberships(self, clauses: Clauses) -> Clauses:
+        """Products written out where a bound, beside others, asks only whether there is anybody."""
+        several = np.bincount(clauses.owners, minlength=len(clauses))[clauses.owners] > 1
+        asked = several & self._sums.is_product(clauses.linears) & (clauses.lower == 1)
+        if not asked.any():
+            return clauses
+        order = np.argsort(np.concatenate((np.flatnonzero(~asked), np.flatnonzero(asked))))
+        kept, written = clauses.linears.take(np.flatnonzero(~asked)), clauses.linears.take(np.flatnonzero(asked))
+        return replace(clauses, linears=stacked([kept, self._sums.written_out(written)]).take(order))
+
     def _rows_in(self, linears: Linears) -> Integers:
+        """Of how many rows the cells are."""
         owners, rows = linears.terms.owners, self._sums.row_of(linears.terms.items)
         first, _ = group_numbers(owners, rows)
         return np.bincount(owners[first], minlength=len(linears))
@@ -130,7 +165,7 @@ class Demands:
             self._add_mismatches(clauses)
             return
         size = len(clauses.owners) // len(clauses)
-        ranges, least, most = normalized(Ranges(clauses.linears, clauses.lower, clauses.upper), self._cells)
+        ranges, least, most = normalized(Ranges(clauses.linears, clauses.lower, clauses.upper), self._sums)
         holds = ((ranges.lower <= least) & (ranges.upper >= most)).reshape(-1, size).any(1)
         fails = (ranges.lower > most) | (ranges.upper < least)
         kept = np.flatnonzero(~np.repeat(holds, size) & ~fails)
@@ -147,7 +182,7 @@ class Demands:
             self._add_either(clauses.name, columns)
 
     def _add_either(self, name: str, columns: list[Ranges]) -> None:
-        factors = [factors_of(column.linears, self._cells.values) for column in columns]
+        factors = [self._sums.factors(column.linears) for column in columns]
         for family in families_of(factors, self._cells.rows, self._cells.values):
             limits = tuple(
                 Limit(name, load, *self._bounds_at(family, column))
@@ -180,14 +215,14 @@ class Demands:
     # ---- single bounds ------------------------------------------------------------------------------
 
     def _add_ranges(self, clauses: Clauses) -> None:
-        ranges, least, most = normalized(Ranges(clauses.linears, clauses.lower, clauses.upper), self._cells)
+        ranges, least, most = normalized(Ranges(clauses.linears, clauses.lower, clauses.upper), self._sums)
         if bool(((ranges.lower > most) | (ranges.upper < least)).any()):
             self.impossible.append(clauses.name)
         self._add_normalized(clauses.name, ranges.take((ranges.lower > least) | (ranges.upper < most)))
 
     def _add_normalized(self, name: str, ranges: Ranges) -> None:
         """Bounds that say something."""
-        rows = self._rows_in(ranges.linears)
+        rows = np.where(self._sums.is_product(ranges.linears), _MANY, self._rows_in(ranges.linears))
         self._ban(ranges.take(rows == 1))
         unit = ~ranges.linears.terms.any(ranges.linears.coefficients != 1)
         apart = (rows == 2) & unit & (ranges.upper == 1) & (ranges.lower <= 0)
@@ -195,8 +230,8 @@ class Demands:
         ranges = ranges.take((rows > 1) & ~apart)
         if not len(ranges):
             return
-        factors = factors_of(ranges.linears, self._cells.values)
-        clause = is_membership(ranges.linears, ranges.lower, ranges.upper, self._cells)
+        factors = self._sums.factors(ranges.linears)
+        clause = is_membership(ranges.linears, ranges.lower, ranges.upper, self._sums)
         whole = factors.whole & ~ranges.linears.terms.any(ranges.linears.coefficients < 0)
         self._add_clauses(name, ranges.take(~whole & clause))
         self.conditions.extend(skews_of(name, ranges.take(~whole & ~clause), self._cells))
@@ -209,7 +244,7 @@ class Demands:
         """One of several rows has, or has not, some values: those that are asked about the same are one alternative."""
         if not len(some):
             return
-        literals = as_literals(some.linears, some.lower, self._cells)
+        literals = as_literals(some.linears, some.lower, self._sums)
         if literals.negated.any() and not literals.negated.all():
             raise NotLiftedError("values of some rows that depend on those of others")
         values = Lists(literals.cells.starts, self._sums.value_of(literals.cells.items))
@@ -257,7 +292,7 @@ class Demands:
         if sums.atomic(operands).any():
             raise NotLiftedError("how many are used of what is no sum over cells")
         open_ = filled(len(operands), -NO_BOUND), -operands.constants
-        used, _, _ = normalized(Ranges(operands.plus(-operands.constants), *open_), self._cells)
+        used, _, _ = normalized(Ranges(operands.plus(-operands.constants), *open_), self._sums)
         empty = (used.lower == -NO_BOUND) & (used.upper == 0)
         if bool((used.linears.coefficients <= 0).any()) or bool((~empty & (used.lower != 1)).any()):
             raise NotLiftedError("how many are used of what may be less than nothing")
@@ -272,7 +307,7 @@ class Demands:
             raise NotLiftedError("how many are used, at different prices")
         low, high = over(*shifted(clauses.lower, clauses.upper, -constants), first)
         lower, upper = np.maximum(low, 0), np.minimum(high, linears.terms.lengths)
-        factored = factors_of(used.linears, self._cells.values).without_weights()
+        factored = self._sums.factors(used.linears).without_weights()
         self._add_occupancies(clauses.name, factored, owners, lower, upper)
 
     def _add_matches(self, clauses: Clauses) -> None:
@@ -293,7 +328,7 @@ class Demands:
         self, name: str, factored: Factors, owners: Integers, lower: Integers, upper: Integers
     ) -> None:
         """Bounds that are about the same buckets, together."""
-        _, kind = factored.values.alike()
+        kind = factored.value_kind
         order = np.lexsort((kind, owners))
         _, same = Lists.grouped(owners, kind[order], len(lower)).alike()
         found: list[Occupancy] = []

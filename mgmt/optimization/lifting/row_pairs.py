@@ -12,7 +12,7 @@ import numpy as np
 
 from mgmt.optimization.assignment import NONE, Limit, Load, Occupancy
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, components, filled, group_numbers
-from mgmt.optimization.lifting.choices import ChoiceCells
+from mgmt.optimization.lifting.cell_sums import CellSums
 from mgmt.optimization.lifting.normal_form import Rowwise
 from mgmt.optimization.lifting.refusal import NotLiftedError
 
@@ -22,8 +22,8 @@ _MOST_CLIQUES = 5_000
 class RowPairs:
     """Collects pairs, by the constraint that demands them."""
 
-    def __init__(self, cells: ChoiceCells) -> None:
-        self._cells = cells
+    def __init__(self, sums: CellSums) -> None:
+        self._sums, self._cells = sums, sums.cells
         self._found: dict[str, list[tuple[Integers, Integers]]] = {}
 
     @property
@@ -34,7 +34,7 @@ class RowPairs:
         """Sums of some cells of two rows each, of which at most one is to hold."""
         if not len(linears):
             return
-        rowwise = Rowwise.of(linears, self._cells)
+        rowwise = Rowwise.of(linears, self._sums)
         of_row = Lists.grouped(rowwise.number, linears.terms.items, len(rowwise.rows))
         left, right = of_row.take(np.arange(0, len(of_row), 2)), of_row.take(np.arange(1, len(of_row), 2))
         # Each cell of the one row with each of the other.
