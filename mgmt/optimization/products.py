@@ -174,11 +174,6 @@ class CellRows:
     row_tags: Integers
     value_tags: Integers
 
-    def of_pairs(self) -> CellRows:
-        """Where at most one holds, that of groups of two rows."""
-        two = np.flatnonzero((self.rows.members.lengths == 2) & (not self.none))
-        return replace(self, rows=self.rows.take(two), row_tags=self.row_tags[two])
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Occupied:

@@ -50,7 +50,7 @@ def expanded(problem: FactoredProblem) -> Problem:
     made.rows.extend(_choosing(grid) for grid in problem.grids)
     sums = _WrittenSums.of(problem, made)
     blocks: list[tuple[float, Rows]] = list(enumerate(map(sums.within_rows, problem.rows)))
-    blocks += [(before - 0.5, rows) for before, block in problem.cell_rows for rows in literal_rows(block)]
+    blocks += [(before - 0.5, rows) for before, block in problem.cell_rows for rows in _literal_rows(block)]
     made.rows.extend(block for _, block in sorted(blocks, key=itemgetter(0)))
     made.redundant.extend(replace(block, linears=sums.within(block.linears)) for block in problem.redundant)
     made.conjunctions.extend(problem.conjunctions)
@@ -172,7 +172,7 @@ def _size(block: CellRows) -> int:
     return 2 * len(block.rows.weights) * len(block.values.weights)
 
 
-def literal_rows(block: CellRows) -> Iterator[LiteralRows]:
+def _literal_rows(block: CellRows) -> Iterator[LiteralRows]:
     """A row for each cell that does not hold, or for each two groups in which more than one may."""
     rows, values = block.rows.members, block.values.members
     cells = block.grid.literals(rows.items[:, None], values.items[None, :])

@@ -24,12 +24,10 @@ from mgmt.optimization.columns import (
     stacked,
     sum_of,
 )
-from mgmt.optimization.general.expansion import literal_rows
 from mgmt.optimization.general.operators import Operator
 from mgmt.optimization.lifting.cell_sums import CellSums
 from mgmt.optimization.lifting.normal_form import Rowwise
 from mgmt.optimization.problem import NO_BOUND, LiteralRows, Problem, Relation, Rows
-from mgmt.optimization.products import FactoredProblem
 
 _MOST_TERMS = 4_000_000
 _MOST_ROUNDS = 40
@@ -82,11 +80,9 @@ class _Bounds:
 
 def clauses_of(problem: Problem, sums: CellSums) -> Iterator[Clauses]:
     """What a problem demands; definitions and choices that are spelled out for solvers are no demands."""
-    rows = [block for block in problem.rows if not block.spells_out]
-    if isinstance(problem, FactoredProblem):
-        rows.extend(each for _, block in problem.cell_rows for each in literal_rows(block.of_pairs()))
-    for block in rows:
-        yield _Rewriter(sums).simplified(_as_clauses(block, sums))
+    for block in problem.rows:
+        if not block.spells_out:
+            yield _Rewriter(sums).simplified(_as_clauses(block, sums))
 
 
 def _as_clauses(block: Rows, sums: CellSums) -> Clauses:

@@ -23,6 +23,7 @@ from mgmt.optimization.general.operators import Operator
 from mgmt.optimization.lifting.cell_sums import CellSums
 from mgmt.optimization.lifting.families import Family, families_of
 from mgmt.optimization.lifting.functions import operated, placed, weighted
+from mgmt.optimization.lifting.matches import matches_of
 from mgmt.optimization.lifting.normal_form import reduced
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.load_functions import Greatest, LoadFunction, LoadNumber, Positive, greatest
@@ -91,6 +92,8 @@ class CostLifter:
     # ---- costs of loads -----------------------------------------------------------------------------
 
     def _of_one_shape(self, name: str, atoms: Integers, factors: Integers) -> list[LoadCost]:
+        if bool(self._sums.is_defined(Operator.MATCH, atoms).all()):
+            return list(matches_of(self._sums, atoms).costs(name, factors, self._cells.rows))
         peaks = bool(self._sums.is_defined(Operator.MAXIMUM, atoms).all())
         if peaks and (len(atoms) == 1 or self._operands_each(atoms) >= _WIDE):
             if len(atoms) > _MOST_PEAKS:

@@ -78,16 +78,16 @@ def factors_of(linears: Linears, values: int) -> Factors:
     weights = linears.coefficients[by_row]
     whole = rows.lengths * some_values.lengths == linears.terms.lengths
     # Each term must be of one of the rows, with its weight, and with one of the values.
-    place = _found(rows, owners, row)
+    place = places_in(rows, owners, row)
     known = place >= 0
     same = known & (weights[np.maximum(place, 0)] == linears.coefficients)
-    same &= _found(some_values, owners, value) >= 0
+    same &= places_in(some_values, owners, value) >= 0
     wrong = np.bincount(owners[~same], minlength=count) > 0
     each = np.arange(count)
     return Factors(rows, weights, some_values, each, each, whole & ~wrong).with_equal_kinds()
 
 
-def _found(lists: Lists, owners: Integers, items: Integers) -> Integers:
+def places_in(lists: Lists, owners: Integers, items: Integers) -> Integers:
     """Where in its list each item stands, or -1; lists are in order."""
     if not len(lists.items):
         return filled(len(items), -1)

@@ -1,6 +1,7 @@
 """Pairs of rows that exclude each other: not both have a value of the same bucket, or of different ones.
 
-Cliques of the former are limits of one; rows of the latter go together, in one bucket.  Which buckets there are is
+Cliques of the former are limits of one, and groups of rows that exclude each other are alone in a bucket; rows of the
+latter go together, in one bucket.  Which buckets there are is
 found out for the pairs: values that exclude each other are of one, or else those that do not.
 """
 
@@ -10,13 +11,25 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Limit, Load, Occupancy
-from mgmt.optimization.columns import Integers, Linears, Lists, Mask, components, filled, group_numbers
+from mgmt.optimization.assignment import NONE, Either, Limit, Load, Occupancy
+from mgmt.optimization.columns import (
+    Integers,
+    Linears,
+    Lists,
+    Mask,
+    components,
+    filled,
+    group_numbers,
+    joined,
+)
+from mgmt.optimization.dense_ranks import alike_rows
 from mgmt.optimization.lifting.cell_sums import CellSums
 from mgmt.optimization.lifting.normal_form import Rowwise
 from mgmt.optimization.lifting.refusal import NotLiftedError
 
 _MOST_CLIQUES = 5_000
+_MOST_IN_PARTS = 3_000
+_MOST_PARTS = 100
 
 
 class RowPairs:
@@ -25,10 +38,11 @@ class RowPairs:
     def __init__(self, sums: CellSums) -> None:
         self._sums, self._cells = sums, sums.cells
         self._found: dict[str, list[tuple[Integers, Integers]]] = {}
+        self._apart: dict[str, list[tuple[Integers, Integers, Integers]]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self._found)
+        return tuple(dict.fromkeys((*self._apart, *self._found)))
 
     def add(self, name: str, linears: Linears) -> None:
         """Sums of some cells of two rows each, of which at most one is to hold."""
@@ -44,8 +58,16 @@ class RowPairs:
         places = np.repeat(right.starts[:-1][left.owners] - begins[:-1], sizes) + np.arange(begins[-1])
         self._found.setdefault(name, []).append((one, right.items[places]))
 
-    def demands(self, name: str) -> Iterator[Limit | Occupancy]:
+    def add_apart(self, name: str, left: Integers, right: Integers, bucket: Integers) -> None:
+        """Rows that are not both to have values of one bucket, (V,) the bucket of each value."""
+        self._apart.setdefault(name, []).append((left, right, bucket))
+
+    def demands(self, name: str) -> Iterator[Limit | Occupancy | Either]:
         """What says the same of an assignment."""
+        for left, right, bucket in self._apart.get(name, ()):
+            yield from self._excluding(name, left, right, bucket)
+        if name not in self._found:
+            return
         pairs = np.concatenate([np.stack(both) for both in self._found[name]], axis=1)
         values = self._cells.values
         (left, right), (v, w) = pairs // values, pairs % values
@@ -54,20 +76,37 @@ class RowPairs:
         for number in range(len(pattern)):
             mine = np.flatnonzero(edge == pattern[number])
             some = first[np.flatnonzero(kind == number)]
-            cliques = Lists.of(_cliques(left[some], right[some]))
             bucket = _buckets(v[mine], w[mine], values)
             if bucket is not None:
-                yield from self._apart(name, cliques, bucket)
+                yield from self._excluding(name, left[some], right[some], bucket)
                 continue
             bucket = _buckets(*_others(v[mine], w[mine], values), values)
             if bucket is None or bool((bucket < 0).any()):  # what excludes all others is in no bucket
                 raise NotLiftedError("values that exclude others in no pattern")
-            for load in self._loads(cliques, bucket):
+            for load in self._loads(Lists.of(_cliques(left[some], right[some])), bucket):
                 yield Occupancy(name, load, filled(load.groups, 0), filled(load.groups, 1))
 
-    def _apart(self, name: str, cliques: Lists, bucket: Integers) -> Iterator[Limit]:
+    def _excluding(
+        self, name: str, left: Integers, right: Integers, bucket: Integers
+    ) -> Iterator[Limit | Either]:
+        """Rows all of which exclude each other are one group; and groups may exclude each other."""
+        left, right = np.minimum(left, right), np.maximum(left, right)
+        first, _ = group_numbers(left, right)
+        left, right = left[first], right[first]
+        component = components(left, right, self._cells.rows)
+        sizes, edges = np.bincount(component[component >= 0]), np.bincount(component[left])
+        whole = 2 * edges == sizes * (sizes - 1)
+        of_row = Lists.grouped(component[component >= 0], np.flatnonzero(component >= 0), len(sizes))
+        cliques = [of_row.take(np.flatnonzero(whole))]
+        for number in np.flatnonzero(~whole).tolist():
+            mine = component[left] == number
+            parts = _parts(left[mine], right[mine], of_row.row(number))
+            if parts is None:
+                cliques.append(Lists.of(_cliques(left[mine], right[mine])))
+            else:
+                yield from one_part_only(name, parts, bucket, self._cells.rows)
         zero = np.zeros((1, 1), np.int64)
-        for load in self._loads(cliques, bucket):
+        for load in self._loads(joined(cliques), bucket):
             yield Limit(name, load, zero, zero + 1)
 
     def _loads(self, cliques: Lists, bucket: Integers) -> Iterator[Load]:
@@ -77,13 +116,41 @@ class RowPairs:
             some = cliques.take(np.flatnonzero(layer == number))
             group = filled(self._cells.rows, NONE)
             group[some.items] = some.owners
-            yield Load(
-                group.astype(np.int32),
-                len(some),
-                bucket.astype(np.int32),
-                int(bucket.max()) + 1,
-                filled(self._cells.rows, 1),
-            )
+            yield load_of(group, bucket)
+
+
+def load_of(group: Integers, bucket: Integers) -> Load:
+    """How many rows of each group (R,) have values of each bucket (V,)."""
+    groups, buckets = int(group.max()) + 1, int(bucket.max()) + 1
+    weight = np.ones(len(group), np.int64)
+    return Load(group.astype(np.int32), groups, bucket.astype(np.int32), buckets, weight)
+
+
+def one_part_only(name: str, parts: Lists, bucket: Integers, rows: int) -> Iterator[Either]:
+    """In each bucket there are rows of one of these groups at most: of each there are none, or of all others."""
+    if len(parts) > _MOST_PARTS:
+        raise NotLiftedError("groups of rows that exclude each other, too many")
+    zero = np.zeros((1, 1), np.int64)
+    for number in range(len(parts) if len(parts) > 2 else 1):
+        mine, others = filled(rows, NONE), filled(rows, NONE)
+        others[parts.items] = 0
+        mine[parts.row(number)] = 0
+        others[parts.row(number)] = NONE
+        yield Either(name, tuple(Limit(name, load_of(group, bucket), zero, zero) for group in (mine, others)))
+
+
+def _parts(left: Integers, right: Integers, rows: Integers) -> Lists | None:
+    """Groups that exclude each other, each with each; None if that is not what the pairs are."""
+    if len(rows) > _MOST_IN_PARTS:
+        return None
+    near = np.zeros((len(rows), len(rows)), np.bool_)
+    one, other = np.searchsorted(rows, left), np.searchsorted(rows, right)
+    near[one, other] = near[other, one] = True
+    rank, count = alike_rows(near)
+    sizes = np.bincount(rank, minlength=count)
+    if 2 * len(left) != len(rows) ** 2 - int((sizes**2).sum()):
+        return None
+    return Lists.grouped(rank, rows, count)
 
 
 def _others(one: Integers, other: Integers, values: int) -> tuple[Integers, Integers]:
