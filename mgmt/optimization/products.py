@@ -267,6 +267,18 @@ class FactoredProblem(Problem):
                 self.occupied.append(Occupied(targets, -1 - several))
         return self._above_zero[places]
 
+    def one_of(self, cells: Lists) -> Integers:
+        """In each row a literal that holds exactly when one of these cells does, all of one row of a grid."""
+        found, first = filled(len(cells), FALSE), cells.items[cells.starts[:-1]]
+        for grid in self.grids:
+            mine = np.flatnonzero((first >= grid.first) & (first < grid.first + grid.rows * grid.values))
+            some = cells.take(mine)
+            rows = (first[mine] - grid.first) // grid.values
+            values = Side.of((some.items - grid.first) % grid.values, filled(len(some.items), 1), some.owners, len(mine))
+            each = np.arange(len(mine))
+            found[mine] = self.above_zero(self.new_sums(grid, Side.alone(rows), values, each, each).terms.items)
+        return found
+
     @property
     def constraint_names(self) -> tuple[str, ...]:
         """Names of the constraints that demand anything, in order of first appearance."""

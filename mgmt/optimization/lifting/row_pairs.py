@@ -30,6 +30,7 @@ from mgmt.optimization.lifting.refusal import NotLiftedError
 _MOST_CLIQUES = 5_000
 _MOST_IN_PARTS = 3_000
 _MOST_PARTS = 100
+_MOST_IN_SETS = 20_000_000
 
 
 class RowPairs:
@@ -37,7 +38,7 @@ class RowPairs:
 
     def __init__(self, sums: CellSums) -> None:
         self._sums, self._cells = sums, sums.cells
-        self._found: dict[str, list[tuple[Integers, Integers]]] = {}
+        self._found: dict[str, list[tuple[Lists, Lists]]] = {}
         self._apart: dict[str, list[tuple[Integers, Integers, Integers]]] = {}
 
     @property
@@ -51,12 +52,7 @@ class RowPairs:
         rowwise = Rowwise.of(linears, self._sums)
         of_row = Lists.grouped(rowwise.number, linears.terms.items, len(rowwise.rows))
         left, right = of_row.take(np.arange(0, len(of_row), 2)), of_row.take(np.arange(1, len(of_row), 2))
-        # Each cell of the one row with each of the other.
-        sizes = right.lengths[left.owners]
-        one = np.repeat(left.items, sizes)
-        begins = np.concatenate(([0], np.cumsum(sizes)))
-        places = np.repeat(right.starts[:-1][left.owners] - begins[:-1], sizes) + np.arange(begins[-1])
-        self._found.setdefault(name, []).append((one, right.items[places]))
+        self._found.setdefault(name, []).append((left, right))
 
     def add_apart(self, name: str, left: Integers, right: Integers, bucket: Integers) -> None:
         """Rows that are not both to have values of one bucket, (V,) the bucket of each value."""
@@ -68,23 +64,40 @@ class RowPairs:
             yield from self._excluding(name, left, right, bucket)
         if name not in self._found:
             return
-        pairs = np.concatenate([np.stack(both) for both in self._found[name]], axis=1)
-        values = self._cells.values
-        (left, right), (v, w) = pairs // values, pairs % values
-        first, edge = group_numbers(left, right)
-        pattern, kind = Lists.grouped(edge, v * values + w, len(first)).distinct().alike()
+        left, right = (joined(side) for side in zip(*self._found[name], strict=True))
+        kind_of, kinds = _kinds_of_values(joined([left, right]), self._cells.values)
+        (one, v), (other, w) = self._each_with_each(left, right, kind_of)
+        first, edge = group_numbers(one, other)
+        pattern, number_of = Lists.grouped(edge, v * kinds + w, len(first)).distinct().alike()
         for number in range(len(pattern)):
             mine = np.flatnonzero(edge == pattern[number])
-            some = first[np.flatnonzero(kind == number)]
-            bucket = _buckets(v[mine], w[mine], values)
+            some = first[np.flatnonzero(number_of == number)]
+            bucket = _buckets(v[mine], w[mine], kinds)
             if bucket is not None:
-                yield from self._excluding(name, left[some], right[some], bucket)
+                yield from self._excluding(name, one[some], other[some], bucket[kind_of])
                 continue
-            bucket = _buckets(*_others(v[mine], w[mine], values), values)
-            if bucket is None or bool((bucket < 0).any()):  # what excludes all others is in no bucket
+            bucket = _buckets(*_others(v[mine], w[mine], kinds), kinds)
+            if bucket is None or bool((bucket[kind_of] < 0).any()):
+                # What excludes all others is in no bucket.
                 raise NotLiftedError("values that exclude others in no pattern")
-            for load in self._loads(Lists.of(_cliques(left[some], right[some])), bucket):
+            for load in self._loads(Lists.of(_cliques(one[some], other[some])), bucket[kind_of]):
                 yield Occupancy(name, load, filled(load.groups, 0), filled(load.groups, 1))
+
+    def _each_with_each(
+        self, left: Lists, right: Lists, kind_of: Integers
+    ) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
+        """The rows and the kinds of values of the cells of pairs, each of the one row with each of the other."""
+        sides = []
+        for cells in (left, right):
+            row = cells.items[cells.starts[:-1]] // self._cells.values
+            kinds = Lists(cells.starts, kind_of[cells.items % self._cells.values]).distinct()
+            sides.append((row, kinds))
+        (one, left), (other, right) = sides
+        sizes = right.lengths[left.owners]
+        begins = np.concatenate(([0], np.cumsum(sizes)))
+        places = np.repeat(right.starts[:-1][left.owners] - begins[:-1], sizes) + np.arange(begins[-1])
+        pair = np.repeat(left.owners, sizes)
+        return (one[pair], np.repeat(left.items, sizes)), (other[pair], right.items[places])
 
     def _excluding(
         self, name: str, left: Integers, right: Integers, bucket: Integers
@@ -151,6 +164,19 @@ def _parts(left: Integers, right: Integers, rows: Integers) -> Lists | None:
     if 2 * len(left) != len(rows) ** 2 - int((sizes**2).sum()):
         return None
     return Lists.grouped(rank, rows, count)
+
+
+def _kinds_of_values(cells: Lists, values: int) -> tuple[Integers, int]:
+    """(V,) a number for each value, alike where they are in the same sets, and how many kinds there are."""
+    sets = Lists(cells.starts, cells.items % values)
+    first, _ = sets.alike()
+    if len(first) * values > _MOST_IN_SETS:
+        return np.arange(values), values
+    sets = sets.take(first)
+    inside = np.zeros((values, len(sets)), np.bool_)
+    inside[sets.items, sets.owners] = True
+    rank, count = alike_rows(inside)
+    return rank.astype(np.int64), count
 
 
 def _others(one: Integers, other: Integers, values: int) -> tuple[Integers, Integers]:
