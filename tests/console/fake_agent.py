@@ -89,8 +89,11 @@ class FakeAgent:
         self.epoch += 1
         when = time.time() if at is None else at
         self.install(when, failed=[name])
-        self.former.insert(0, {"name": name, "address": "10.0.0.9:7946", "how": "failed", "time": when, "epoch": self.epoch,
-                               "tags": {"rack": self.racks[name]}})  # fmt: skip
+        tags = {"rack": self.racks[name]}
+        gone: FormerMember = {
+            "name": name, "address": "10.0.0.9:7946", "how": "failed", "time": when, "epoch": self.epoch, "tags": tags,
+        }  # fmt: skip
+        self.former.insert(0, gone)
 
     def suspect(
         self, name: str, accusers: list[str], tally: int, standing: str = "unstable", wish: str = ""
@@ -112,7 +115,8 @@ class FakeAgent:
         control = self._control()
         return {
             "name": self.names[0], "address": "127.0.0.1:7946", "state": self.state, "cluster_id": "c0" * 16,
-            "epoch": self.epoch, "id": f"{self.epoch:032x}", "size": len(self.names), "quorum": self.quorum, "silent": self.silent, "former": self.former,
+            "epoch": self.epoch, "id": f"{self.epoch:032x}", "size": len(self.names), "quorum": self.quorum,
+            "silent": self.silent, "former": self.former,
             "controller": control["controller"], "layout_epoch": 3, "open_moves": 0, "control": control,
             "version": VERSION, "recoveries": [], "solver": None,
             "keys": None, "dropped": {}, "statistics": {}, "engine": self.engine,
