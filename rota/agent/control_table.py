@@ -1,6 +1,6 @@
 """The table ``[control]`` of the configuration file: how much may move at once, how fast, and when it has to wait.
 
-Each key is a field of ``mgmt``'s settings, whose docstring has its trade-off; ``docs/operations.md`` has the table for
+Each key is a field of ``mgmt``'s settings, whose docstring has its trade-off; ``docs/operations/limits.md`` has the table for
 people.  Every manager reads its own file, and the controller's is in force: give all managers the same.
 """
 
