@@ -111,7 +111,8 @@ class Endpoints:
         return PlainTextResponse(ENDPOINTS, headers={"vary": "accept"})
 
     async def console_file(self, request: Request) -> Response:
-        return _file_response(request, request.path_params["name"])
+        names = request.path_params
+        return _file_response(request, "/".join(filter(None, [names.get("folder"), names["name"]])))
 
     async def health(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")

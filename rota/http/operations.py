@@ -32,6 +32,9 @@ def _of_the_agent(endpoints: Endpoints) -> list[Operation]:
         Operation(
             "/console/{name}", endpoints.console_file, "A file of the console", "text/plain", role=PUBLIC,
         ),
+        Operation(
+            "/console/{folder}/{name}", endpoints.console_file, "One in a folder", "text/plain", role=PUBLIC,
+        ),
         Operation("/healthz", endpoints.health, "Whether the process runs", "text/plain", role=PUBLIC),
         Operation("/readyz", endpoints.ready, "Whether this agent can be relied on", "text/plain", role=PUBLIC),
         Operation(
