@@ -17,7 +17,7 @@ import trio
 from membership import Address
 from rota.access.access import Access
 from rota.errors import ApiError
-from rota.http.answers import Engine, Event, InstalledView, Members, Status, Views
+from rota.http.answers import Engine, Event, FormerMember, InstalledView, Members, Status, Views
 from rota.http.api import build_application
 from rota.http.server import serve
 from rota.version import VERSION
@@ -57,6 +57,8 @@ class FakeAgent:
         self.reason = ""
         self.broken: dict[str, ApiError] = {}
         self.said: list[Event] = []
+        self.former: list[FormerMember] = []
+        self.silent: list[str] = []
         self.installed: dict[str, list[InstalledView]] = {name: [] for name in self.names}
         self.install(self.began, joined=self.names)
 
@@ -85,7 +87,13 @@ class FakeAgent:
         self.installed.pop(name)
         self.suspects, self.votes, self.reason = [], [], ""
         self.epoch += 1
-        self.install(time.time() if at is None else at, failed=[name])
+        when = time.time() if at is None else at
+        self.install(when, failed=[name])
+        tags = {"rack": self.racks[name]}
+        gone: FormerMember = {
+            "name": name, "address": "10.0.0.9:7946", "how": "failed", "time": when, "epoch": self.epoch, "tags": tags,
+        }  # fmt: skip
+        self.former.insert(0, gone)
 
     def suspect(
         self, name: str, accusers: list[str], tally: int, standing: str = "unstable", wish: str = ""
@@ -108,6 +116,7 @@ class FakeAgent:
         return {
             "name": self.names[0], "address": "127.0.0.1:7946", "state": self.state, "cluster_id": "c0" * 16,
             "epoch": self.epoch, "id": f"{self.epoch:032x}", "size": len(self.names), "quorum": self.quorum,
+            "silent": self.silent, "former": self.former,
             "controller": control["controller"], "layout_epoch": 3, "open_moves": 0, "control": control,
             "version": VERSION, "recoveries": [], "solver": None,
             "keys": None, "dropped": {}, "statistics": {}, "engine": self.engine,

@@ -30,6 +30,11 @@ export function name(text) {
   return h("bdi", { class: "name" }, parts.flatMap((part, index) => (index ? [document.createElement("wbr"), part] : [part])));
 }
 
+// Text in which commands stand in backticks.
+export function worded(text) {
+  return clean(text).split(/`([^`]+)`/).map((part, index) => (index % 2 ? h("code", {}, part) : document.createTextNode(part)));
+}
+
 // Replaces the children of `parent` only when `key` changed: what is unchanged keeps focus, selection and scroll.
 const shown = new WeakMap();
 export function show(parent, key, build) {
@@ -43,6 +48,22 @@ export function show(parent, key, build) {
 export function listed(words, most = 6) {
   const more = words.length - most;
   return words.slice(0, most).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+// A link to another agent's console, if its address is one that this browser can mean the same by.
+export function consoleLink(address, text, page = "") {
+  let url = null;
+  try {
+    url = new URL(String(address ?? ""));
+  } catch {
+    // it does not say where it answers
+  }
+  if (!url || !["http:", "https:"].includes(url.protocol) || url.username || url.password) return null;
+  const local = (host) => host === "localhost" || host === "[::1]" || /^127\./.test(host);
+  if (local(url.hostname) && !local(location.hostname)) return null; // its own loopback, which is not ours
+  const link = h("a", {}, text);
+  link.href = `${url.origin}/${page}`;
+  return link;
 }
 
 export function counted(number, one, many = `${one}s`) {

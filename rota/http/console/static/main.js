@@ -1,9 +1,10 @@
 // The page: takes what the source has, makes the model, and has each panel show its part.
 
-import { clean, counted, h, show, since } from "./dom.js";
+import { clean, consoleLink, counted, h, show, since, worded } from "./dom.js";
 import { renderEvents } from "./events.js";
+import { headline } from "./headline.js";
 import { Hosts } from "./hosts.js";
-import { departures, headline, planOf, rackOf, racks } from "./model.js";
+import { departures, planOf, racks } from "./model.js";
 import { renderPlan } from "./plan.js";
 import { renderPolicies } from "./policies.js";
 import { Ring } from "./ring.js";
@@ -12,7 +13,6 @@ import { Timeline } from "./timeline.js";
 
 const at = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
-const knownRacks = new Map();
 let pending = false;
 let events = [];
 let eventsSeen = 0;
@@ -26,7 +26,7 @@ const source = new Source(() => {
   });
 });
 const hosts = new Hosts(at("hosts"));
-const ring = new Ring(at("suspicions"));
+const ring = new Ring(document.querySelector(".panel.suspicions"), at("suspicions"));
 const timeline = new Timeline(at("timeline"), at("ranges"));
 
 at("find").addEventListener("input", () => {
@@ -68,12 +68,11 @@ function render() {
   const status = held("status");
   const joined = status && status.state !== "joining";
   const members = joined ? held("members")?.members ?? null : null;
-  for (const member of members ?? []) knownRacks.set(member.name, rackOf(member));
   const layout = held("layout");
   const control = held("control") && { ...held("control"), fetched_ago: source.age("control") };
   const reading = held("suspicions");
-  const departed = departures(events, members, now);
-  const groups = racks({ members, layout, status, departed, knownRacks, suspicions: reading, control });
+  const departed = departures(events, status?.former ?? held("members")?.former, members);
+  const groups = racks({ members, layout, status, departed, suspicions: reading, control, now });
   const plan = planOf(events, control);
   const store = source.held.layout.code !== "no_store";
   timeline.history.take(held("views"));
@@ -81,10 +80,10 @@ function render() {
   document.body.dataset.connection = source.connection;
   renderFacts(status, layout, control);
   renderHeadline(headline({ status, control, layout, members, racks: groups, plan, departed, suspicions: reading, now, errors, store }));
-  hosts.render(groups, { problem: errors.members, now, store });
+  hosts.render(groups, { problem: errors.members, now, store, departed });
   timeline.render(now, { departed, asked: held("views")?.asked ?? 0, size: held("views")?.size ?? 0, problem: errors.views });
   renderPlan(at("plan"), { plan, control, problem: errors.control, store, now });
-  ring.render({ members: members ?? [], reading, problem: errors.suspicions, now });
+  ring.render({ members: members ?? [], reading, problem: errors.suspicions });
   renderPolicies(at("policies"), { listing: held("policies"), control, problem: errors.policies, store });
   renderEvents(at("events"), events, at("kinds").value);
   renderSession();
@@ -126,10 +125,12 @@ function renderHeadline({ level, title, detail }) {
   const words = { good: "in order", busy: "busy", warn: "attention", bad: "trouble" };
   const place = at("headline");
   place.className = `headline ${level}`;
+  place.hidden = source.connection === "away"; // then the banner is the state, and what stands here is old
+  document.documentElement.dataset.level = source.connection === "away" ? "bad" : level;
   // Only the sentence is announced, and only when it changes: not the seconds that pass in what stands below it.
   show(at("sentence"), [level, title], () => [h("span", { class: "unseen" }, `${words[level]}: `), h("bdi", {}, title)]);
   show(at("sign"), level, () => document.createTextNode(signs[level]));
-  show(at("detail"), detail, () => document.createTextNode(clean(detail)));
+  show(at("detail"), detail, () => worded(detail));
 }
 
 const AGES = {
@@ -155,10 +156,12 @@ function ages() {
   const banner = at("away");
   banner.hidden = !away;
   if (away) {
-    show(banner, "away", () => {
+    const others = (source.held.members.data?.members ?? []).filter(({ name }) => name !== source.held.status.data?.name);
+    show(banner, others, () => {
       const button = h("button", {}, "Try now");
       button.addEventListener("click", () => source.retryNow());
-      return [h("strong", {}, "The agent does not answer."), h("span", { id: "away-text" }), button];
+      const links = others.map((member) => consoleLink(member.http, member.name)).filter(Boolean).slice(0, 8);
+      return [h("strong", {}, "The agent does not answer."), h("span", { id: "away-text" }), button, links.length ? h("span", {}, "Or ask another: ", links.flatMap((link, index) => (index ? [" ", link] : [link]))) : null];
     });
     at("away-text").textContent = `${heard === null ? "It never did." : `What you see is ${heard} old and may be wrong by now.`} Trying again ${source.retryIn < 1 ? "now" : `in ${Math.ceil(source.retryIn)} s`}.`;
   }
