@@ -403,6 +403,19 @@ class Records(TypedDict):
     records: list[RecordEntry]
 
 
+class Named(TypedDict):
+    """A stream of the log, or a map in it."""
+
+    name: str
+
+
+class Streams(TypedDict):
+    """What the log holds records of: streams, and the maps that are kept in it, by name."""
+
+    streams: list[Named]
+    maps: list[Named]
+
+
 class MapEntry(TypedDict):
     """A key of a map; ``text`` is the value read as UTF-8, as far as it is."""
 
@@ -413,7 +426,7 @@ class MapEntry(TypedDict):
 
 
 class Cut(TypedDict):
-    """Where the log ends (one above the last record's address), and what operators wish at that moment."""
+    """Where the log ends (one above the last record's address), and what operators have asked for by then."""
 
     cluster_id: str
     layout_epoch: int
@@ -430,7 +443,7 @@ class RestoreRequest(TypedDict):
 
 
 class RestoredRequest(TypedDict):
-    """``intent``: what is to be wished, as the backup has it; null: what is wished now."""
+    """``intent``: the policies and requests of the backup; null: those of now stay."""
 
     backup: str
     intent: dict[str, Any] | None

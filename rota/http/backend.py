@@ -68,6 +68,7 @@ class Backend(Protocol):
 class Store(Protocol):
     """What the interface needs of the embedded store.  Everything raises :class:`ApiError`."""
 
+    async def streams(self) -> answers.Streams: ...
     async def append(self, stream: str, payload: bytes) -> answers.Appended: ...
     async def read(
         self, stream: str, address: int | None, limit: int, start: int | None = None

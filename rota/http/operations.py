@@ -87,7 +87,7 @@ def _of_the_membership(endpoints: Endpoints) -> list[Operation]:
 
 
 def _of_the_placement(endpoints: Endpoints) -> list[Operation]:
-    """Layouts and plans, asked of the controller, and what operators wish."""
+    """Layouts and plans, asked of the controller, and what operators ask for."""
     return [
         Operation(
             "/v1/layout", endpoints.controlled("layout"), "Segments, replicas by rack, roles",
@@ -184,6 +184,7 @@ def _of_the_placement(endpoints: Endpoints) -> list[Operation]:
 def _of_the_store(endpoints: Endpoints) -> list[Operation]:
     """The embedded log, maps, and backups of them."""
     return [
+        Operation("/v1/streams", endpoints.streams, "The streams and maps there are", answers.Streams),
         Operation(
             "/v1/log/{stream}", endpoints.append, "Append a record", answers.Appended, "POST", BINARY,
             is_recorded=False,
@@ -197,7 +198,7 @@ def _of_the_store(endpoints: Endpoints) -> list[Operation]:
             },
             also="text/event-stream",
         ),
-        Operation("/v1/backup", endpoints.cut, "Where the log ends, and what operators wish", answers.Cut),
+        Operation("/v1/backup", endpoints.cut, "Where the log ends, and what operators have asked for", answers.Cut),
         Operation(
             "/v1/backup/part", endpoints.part, "All records of a range, as many as fit", BINARY,
             query={"start": "the first address", "end": "one above the last, at most where the log ends"},
@@ -207,7 +208,7 @@ def _of_the_store(endpoints: Endpoints) -> list[Operation]:
             control_answers.RestoreBegun, "POST", answers.RestoreRequest,
         ),
         Operation(
-            "/v1/restore/finished", endpoints.restored, "All of a backup is in the log: take its wishes",
+            "/v1/restore/finished", endpoints.restored, "All of a backup is in the log: take its settings",
             control_answers.Paused, "POST", answers.RestoredRequest,
         ),
         Operation(

@@ -58,6 +58,19 @@ def test_a_map_by_one_request_after_the_other(harness: Harness, description: Des
     harness.loop.run(story())
 
 
+def test_the_streams_and_maps_there_are(harness: Harness, description: Description) -> None:
+    async def story() -> None:
+        store = StoreApi(harness.client())
+        assert await store.streams() == {"streams": [], "maps": []}
+        await store.append("greetings", b"hello")
+        await store.change("m", {"action": "set", "key": "k", "value": base(b"v")})
+        found = await store.streams()
+        description.check_answer("GET", "/v1/streams", found)
+        assert found == {"streams": [{"name": "greetings"}], "maps": [{"name": "m"}]}
+
+    harness.loop.run(story())
+
+
 @pytest.mark.parametrize(
     "request_",
     [
