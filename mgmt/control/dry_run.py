@@ -51,7 +51,7 @@ class DryRun:
         }
 
     def text(self) -> str:
-        lines = [f"solve: {describe(self.outcome)}"]
+        lines = [describe(self.outcome)]
         if self.relaxations:
             lines += ["any one of these helps:", *(f"  * {text}" for text in self.relaxations)]
         if self.hosts_missing:
@@ -79,7 +79,8 @@ def describe(outcome: SolveOutcome) -> str:
     match outcome:
         case Solved():
             held = f"; {outcome.held}" if outcome.held else ""
-            return f"{outcome.status} in {outcome.seconds:.2f} s{held}"
+            proof = "proven to be the best" if outcome.proven else "not proven to be the best in that time"
+            return f"solved in {outcome.seconds:.2f} s, {proof}{held}"
         case Infeasible():
             return f"no placement satisfies {', '.join(outcome.details or outcome.policies)}"
         case Undecided():

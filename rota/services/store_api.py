@@ -27,8 +27,9 @@ from datastore_adapter import (
     UnwrittenError,
 )
 from datastore_adapter.log.client.copying import decode_part, encode_part
+from datastore_adapter.log.maps.snapshot import MAP_STREAMS
 from rota.errors import ApiError
-from rota.http.answers import Appended, Cut, MapChange, MapEntries, MapEntry, RecordEntry, Records
+from rota.http.answers import Appended, Cut, MapChange, MapEntries, MapEntry, RecordEntry, Records, Streams
 from rota.http.limits import STREAM_NAME
 from rota.version import VERSION
 
@@ -55,15 +56,37 @@ class StoreApi:
 
     def __init__(self, client: LogClient) -> None:
         self._client = client
+        self._append_seconds: list[float] = []
         self._maps: OrderedDict[str, ReplicatedDict] = OrderedDict()
+
+    async def streams(self) -> Streams:
+        """What there are records of, but for what the log keeps for itself.  Raises :class:`ApiError`."""
+        try:
+            document, tail = await self._client.cut()
+            names = await self._client.names(document.layout.trimmed_below, tail)
+        except LogError as error:
+            raise _api_error(error) from error
+        of_maps = (name.removeprefix(MAP_STREAMS) for name in names if name.startswith(MAP_STREAMS))
+        maps = sorted({name.removesuffix("/chunks").removesuffix("/manifests") for name in of_maps})
+        return {
+            "streams": [{"name": name} for name in sorted(names) if STREAM_NAME.fullmatch(name)],
+            "maps": [{"name": name} for name in maps],
+        }
 
     async def append(self, stream: str, payload: bytes) -> Appended:
         _check_stream(stream)
+        began = self._client.runtime.now()
         try:
             address = await self._client.append(stream, payload, timeout=APPEND_TIMEOUT)
         except LogError as error:
             raise _api_error(error) from error
+        self._append_seconds.append(self._client.runtime.now() - began)
         return {"stream": stream, "address": address, "bytes": len(payload)}
+
+    def append_seconds(self) -> float | None:
+        """What an append took on average since this was asked last; None: there was none."""
+        taken, self._append_seconds = self._append_seconds, []
+        return sum(taken) / len(taken) if taken else None
 
     async def read(self, stream: str, address: int | None, limit: int, start: int | None = None) -> Records:
         """One record, the first from `start` on, or the latest; oldest first.  Raises :class:`ApiError`."""
