@@ -45,6 +45,8 @@ GET  /v1/events?after=N    what happened at the controller; with Accept: text/ev
                            (?local=1: what happened at this agent)
 GET  /v1/suspicions        who suspects whom now, votes, why no new view yet
 GET  /v1/views             when each member installed each view
+GET  /v1/hosts/NAME        what the agent of this host tells of it: disk, what it holds, the last hour
+GET  /v1/measured          rates, latencies and disks of the last hour, by host
 GET  /v1/layout            segments, replicas by rack, roles
 GET  /v1/layout/history    the versions of the layout that are kept: what changed, when, by whom, why
 GET  /v1/layout/diff/A/B   what differs between two of them, by layout epoch
@@ -110,7 +112,8 @@ class Endpoints:
         return PlainTextResponse(ENDPOINTS, headers={"vary": "accept"})
 
     async def console_file(self, request: Request) -> Response:
-        return _file_response(request, request.path_params["name"])
+        names = request.path_params
+        return _file_response(request, "/".join(filter(None, [names.get("folder"), names["name"]])))
 
     async def health(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -139,6 +142,12 @@ class Endpoints:
 
     async def views(self, request: Request) -> Response:
         return JSONResponse(await self._backend.views())
+
+    async def host(self, request: Request) -> Response:
+        return JSONResponse(await self._backend.host(request.path_params["name"]))
+
+    async def measured(self, request: Request) -> Response:
+        return JSONResponse(await self._backend.measured())
 
     async def events(self, request: Request) -> Response:
         after = whole_number(request, "after", 0) or 0

@@ -32,6 +32,9 @@ def _of_the_agent(endpoints: Endpoints) -> list[Operation]:
         Operation(
             "/console/{name}", endpoints.console_file, "A file of the console", "text/plain", role=PUBLIC,
         ),
+        Operation(
+            "/console/{folder}/{name}", endpoints.console_file, "One in a folder", "text/plain", role=PUBLIC,
+        ),
         Operation("/healthz", endpoints.health, "Whether the process runs", "text/plain", role=PUBLIC),
         Operation("/readyz", endpoints.ready, "Whether this agent can be relied on", "text/plain", role=PUBLIC),
         Operation(
@@ -59,6 +62,8 @@ def _of_the_membership(endpoints: Endpoints) -> list[Operation]:
         Operation("/v1/members", endpoints.members, "The view", answers.Members),
         Operation("/v1/suspicions", endpoints.suspicions, "Who suspects whom now", answers.Reading),
         Operation("/v1/views", endpoints.views, "When each member installed each view", answers.Views),
+        Operation("/v1/hosts/{name}", endpoints.host, "What the agent of a host tells of it", answers.HostReport),
+        Operation("/v1/measured", endpoints.measured, "The last hour of each host", answers.AllMeasured),
         Operation("/v1/keys", endpoints.keys, "Which host holds which keys", answers.Keys),
         Operation(
             "/v1/keys", endpoints.keys, "One step with all keys", answers.Keys, "POST", answers.KeyRequest,

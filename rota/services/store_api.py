@@ -56,6 +56,7 @@ class StoreApi:
 
     def __init__(self, client: LogClient) -> None:
         self._client = client
+        self._append_seconds: list[float] = []
         self._maps: OrderedDict[str, ReplicatedDict] = OrderedDict()
 
     async def streams(self) -> Streams:
@@ -74,11 +75,18 @@ class StoreApi:
 
     async def append(self, stream: str, payload: bytes) -> Appended:
         _check_stream(stream)
+        began = self._client.runtime.now()
         try:
             address = await self._client.append(stream, payload, timeout=APPEND_TIMEOUT)
         except LogError as error:
             raise _api_error(error) from error
+        self._append_seconds.append(self._client.runtime.now() - began)
         return {"stream": stream, "address": address, "bytes": len(payload)}
+
+    def append_seconds(self) -> float | None:
+        """What an append took on average since this was asked last; None: there was none."""
+        taken, self._append_seconds = self._append_seconds, []
+        return sum(taken) / len(taken) if taken else None
 
     async def read(self, stream: str, address: int | None, limit: int, start: int | None = None) -> Records:
         """One record, the first from `start` on, or the latest; oldest first.  Raises :class:`ApiError`."""

@@ -6,6 +6,7 @@ socket in a thread.  The test with real agents is ``test_console_live``.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -17,7 +18,18 @@ import trio
 from membership import Address
 from rota.access.access import Access
 from rota.errors import ApiError
-from rota.http.answers import Engine, Event, FormerMember, InstalledView, Members, Status, Views
+from rota.http.answers import (
+    AllMeasured,
+    Engine,
+    Event,
+    FormerMember,
+    HostReport,
+    InstalledView,
+    Measured,
+    Members,
+    Status,
+    Views,
+)
 from rota.http.api import build_application
 from rota.http.server import serve
 from rota.version import VERSION
@@ -59,6 +71,7 @@ class FakeAgent:
         self.said: list[Event] = []
         self.former: list[FormerMember] = []
         self.silent: list[str] = []
+        self.versions: list[dict[str, Any]] = []
         self.installed: dict[str, list[InstalledView]] = {name: [] for name in self.names}
         self.install(self.began, joined=self.names)
 
@@ -148,6 +161,37 @@ class FakeAgent:
         some = dict(list(self.installed.items())[:100])
         return {"size": len(self.names), "asked": len(some), "silent": [], "members": some}
 
+    def _measured(self, index: int) -> Measured:
+        """40 minutes of them."""
+        waves = [math.sin(index + each / 30) for each in range(240)]
+        return {
+            "interval": 10.0, "end": time.time(), "series": {
+                "records": [None, *(round(40 + 20 * wave, 1) for wave in waves[1:])],
+                "sync_seconds": [0.002 + 0.001 * wave for wave in waves],
+                "disk_free": [6e10 + 1e9 * index] * 240, "disk_total": [1e11] * 240,
+            },
+        }  # fmt: skip
+
+    async def measured(self) -> AllMeasured:
+        self._check("measured")
+        told = {name: self._measured(index) for index, name in enumerate(self.names[:16])}
+        return {"size": len(self.names), "asked": len(told), "silent": [], "members": told}
+
+    async def host(self, name: str) -> HostReport:
+        self._check(f"host {name}")
+        if name not in self.names:
+            raise ApiError(f"no host {name!r} is in the view", code="unknown_host", status=404)
+        held = [key for key, chain in self.chains.items() if name in chain]
+        return {
+            "name": name, "version": VERSION, "address": f"10.0.0.{self.names.index(name) + 1}:7946",
+            "started": self.began, "time": time.time(),
+            "disk": {"state": "ok", "reason": "", "sync_seconds": 0.0021}, "engine": self.engine,
+            "space": {"free": 60_000_000_000, "total": 100_000_000_000},
+            "held": {"bytes": 4000 * len(held), "records": 50 * len(held),
+                     "segments": [{"key": key, "bytes": 4000, "records": 50} for key in held]},
+            "measured": self._measured(self.names.index(name)),
+        }  # fmt: skip
+
     def local_events(self, after: int) -> list[Event]:
         return self.said[after:]
 
@@ -195,6 +239,10 @@ class FakeAgent:
                 return self._control()
             case "layout":
                 return self._layout()
+            case "why":
+                return {"lines": [f"{arguments['name']} is where it is"], "possible": True, "error": ""}
+            case "history":
+                return {"layout_epoch": 3, "versions": self.versions}
             case "policies":
                 return {"pack": "datastore", "policies": POLICIES}
         raise ApiError(f"{request} is not made up here", code="bad_request", status=400)

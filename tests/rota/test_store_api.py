@@ -12,6 +12,7 @@ from rota.agent.node_api import NodeApi
 from rota.errors import ApiError
 from rota.services.event_log import EventLog
 from rota.services.former_members import FormerMembers
+from rota.services.host_monitor import HostMonitor
 from rota.services.key_service import KeyService
 from rota.services.store_api import MAPS_AT_ONCE, StoreApi
 from tests.datastore_adapter.harness import Harness
@@ -126,7 +127,9 @@ def test_streams(harness: Harness, description: Description) -> None:
 
 
 def test_an_agent_that_ends_begins_no_request_and_says_so(tmp_path: Path) -> None:
-    api = NodeApi("n1", EventLog(), KeyService("n1", None), FormerMembers(tmp_path / "former"))
+    api = NodeApi(
+        "n1", EventLog(), KeyService("n1", None), FormerMembers(tmp_path / "former"), HostMonitor(tmp_path)
+    )
     api.is_ending = True
     with pytest.raises(ApiError, match="is ending") as refused:
         api.store()
