@@ -58,7 +58,7 @@ class DryRun:
             lines.append(f"the first placement waits for {self.hosts_missing} more hosts")
         if self.feasible or not self.plan.is_empty:
             lines.append(plan_to_text(self.plan, self.steps, self.speeds))
-        else:
+        elif isinstance(self.outcome, Infeasible):
             lines.append("nothing can be done about it until a host comes or a rule is relaxed")
         if self.observing:
             lines.append(

@@ -226,7 +226,7 @@ def fuzz(
                 minutes=minutes,
                 progress=progress.share,
             )
-        except library.BadArgumentError as error:
+        except library.ChaosError as error:
             raise UsageProblem(str(error)) from error
     emit(report.to_json(), json_wanted, lambda _: click.echo(report.text()))
     if not report.ok:
