@@ -414,17 +414,20 @@ class Records(TypedDict):
     records: list[RecordEntry]
 
 
-class Named(TypedDict):
-    """A stream of the log, or a map in it."""
+class StreamEntry(TypedDict):
+    """A stream of the log, or a map in it: its records there, and about how many bytes a copy of them takes; null
+    where that is not known.  What is being appended may be counted or not."""
 
     name: str
+    records: int | None
+    bytes: int | None
 
 
 class Streams(TypedDict):
     """What the log holds records of: streams, and the maps that are kept in it, by name."""
 
-    streams: list[Named]
-    maps: list[Named]
+    streams: list[StreamEntry]
+    maps: list[StreamEntry]
 
 
 class MapEntry(TypedDict):

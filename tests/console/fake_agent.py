@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sized
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, cast
 
 import trio
 
@@ -28,9 +28,12 @@ from rota.http.answers import (
     Measured,
     Members,
     Status,
+    StreamEntry,
+    Streams,
     Views,
 )
 from rota.http.api import build_application
+from rota.http.backend import Backend
 from rota.http.server import serve
 from rota.version import VERSION
 
@@ -71,6 +74,7 @@ class FakeAgent:
         self.said: list[Event] = []
         self.former: list[FormerMember] = []
         self.silent: list[str] = []
+        self.data = FakeStore()
         self.versions: list[dict[str, Any]] = []
         self.installed: dict[str, list[InstalledView]] = {name: [] for name in self.names}
         self.install(self.began, joined=self.names)
@@ -258,8 +262,38 @@ class FakeAgent:
     def record(self, kind: str, text: str, data: Mapping[str, Any]) -> None:
         self.say(kind, text, None, **data)
 
-    def store(self) -> NoReturn:
-        raise NotImplementedError
+    def store(self) -> FakeStore:
+        self._check("store")
+        return self.data
+
+
+class FakeStore:
+    """Streams and maps, by name."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, list[bytes]] = {}
+        self.maps: dict[str, dict[str, bytes]] = {}
+
+    async def streams(self) -> Streams:
+        def told(data: Mapping[str, Sized]) -> list[StreamEntry]:
+            return [{"name": name, "records": len(of), "bytes": 50 * len(of)} for name, of in data.items()]
+
+        return {"streams": told(self.records), "maps": told(self.maps)}
+
+    async def read(
+        self, stream: str, address: int | None, limit: int, start: int | None = None
+    ) -> dict[str, Any]:
+        found = list(enumerate(self.records.get(stream, ())))[-limit:]
+        return {"stream": stream, "records": [{"address": number, **_text(value)} for number, value in found]}
+
+    async def entries(self, name: str, limit: int) -> dict[str, Any]:
+        found = self.maps.get(name, {})
+        shown = [{"key": key, **_text(value)} for key, value in list(found.items())[:limit]]
+        return {"map": name, "keys": len(found), "entries": shown}
+
+
+def _text(value: bytes) -> dict[str, Any]:
+    return {"text": value.decode("utf-8", "replace"), "hex": value.hex(), "bytes": len(value)}
 
 
 class Server:
@@ -267,7 +301,7 @@ class Server:
 
     def __init__(self, agent: FakeAgent, access: Access) -> None:
         self.access = access
-        self._application = build_application(agent, access)
+        self._application = build_application(cast(Backend, agent), access)
         self.address = Address("127.0.0.1", 0)
         self._thread: threading.Thread | None = None
 

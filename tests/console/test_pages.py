@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -121,6 +122,44 @@ def test_the_last_hour_is_drawn_and_told(page: Page) -> None:
         agent.broken["measured"] = ApiError("no", code="unreachable", status=503)
         page.until(lambda: "as of" in page.text("#hour-age"), "it has no age")
         assert page.errors() == []
+
+
+def test_streams_and_maps_with_their_last_records_and_first_keys(page: Page) -> None:
+    agent = FakeAgent()
+    agent.data.records = {"greetings": [b"hello", HOSTILE.encode(), b"\xff\x00"], "empty": []}
+    agent.data.maps = {"colours": {f"key{number}": b"blue" for number in range(250)}}
+    with served(agent) as server:
+        page.open(server.url)
+        page.until_text("#streams", "greetings")
+        assert [row.split() for row in page.texts("#streams tbody tr")] == [
+            ["greetings", "stream", "3", "–", "150", "B"],
+            ["empty", "stream", "0", "–", "0", "B"],
+            ["colours", "map", "250", "–", "12.5", "kB"],
+        ]
+        agent.data.records["greetings"] += [b"more"] * 100
+        grows = re.compile(r"greetings\sstream\s103\s\d")
+        page.until(lambda: grows.search(page.text("#streams tbody")), "no rate appears")
+        page.run("document.querySelector('#streams a').click()")
+        page.until_text("#page", "more")
+        assert page.texts("#page tbody tr")[0].split() == ["102", "4", "more"]
+        agent.data.records["greetings"] = agent.data.records["greetings"][:3]
+        page.until(lambda: len(page.texts("#page tbody tr")) == 3, "the records do not change")
+        assert page.texts("#page td code") == ["ff00", HOSTILE, "hello"]
+        page.run("location.hash = '#/map/colours'")
+        page.until_text("#page", "the first 200 keys")
+        assert len(page.texts("#page tbody tr")) == 200
+        assert page.texts("#page tbody tr")[0].split() == ["key0", "4", "blue"]
+        assert page.run("return document.querySelectorAll('img').length") == 1
+        assert page.errors() == []
+
+
+def test_a_cluster_without_the_log_says_where_the_data_are(page: Page) -> None:
+    agent = FakeAgent()
+    agent.broken["store"] = ApiError("this cluster keeps its data in Valkey", code="no_log", status=404)
+    with served(agent) as server:
+        page.open(server.url)
+        page.until_text("#streams", "The data are in Valkey or Redis")
+        page.until_text("#headline", "Everything is in place")
 
 
 def test_names_in_addresses_are_text(page: Page) -> None:

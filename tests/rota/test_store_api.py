@@ -66,7 +66,14 @@ def test_the_streams_and_maps_there_are(harness: Harness, description: Descripti
         await store.change("m", {"action": "set", "key": "k", "value": base(b"v")})
         found = await store.streams()
         description.check_answer("GET", "/v1/streams", found)
-        assert found == {"streams": [{"name": "greetings"}], "maps": [{"name": "m"}]}
+        (stream,), (of_map,) = found["streams"], found["maps"]
+        assert (stream["name"], stream["records"], of_map["name"], of_map["records"]) == (
+            "greetings",
+            1,
+            "m",
+            1,
+        )
+        assert 5 < (stream["bytes"] or 0) < 200
 
     harness.loop.run(story())
 

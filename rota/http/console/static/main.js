@@ -7,10 +7,12 @@ import { Hosts } from "./panels/hosts.js";
 import { departures, planOf, racks } from "./model.js";
 import { HostPage } from "./pages/host.js";
 import { SegmentPage } from "./pages/segment.js";
+import { MapPage, StreamPage } from "./pages/stream.js";
 import { renderPlan } from "./panels/plan.js";
 import { Plots } from "./panels/plots.js";
 import { renderPolicies } from "./panels/policies.js";
 import { Ring } from "./panels/ring.js";
+import { Growth, renderStreams } from "./panels/streams.js";
 import { Source } from "./source.js";
 import { Timeline } from "./panels/timeline.js";
 
@@ -30,6 +32,7 @@ const source = new Source(() => {
 });
 const hosts = new Hosts(at("hosts"));
 const ring = new Ring(document.querySelector(".panel.suspicions"), at("suspicions"));
+const growth = new Growth();
 const hour = new Plots(at("hour"));
 const timeline = new Timeline(at("timeline"), at("ranges"));
 
@@ -64,7 +67,7 @@ setInterval(() => {
 }, 500);
 
 // The page that the address names, or none: the overview.
-const PAGES = { host: (text) => new HostPage(text), segment: (text) => new SegmentPage(text, source) };
+const PAGES = { host: (text) => new HostPage(text), segment: (text) => new SegmentPage(text, source), stream: (text) => new StreamPage(text), map: (text) => new MapPage(text) };
 let page = null;
 
 function turn() {
@@ -106,8 +109,10 @@ function render() {
 
   document.body.dataset.connection = source.connection;
   renderFacts(status, layout, control);
+  const streams = held("streams");
+  growth.take(streams, source.held.streams.at);
   if (page) {
-    page.render({ members, groups, layout, control, departed, events, status, now, store, held: (key) => source.of(key) });
+    page.render({ streams, growth, members, groups, layout, control, departed, events, status, now, store, held: (key) => source.of(key) });
     source.watch(page.resources());
   }
   renderHeadline(headline({ status, control, layout, members, racks: groups, plan, departed, suspicions: reading, now, errors, store }));
@@ -120,6 +125,7 @@ function render() {
   timeline.render(now, { departed, asked: held("views")?.asked ?? 0, size: held("views")?.size ?? 0, problem: errors.views });
   renderPlan(at("plan"), { plan, control, problem: errors.control, store, now });
   ring.render({ members: members ?? [], reading, problem: errors.suspicions });
+  renderStreams(at("streams"), { answer: streams, growth, code: source.held.streams.code, problem: errors.streams });
   renderPolicies(at("policies"), { listing: held("policies"), control, problem: errors.policies, store });
   renderEvents(at("events"), events, at("kinds").value);
   const measured = held("measured");
@@ -173,9 +179,9 @@ function renderHeadline({ level, title, detail }) {
 }
 
 const AGES = {
-  "hosts-age": ["members", "layout"], "timeline-age": ["views"], "plan-age": ["control"], "suspicions-age": ["suspicions"], "policies-age": ["control"], "hour-age": ["measured"],
+  "hosts-age": ["members", "layout"], "timeline-age": ["views"], "plan-age": ["control"], "suspicions-age": ["suspicions"], "policies-age": ["control"], "hour-age": ["measured"], "streams-age": ["streams"],
 };
-const OLD = { members: 30, layout: 25, views: 45, control: 10, suspicions: 5, measured: 25 };
+const OLD = { members: 30, layout: 25, views: 45, control: 10, suspicions: 5, measured: 25, streams: 25 };
 
 function ages() {
   const away = source.connection === "away";
@@ -185,7 +191,7 @@ function ages() {
   const text = away ? "agent away" : source.connection === "locked" ? "locked" : source.connection !== "live" ? "connecting" : `live, ${heard} ago${following ? "" : "; events reconnecting"}`;
   if (place.textContent !== text) place.textContent = text;
   for (const [id, keys] of Object.entries(AGES)) {
-    const known = keys.filter((key) => source.held[key].code !== "no_store" && Number.isFinite(source.age(key)));
+    const known = keys.filter((key) => !source.held[key].code?.startsWith("no_") && Number.isFinite(source.age(key)));
     const oldest = known.length ? Math.max(...known.map((key) => source.age(key))) : null;
     const old = known.some((key) => source.age(key) > OLD[key]) || (away && oldest !== null);
     at(id).textContent = oldest === null ? "" : old || oldest >= 2 ? `as of ${since(oldest)} ago` : "as of now";

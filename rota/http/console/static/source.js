@@ -5,6 +5,7 @@ const HEARTBEAT = 1000;
 const PATIENCE = 4000;
 const FAILED = 2000; // until what was refused is asked for again
 const NEVER_THERE = 60000; // the same for what an agent without the store does not have
+const ABSENT = new Set(["no_store", "no_log"]);
 const RETRIES = [1000, 2000, 4000, 5000];
 
 // How old each may get before it is asked for again without a reason, in ms; `busy` while a plan is carried out or
@@ -17,6 +18,7 @@ export const RESOURCES = {
   layout: { path: "/v1/layout", every: 10000, busy: 1500 },
   views: { path: "/v1/views", every: 30000 },
   policies: { path: "/v1/policies", every: 120000 },
+  streams: { path: "/v1/streams", every: 5000 },
   measured: { path: "/v1/measured", every: 10000 },
 };
 
@@ -105,7 +107,7 @@ export class Source {
       const held = this.held[key];
       if (held.open || (key !== "status" && (this.connection !== "live" || status.data?.state === "joining"))) continue;
       const busy = key === "suspicions" ? doubt : executing;
-      const pause = held.code === "no_store" ? NEVER_THERE : held.error ? Math.min(every, FAILED) : busy && fast ? fast : every;
+      const pause = ABSENT.has(held.code) ? NEVER_THERE : held.error ? Math.min(every, FAILED) : busy && fast ? fast : every;
       // Due at once, but not more than a few times a second: events come in bursts.
       if (now - held.asked >= (held.due && !held.error ? Math.min(pause, 250) : pause)) this.ask(key);
     }

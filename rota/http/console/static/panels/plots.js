@@ -3,7 +3,7 @@
 import { bytes, colours, h, prepared, show, since } from "../dom.js";
 
 const HEIGHT = 104;
-const [LEFT, RIGHT, TOP, BOTTOM] = [46, 6, 8, 18];
+const [LEFT, RIGHT, TOP, BOTTOM] = [56, 6, 8, 18];
 
 const rate = (unit) => (value) => `${short(value)}${unit}`;
 const seconds = (value) => (value < 1 ? `${short(1000 * value)} ms` : `${short(value)} s`);
@@ -137,8 +137,8 @@ function line(context, found, across, down) {
   for (const [ago, value] of found) {
     if (before !== null && before - ago < 25) context.lineTo(across(ago), down(value));
     else {
-      context.moveTo(across(ago), down(value));
-      context.lineTo(across(ago) + 1, down(value)); // one by itself is a dot
+      context.moveTo(across(ago) - 1, down(value)); // one by itself is a dash
+      context.lineTo(across(ago) + 1, down(value));
     }
     before = ago;
   }
