@@ -180,7 +180,10 @@ class ControlStatus:
         if error is not None:
             state = "failed" if error else "done"
         elif record is None or record.plan_id != plan_id or observation is None:
-            state, error = "replaced", "another plan took its place, because hosts or wishes changed"
+            state, error = (
+                "replaced",
+                "another plan took its place, because hosts, or what operators ask for, changed",
+            )
         elif is_reached(observation, destination(self._environment.view, observation, record)):
             state = "done"  # by a controller before this one
         else:

@@ -81,9 +81,10 @@ def _show_status(answer: dict[str, Any]) -> None:
         click.echo(f"{name:<14}{value}")
 
     version = f", rota {answer['version']}" if "version" in answer else ""  # agents of 0.1 do not say
-    line("agent", f"{answer['name']} at {answer['address']}, {answer['state']}{version}")
+    where = f" at {answer['address']}" if answer["address"] else ""
+    line("agent", f"{answer['name']}{where}, {answer['state']}{version}")
     if answer["epoch"] is None:
-        line("view", "none yet; " + answer["state"])
+        line("view", "none yet: it is about to join")
         return
     line("view", f"{answer['epoch']} ({short_id(answer['id'])}), {answer['size']} members")
     line("quorum", "yes" if answer["quorum"] else _lost_quorum(answer))

@@ -220,7 +220,7 @@ class Version(TypedDict):
 
 
 class NamesChanged(TypedDict):
-    """Of a role, or of wishes of one sort."""
+    """Of a role, or of requests of one sort."""
 
     what: str
     added: list[str]

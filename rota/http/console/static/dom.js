@@ -41,7 +41,7 @@ export function show(parent, key, build) {
   const text = JSON.stringify(key);
   if (shown.get(parent) === text) return false;
   shown.set(parent, text);
-  parent.replaceChildren(...[build()].flat().filter(Boolean));
+  parent.replaceChildren(...[build()].flat(Infinity).filter(Boolean));
   return true;
 }
 
@@ -64,6 +64,25 @@ export function consoleLink(address, text, page = "") {
   const link = h("a", {}, text);
   link.href = `${url.origin}/${page}`;
   return link;
+}
+
+// A link to the page of a host, a segment, a stream or a map, in this console.
+export function pageLink(kind, text, attributes = {}) {
+  const link = h("a", attributes, name(text));
+  link.href = `#/${kind}/${encodeURIComponent(text)}`;
+  return link;
+}
+
+// What is known of something, term by term; what is null is left out.
+export function factList(facts) {
+  return h("dl", { class: "fact-list" }, facts.filter(([, value]) => value !== null && value !== undefined).map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value instanceof Node ? value : h("bdi", {}, value)))));
+}
+
+export function table(heads, rows, numbers = []) {
+  const kind = (index) => (numbers.includes(index) ? { class: "number" } : {});
+  return h("div", { class: "scroll tall" }, h("table", {},
+    h("thead", {}, h("tr", {}, heads.map((head, index) => h("th", { scope: "col", ...kind(index) }, head)))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, index) => h("td", kind(index), cell === null || cell === undefined ? "" : cell instanceof Node ? cell : String(cell))))))));
 }
 
 export function counted(number, one, many = `${one}s`) {

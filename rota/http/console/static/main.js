@@ -1,15 +1,20 @@
 // The page: takes what the source has, makes the model, and has each panel show its part.
 
 import { clean, consoleLink, counted, h, show, since, worded } from "./dom.js";
-import { renderEvents } from "./events.js";
+import { renderEvents } from "./panels/events.js";
 import { headline } from "./headline.js";
-import { Hosts } from "./hosts.js";
+import { Hosts } from "./panels/hosts.js";
 import { departures, planOf, racks } from "./model.js";
-import { renderPlan } from "./plan.js";
-import { renderPolicies } from "./policies.js";
-import { Ring } from "./ring.js";
+import { HostPage } from "./pages/host.js";
+import { SegmentPage } from "./pages/segment.js";
+import { MapPage, StreamPage } from "./pages/stream.js";
+import { renderPlan } from "./panels/plan.js";
+import { Plots } from "./panels/plots.js";
+import { renderPolicies } from "./panels/policies.js";
+import { Ring } from "./panels/ring.js";
+import { Growth, renderStreams } from "./panels/streams.js";
 import { Source } from "./source.js";
-import { Timeline } from "./timeline.js";
+import { Timeline } from "./panels/timeline.js";
 
 const at = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -27,6 +32,8 @@ const source = new Source(() => {
 });
 const hosts = new Hosts(at("hosts"));
 const ring = new Ring(document.querySelector(".panel.suspicions"), at("suspicions"));
+const growth = new Growth();
+const hour = new Plots(at("hour"));
 const timeline = new Timeline(at("timeline"), at("ranges"));
 
 at("find").addEventListener("input", () => {
@@ -45,6 +52,10 @@ at("login").addEventListener("submit", async (event) => {
 });
 at("logout").addEventListener("click", () => source.logout());
 addEventListener("resize", render);
+addEventListener("hashchange", () => {
+  turn();
+  scrollTo(0, 0);
+});
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
 
 // Shown times go on: ages every second, and the moving picture as often, unless it should not move.
@@ -54,6 +65,25 @@ setInterval(() => {
 setInterval(() => {
   if (!document.hidden) ages();
 }, 500);
+
+// The page that the address names, or none: the overview.
+const PAGES = { host: (text) => new HostPage(text), segment: (text) => new SegmentPage(text, source), stream: (text) => new StreamPage(text), map: (text) => new MapPage(text) };
+let page = null;
+
+function turn() {
+  const [, kind, text] = location.hash.match(/^#\/([a-z]+)\/(.+)$/) ?? [];
+  page = null;
+  try {
+    page = PAGES[kind]?.(decodeURIComponent(text)) ?? null;
+  } catch {
+    // no name that could be meant
+  }
+  at("page").hidden = !page;
+  at("overview").hidden = Boolean(page);
+  at("page-body").replaceChildren(...(page?.element ?? []));
+  source.watch(page?.resources() ?? {});
+  render();
+}
 
 // The state, as far as it is known.  The agent's clock is the one its events use, so "now" is this machine's.
 function render() {
@@ -79,13 +109,28 @@ function render() {
 
   document.body.dataset.connection = source.connection;
   renderFacts(status, layout, control);
+  const streams = held("streams");
+  growth.take(streams, source.held.streams.at);
+  if (page) {
+    page.render({ streams, growth, members, groups, layout, control, departed, events, status, now, store, held: (key) => source.of(key) });
+    source.watch(page.resources());
+  }
   renderHeadline(headline({ status, control, layout, members, racks: groups, plan, departed, suspicions: reading, now, errors, store }));
+  if (page) {
+    renderSession();
+    ages();
+    return;
+  }
   hosts.render(groups, { problem: errors.members, now, store, departed });
   timeline.render(now, { departed, asked: held("views")?.asked ?? 0, size: held("views")?.size ?? 0, problem: errors.views });
   renderPlan(at("plan"), { plan, control, problem: errors.control, store, now });
   ring.render({ members: members ?? [], reading, problem: errors.suspicions });
+  renderStreams(at("streams"), { answer: streams, growth, code: source.held.streams.code, problem: errors.streams });
   renderPolicies(at("policies"), { listing: held("policies"), control, problem: errors.policies, store });
   renderEvents(at("events"), events, at("kinds").value);
+  const measured = held("measured");
+  at("hour-hosts").textContent = !measured ? "" : `${measured.asked < measured.size ? `${measured.asked} of ${measured.size} hosts` : counted(measured.asked, "host")}${measured.silent.length ? `; no answer from ${measured.silent.length}` : ""}`;
+  hour.render({ measured: measured?.members, problem: errors.measured, now });
   renderSession();
   ages();
 }
@@ -134,9 +179,9 @@ function renderHeadline({ level, title, detail }) {
 }
 
 const AGES = {
-  "hosts-age": ["members", "layout"], "timeline-age": ["views"], "plan-age": ["control"], "suspicions-age": ["suspicions"], "policies-age": ["control"],
+  "hosts-age": ["members", "layout"], "timeline-age": ["views"], "plan-age": ["control"], "suspicions-age": ["suspicions"], "policies-age": ["control"], "hour-age": ["measured"], "streams-age": ["streams"],
 };
-const OLD = { members: 30, layout: 25, views: 45, control: 10, suspicions: 5 };
+const OLD = { members: 30, layout: 25, views: 45, control: 10, suspicions: 5, measured: 25, streams: 25 };
 
 function ages() {
   const away = source.connection === "away";
@@ -146,7 +191,7 @@ function ages() {
   const text = away ? "agent away" : source.connection === "locked" ? "locked" : source.connection !== "live" ? "connecting" : `live, ${heard} ago${following ? "" : "; events reconnecting"}`;
   if (place.textContent !== text) place.textContent = text;
   for (const [id, keys] of Object.entries(AGES)) {
-    const known = keys.filter((key) => source.held[key].code !== "no_store" && Number.isFinite(source.age(key)));
+    const known = keys.filter((key) => !source.held[key].code?.startsWith("no_") && Number.isFinite(source.age(key)));
     const oldest = known.length ? Math.max(...known.map((key) => source.age(key))) : null;
     const old = known.some((key) => source.age(key) > OLD[key]) || (away && oldest !== null);
     at(id).textContent = oldest === null ? "" : old || oldest >= 2 ? `as of ${since(oldest)} ago` : "as of now";
@@ -172,4 +217,4 @@ addEventListener("error", (event) => {
 });
 
 source.start();
-render();
+turn();

@@ -1,6 +1,6 @@
 // Policies: the last solve, the objectives with their bounds, and in words what clashes when nothing satisfies them.
 
-import { counted, h, name, show, since } from "./dom.js";
+import { counted, h, name, show, since } from "../dom.js";
 
 export function renderPolicies(place, { listing, control, problem, store }) {
   if (!store) {

@@ -1,7 +1,7 @@
 // Suspicions: members on a ring in the order of the first of the K rings, and an edge from each that accuses to whom
 // it accuses; below it tallies, votes, and why there is no new view yet.
 
-import { colours, counted, h, listed, name, prepared, show, since } from "./dom.js";
+import { colours, counted, h, listed, name, prepared, show, since } from "../dom.js";
 
 const LABELS = 24;
 

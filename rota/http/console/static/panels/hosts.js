@@ -1,7 +1,7 @@
 // Hosts by rack with their copies and roles: cards for some, one cell each for many.
 
-import { counted, h, listed, name, show, since } from "./dom.js";
-import { DENSE, stateOf } from "./model.js";
+import { counted, h, listed, name, pageLink, show, since } from "../dom.js";
+import { DENSE, stateOf } from "../model.js";
 
 const SIGNS = { controller: "C", sequencer: "S", "layout server": "L" };
 const COPIES_SHOWN = 60;
@@ -119,7 +119,7 @@ export class Hosts {
   // Who went longer ago.
   remember(departed, now) {
     const words = departed.sort(([, one], [, other]) => other.at - one.at).map(([host, { how, at, rack }]) => [host, `${how === "evicted" ? "was evicted" : how} ${since(now - at)} ago`, rack]);
-    show(this.earlier, words, () => (words.length ? [h("b", {}, "Gone: "), words.slice(0, 12).flatMap(([host, how, rack], index) => [index ? "; " : "", name(host), ` ${rack ? `of rack ${rack} ` : ""}${how}`]), words.length > 12 ? `; and ${words.length - 12} more` : ""].flat().map((part) => (part instanceof Node ? part : document.createTextNode(part))) : []));
+    show(this.earlier, words, () => (words.length ? [h("b", {}, "Gone: "), words.slice(0, 12).flatMap(([host, how, rack], index) => [index ? "; " : "", pageLink("host", host), ` ${rack ? `of rack ${rack} ` : ""}${how}`]), words.length > 12 ? `; and ${words.length - 12} more` : ""].flat().map((part) => (part instanceof Node ? part : document.createTextNode(part))) : []));
   }
 
   card(card, host, matched, now) {
@@ -136,7 +136,7 @@ export class Hosts {
     if (held.length > COPIES_SHOWN) copies.push(h("span", { class: "more" }, `and ${held.length - COPIES_SHOWN} more`));
     card.replaceChildren(
       h("div", { class: "line", title: [host.address, ...extra].filter(Boolean).join("  ") },
-        h("span", { class: `sign ${kind}`, "aria-hidden": "true" }, sign), name(host.name),
+        h("span", { class: `sign ${kind}`, "aria-hidden": "true" }, sign), pageLink("host", host.name),
         h("span", { class: "unseen" }, state),
         h("span", { class: "count" }, host.copies.length ? `${counted(host.copies.length, "copy", "copies")}${primaries ? `, ${primaries} primary` : ""}` : host.lost.length ? `${counted(host.lost.length, "copy", "copies")} lost` : "no copies")),
       h("div", { class: "roles" }, badges, extra.map((tag) => h("span", { class: "bdg", title: tag }, h("bdi", {}, tag)))),
@@ -165,7 +165,7 @@ export class Hosts {
       return;
     }
     show(this.details, host, () => [
-      name(host.name), document.createTextNode(" "), h("span", {}, `${stateOf(host)}${rack ? ` in rack ${rack}` : ""}, ${host.address || "no address"}`),
+      pageLink("host", host.name), document.createTextNode(" "), h("span", {}, `${stateOf(host)}${rack ? ` in rack ${rack}` : ""}, ${host.address || "no address"}`),
       host.roles.length ? h("span", {}, `, ${host.roles.join(", ")}`) : null,
       h("span", {}, host.copies.length ? `, holds ${listed(host.copies.map(({ key, role }) => (role === "primary" ? `${key} (primary)` : key)), 14)}` : ", holds no copy"),
     ]);
@@ -190,5 +190,5 @@ function chip(copy, wanted) {
   const kind = lost ? "lost" : making ? "making" : copy.role === "primary" ? "primary" : "";
   const words = `${copy.key}, ${copy.role}, ${String(copy.state).replace("_", " ")}${copy.slots ? `, ${counted(copy.slots, "slot")}` : ""}`;
   const lit = wanted && copy.key.toLowerCase() === wanted ? " lit" : "";
-  return h("span", { class: `copy ${kind}${lit}`, "data-segment": copy.key, title: words, role: "img", "aria-label": words }, copy.key);
+  return pageLink("segment", copy.key, { class: `copy ${kind}${lit}`, "data-segment": copy.key, title: words, tabindex: "-1", "aria-label": words });
 }

@@ -2,8 +2,8 @@
 // that installed it; below, a lane for each member, with a dot for each view it installed.  Agreement is one line of
 // dots; flapping would be a saw.
 
-import { clock, colours, counted, h, listed, prepared, show, since } from "./dom.js";
-import { natural } from "./model.js";
+import { clock, colours, counted, h, listed, prepared, show, since } from "../dom.js";
+import { natural } from "../model.js";
 
 export const RANGES = [["auto", 0], ["1 min", 60], ["10 min", 600], ["1 h", 3600], ["1 d", 86400], ["all", Infinity]];
 const LEFT = 58;

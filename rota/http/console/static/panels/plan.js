@@ -1,6 +1,6 @@
 // The plan: what is being done about the placement, and how far it is.
 
-import { bytes, clock, counted, h, show, since } from "./dom.js";
+import { bytes, clock, counted, h, show, since } from "../dom.js";
 
 const SIGNS = { running: "…", done: "✓", again: "↻", failed: "✕" };
 
