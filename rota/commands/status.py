@@ -168,6 +168,10 @@ def _lost_quorum(answer: dict[str, Any]) -> str:
     )
 
 
+def _short_rack(rack: dict[str, Any]) -> str:
+    return f"{rack['rack']} is without {', '.join(rack['gone'])} ({rack['hosts']} left)"
+
+
 def _how(how: str) -> str:
     return {"evicted": "was evicted"}.get(how, how)
 
