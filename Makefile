@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Tests and the processes that they start keep what they compile, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-sweep lint bench site pins clean system
+.PHONY: help demo test test-all test-sweep lint bench site site-serve pins clean system
 
 # Tool and the Debian package that holds it.
 SYSTEM_TOOLS := nginx:nginx-light nft:nftables ip:iproute2 chromium:chromium chromedriver:chromium-driver pg_ctlcluster:postgresql \
@@ -83,8 +83,11 @@ bench: $(VENV)/runtime.stamp ## the benchmarks
 site: $(VENV)/development.stamp ## the documentation as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
+site-serve: site ## the same, served at http://127.0.0.1:8000/: search needs a server (SITE_PORT=...)
+	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site $(or $(SITE_PORT),8000)
+
 pins: ## pin the requirements again (needs uv)
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --extra build --extra agent --extra plane pyproject.toml -o requirements/runtime.txt
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --extra build --extra all pyproject.toml -o requirements/runtime.txt
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --all-extras -c requirements/runtime.txt pyproject.toml -o requirements/development.txt
 
 clean: ## remove the environment and every cache

@@ -165,7 +165,7 @@ the level of its log again.
 
 ## The table `[control]`
 
-What these mean for a cluster at work: [Limits](../operations.md#limits).
+What these mean for a cluster at work: [Limits](../operations/limits.md).
 
 {_table(("key", "what it says", "default"), control)}
 

@@ -274,9 +274,13 @@ class FactoredProblem(Problem):
             mine = np.flatnonzero((first >= grid.first) & (first < grid.first + grid.rows * grid.values))
             some = cells.take(mine)
             rows = (first[mine] - grid.first) // grid.values
-            values = Side.of((some.items - grid.first) % grid.values, filled(len(some.items), 1), some.owners, len(mine))
+            values = Side.of(
+                (some.items - grid.first) % grid.values, filled(len(some.items), 1), some.owners, len(mine)
+            )
             each = np.arange(len(mine))
-            found[mine] = self.above_zero(self.new_sums(grid, Side.alone(rows), values, each, each).terms.items)
+            found[mine] = self.above_zero(
+                self.new_sums(grid, Side.alone(rows), values, each, each).terms.items
+            )
         return found
 
     @property
@@ -344,7 +348,8 @@ class FactoredProblem(Problem):
     def definitions(self) -> list[Definitions]:
         """What defines variables, each block after those that it speaks of."""
         there = [
-            Thresholds(block.targets, Linears.single(block.numbers).scaled(-1).plus(1)) for block in self.occupied
+            Thresholds(block.targets, Linears.single(block.numbers).scaled(-1).plus(1))
+            for block in self.occupied
         ]
         return in_order([*self.defining_blocks, *there])
 

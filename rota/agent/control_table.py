@@ -1,7 +1,7 @@
 """The table ``[control]`` of the configuration file: how much may move at once, how fast, and when it has to wait.
 
-Each key is a field of ``mgmt``'s settings, whose docstring has its trade-off; ``docs/operations.md`` has the table for
-people.  Every manager reads its own file, and the controller's is in force: give all managers the same.
+Each key is a field of ``mgmt``'s settings, whose docstring has its trade-off; ``docs/operations/limits.md`` has the
+table for people.  Every manager reads its own file, and the controller's is in force: give all managers the same.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def test_every_limit_has_a_key() -> None:
 
 
 def test_the_page_for_people_names_every_key_of_the_control_table() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "operations" / "limits.md").read_text()
     assert [name for name in CONTROL_KEYS if f"`{name}`" not in page] == []
 
 

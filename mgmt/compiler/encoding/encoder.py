@@ -388,7 +388,9 @@ class Encoder:
         exists = scope.exists
         if cells and not symbolic:
             first, exists = self._once_each(cells, exists)
-            cells = [column for column in (take(each, first) for each in cells) if isinstance(column, Constants)]
+            cells = [
+                column for column in (take(each, first) for each in cells) if isinstance(column, Constants)
+            ]
         self._store_view(view, constants, cells, symbolic, exists)
 
     def _once_each(self, cells: Sequence[Constants], exists: Integers) -> tuple[Integers, Integers]:

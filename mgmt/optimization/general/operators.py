@@ -11,7 +11,7 @@ from enum import Enum
 
 import numpy as np
 
-from mgmt.optimization.columns import Integers, Linears, Mask, filled, integers, stacked, truncated
+from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, integers, stacked, truncated
 from mgmt.optimization.general.evaluation import amounts, hold
 from mgmt.optimization.problem import (
     NO_BOUND,
@@ -53,6 +53,14 @@ class Defined:
 
     def __len__(self) -> int:
         return len(self.variables)
+
+    def take(self, places: Integers) -> Defined:
+        if len(places) == len(self):
+            return self
+        operands = Lists(self.starts, np.arange(len(self.operands))).take(places)
+        return Defined(
+            self.operator, self.variables[places], operands.starts, self.operands.take(operands.items)
+        )
 
 
 _OPERATORS = {
@@ -120,7 +128,7 @@ def operate(operator: Operator, starts: Integers, values: Integers) -> Integers:
 
 
 def completed(problem: Problem, known: Integers, values: Integers) -> Integers | None:
-    """The values of all variables (and sums), given those that are known; None if something is neither known nor defined."""
+    """The values of all variables (and sums), given those known; None if something is neither known nor defined."""
     found, told = filled(problem.variables, 0), np.zeros(problem.variables, np.bool_)
     found[0], told[0] = 1, True
     found[known], told[known] = values, True

@@ -25,8 +25,8 @@ from mgmt.optimization.columns import (
     sum_of,
 )
 from mgmt.optimization.general.operators import Operator
-from mgmt.optimization.lifting.cell_sums import CellSums
-from mgmt.optimization.lifting.normal_form import Rowwise
+from mgmt.optimization.lifting.sums.cell_sums import CellSums
+from mgmt.optimization.lifting.sums.normal_form import Rowwise
 from mgmt.optimization.problem import NO_BOUND, LiteralRows, Problem, Relation, Rows
 
 _MOST_TERMS = 4_000_000

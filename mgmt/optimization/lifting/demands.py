@@ -14,21 +14,21 @@ import numpy as np
 from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Condition, Either, Limit, Occupancy
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, stacked
 from mgmt.optimization.general.operators import Operator
-from mgmt.optimization.lifting.cell_sums import CellSums
 from mgmt.optimization.lifting.clauses import Clauses, over, shifted
-from mgmt.optimization.lifting.factors import Factors, places_in
-from mgmt.optimization.lifting.families import Family, families_of
 from mgmt.optimization.lifting.matches import matches_of
-from mgmt.optimization.lifting.normal_form import (
+from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.lifting.row_pairs import RowPairs, one_part_only
+from mgmt.optimization.lifting.skews import skews_of
+from mgmt.optimization.lifting.sums.cell_sums import CellSums
+from mgmt.optimization.lifting.sums.factors import Factors, places_in
+from mgmt.optimization.lifting.sums.families import Family, families_of
+from mgmt.optimization.lifting.sums.normal_form import (
     Ranges,
     as_literals,
     disjoined,
     is_membership,
     normalized,
 )
-from mgmt.optimization.lifting.refusal import NotLiftedError
-from mgmt.optimization.lifting.row_pairs import RowPairs, one_part_only
-from mgmt.optimization.lifting.skews import skews_of
 from mgmt.optimization.problem import NO_BOUND
 from mgmt.optimization.products import CellRows
 
@@ -79,7 +79,10 @@ class Demands:
         if block.none:
             self.allowed[rows.members.items[:, None], values.members.items[None, :]] = False
             return
-        sizes, disjoint = rows.members.lengths, len(np.unique(values.members.items)) == len(values.members.items)
+        sizes, disjoint = (
+            rows.members.lengths,
+            len(np.unique(values.members.items)) == len(values.members.items),
+        )
         two = rows.members.take(np.flatnonzero(sizes == 2)).items
         if len(two) and disjoint:
             bucket = filled(self._cells.values, NONE)
@@ -156,7 +159,10 @@ class Demands:
         if not asked.any():
             return clauses
         order = np.argsort(np.concatenate((np.flatnonzero(~asked), np.flatnonzero(asked))))
-        kept, written = clauses.linears.take(np.flatnonzero(~asked)), clauses.linears.take(np.flatnonzero(asked))
+        kept, written = (
+            clauses.linears.take(np.flatnonzero(~asked)),
+            clauses.linears.take(np.flatnonzero(asked)),
+        )
         return replace(clauses, linears=stacked([kept, self._sums.written_out(written)]).take(order))
 
     def _rows_in(self, linears: Linears) -> Integers:
@@ -222,7 +228,10 @@ class Demands:
         cells = terms.take(some)
         entry, _ = group_numbers(group[cells.owners], cells.items)
         owner, cell = group[cells.owners][entry], cells.items[entry]
-        rows, values = told.rows.take(told.row_kind[some[first]]), told.values.take(told.value_kind[some[first]])
+        rows, values = (
+            told.rows.take(told.row_kind[some[first]]),
+            told.values.take(told.value_kind[some[first]]),
+        )
         inside = places_in(rows, owner, self._sums.row_of(cell)) >= 0
         inside &= places_in(values, owner, self._sums.value_of(cell)) >= 0
         every = np.bincount(owner[inside], minlength=len(first)) == rows.lengths * values.lengths
@@ -232,9 +241,9 @@ class Demands:
 
     def _add_all_or_none(self, name: str, columns: Sequence[Ranges], factors: Sequence[Factors]) -> bool:
         """Rows that are all in a bucket or none of them, whichever it is, use one bucket; whether that is it."""
-        (none, every), (one, other) = columns, factors
+        (none, every), one = columns, factors[0]
         if bool((none.upper != 0).any()):
-            (every, none), (other, one) = columns, factors
+            none, every, one = every, none, factors[1]
         totals = filled(len(one.rows), 0)
         np.add.at(totals, one.rows.owners, one.weights)
         same = np.array_equal(every.linears.terms.starts, none.linears.terms.starts) and np.array_equal(
@@ -437,9 +446,7 @@ class Demands:
         found: Mask = (least == most) & (np.bincount(owners, minlength=count) > 1)
         return found
 
-    def _add_one_part_only(
-        self, name: str, factored: Factors, owners: Integers, bounds: Integers
-    ) -> None:
+    def _add_one_part_only(self, name: str, factored: Factors, owners: Integers, bounds: Integers) -> None:
         """Of each of these bounds: at most one of its sums, over different rows and the same values, is something."""
         order = np.lexsort((factored.row_kind, owners))
         of_bound = Lists.grouped(owners[order], factored.row_kind[order], int(owners.max()) + 1).take(bounds)

@@ -13,9 +13,9 @@ import numpy as np
 
 from mgmt.optimization.assignment import NONE, LoadCost, Mask, Occupancy
 from mgmt.optimization.columns import Integers, Linears, Lists, components, filled, group_numbers
-from mgmt.optimization.lifting.cell_sums import CellSums
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.row_pairs import load_of
+from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.load_functions import LoadNumber, Product, Quotient, Total, constant
 
 

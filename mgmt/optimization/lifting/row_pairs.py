@@ -23,9 +23,9 @@ from mgmt.optimization.columns import (
     joined,
 )
 from mgmt.optimization.dense_ranks import alike_rows
-from mgmt.optimization.lifting.cell_sums import CellSums
-from mgmt.optimization.lifting.normal_form import Rowwise
 from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.lifting.sums.cell_sums import CellSums
+from mgmt.optimization.lifting.sums.normal_form import Rowwise
 
 _MOST_CLIQUES = 5_000
 _MOST_IN_PARTS = 3_000
@@ -60,8 +60,8 @@ class RowPairs:
 
     def demands(self, name: str) -> Iterator[Limit | Occupancy | Either]:
         """What says the same of an assignment."""
-        for left, right, bucket in self._apart.get(name, ()):
-            yield from self._excluding(name, left, right, bucket)
+        for rows, others, whole in self._apart.get(name, ()):
+            yield from self._excluding(name, rows, others, whole)
         if name not in self._found:
             return
         left, right = (joined(side) for side in zip(*self._found[name], strict=True))

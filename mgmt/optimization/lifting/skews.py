@@ -13,9 +13,9 @@ import numpy as np
 from mgmt.optimization.assignment import NONE, UNLIMITED, Load, Skew
 from mgmt.optimization.columns import Integers, Linears, Lists, filled
 from mgmt.optimization.lifting.choices import ChoiceCells
-from mgmt.optimization.lifting.factors import Factors, factors_of, joined_factors
-from mgmt.optimization.lifting.normal_form import Ranges
 from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.lifting.sums.factors import Factors, factors_of, joined_factors
+from mgmt.optimization.lifting.sums.normal_form import Ranges
 from mgmt.optimization.problem import NO_BOUND
 
 _FREE = int(UNLIMITED)

@@ -16,7 +16,7 @@ from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, jo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factors:
-    """Of each sum the kind of rows with their weights, and the kind of values; ``whole`` where their product is the sum."""
+    """Of each sum the kind of rows with their weights and the kind of values; ``whole`` where their product is it."""
 
     rows: Lists
     """Of each kind of rows."""

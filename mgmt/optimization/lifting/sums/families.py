@@ -14,8 +14,8 @@ import numpy as np
 
 from mgmt.optimization.assignment import NONE, Load
 from mgmt.optimization.columns import Integers, Lists, Mask, filled, group_numbers
-from mgmt.optimization.lifting.factors import Factors
 from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.lifting.sums.factors import Factors
 
 _MOST_LAYERS = 40
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, joined
-from mgmt.optimization.lifting.factors import Factors
+from mgmt.optimization.lifting.sums.factors import Factors
 from mgmt.optimization.problem import Problem
 from mgmt.optimization.products import CellRows, FactoredProblem, Grid, Side, Sums
 
@@ -49,7 +49,7 @@ def grid_places(problem: Problem, keys: Integers, values: int) -> GridPlaces:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProductTerms:
-    """Of each sum of a problem, in order of its number: whether it is a term, of which rows and values, divided by what.
+    """Of each sum of a problem, in order of number: whether it is a term, of which rows and values, divided by what.
 
     ``same`` is the first sum that is equal, of a problem's sums by their places.
     """

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers
-from mgmt.optimization.lifting.cell_sums import CellSums
+from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.problem import NO_BOUND
 
 
