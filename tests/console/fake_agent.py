@@ -74,6 +74,12 @@ class FakeAgent:
         self.said: list[Event] = []
         self.former: list[FormerMember] = []
         self.silent: list[str] = []
+        self.plan: dict[str, Any] = {
+            "text": "plan p4-n1: nothing to do", "moves": [], "primaries": [], "roles": [], "slots": [], "dangers": [],
+            "feasible": True,
+        }  # fmt: skip
+        self.what_if: dict[str, list[str]] = {}
+        self.ordered: list[tuple[str, str]] = []
         self.data = FakeStore()
         self.versions: list[dict[str, Any]] = []
         self.installed: dict[str, list[InstalledView]] = {name: [] for name in self.names}
@@ -247,6 +253,19 @@ class FakeAgent:
                 return {"lines": [f"{arguments['name']} is where it is"], "possible": True, "error": ""}
             case "history":
                 return {"layout_epoch": 3, "versions": self.versions}
+            case "plan":
+                return self.plan
+            case "what-if":
+                if arguments["sql"] in self.what_if:
+                    return {"lines": self.what_if[arguments["sql"]], "possible": True, "error": ""}
+                return {
+                    "lines": ["no placement"],
+                    "possible": False,
+                    "error": "it would break one_replica_per_rack",
+                }
+            case "drain" | "undrain" | "pause" | "resume" | "apply":
+                self.ordered.append((request, arguments.get("host", "")))
+                return {"plan_id": "p4-n1", "moves": 6, "bytes": 0, "waves": 1}
             case "policies":
                 return {"pack": "datastore", "policies": POLICIES}
         raise ApiError(f"{request} is not made up here", code="bad_request", status=400)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgmt.optimization.assignment import Assignment, Cost, Tier
+from mgmt.optimization.assignment import Assignment, Colocation, Cost, Tier
 from mgmt.optimization.dense_ranks import alike_rows, firsts
 from mgmt.optimization.lifting.cell_sums import CellSums
-from mgmt.optimization.lifting.choices import ChoiceCells
+from mgmt.optimization.lifting.choices import ChoiceCells, following_rows
 from mgmt.optimization.lifting.clauses import clauses_of
 from mgmt.optimization.lifting.costs import CostLifter
 from mgmt.optimization.lifting.demands import Demands, LeftOut
@@ -21,6 +21,8 @@ from mgmt.optimization.problem import Problem
 class Lifted:
     """An assignment that every solution of the problem is a choice of."""
 
+    cells: ChoiceCells
+    """Those that the assignment is about: of flags beside choices as many as these have."""
     assignment: Assignment
     impossible: tuple[str, ...]
     """Constraints that fail whatever is chosen."""
@@ -32,7 +34,8 @@ class Lifted:
 
 def lift(problem: Problem, cells: ChoiceCells) -> Lifted:
     """The assignment in a problem, with what does not fit into one left out."""
-    sums = CellSums(problem, cells)
+    following = following_rows(problem, cells)
+    cells, sums = following.cells, CellSums(problem, following)
     demands = Demands(sums)
     for clauses in clauses_of(problem, sums):
         demands.add(clauses)
@@ -40,6 +43,9 @@ def lift(problem: Problem, cells: ChoiceCells) -> Lifted:
     tiers, partial, left_out = _tiers(problem, sums)
     rank, number = alike_rows(demands.allowed)
     allowed = demands.allowed[firsts(rank, number)]
+    conditions = tuple(demands.conditions)
+    if following.any:
+        conditions += (Colocation("flags of other values", following.leader.astype(np.int32)),)
     assignment = Assignment(
         cells.values,
         rank.astype(np.int32),
@@ -48,10 +54,10 @@ def lift(problem: Problem, cells: ChoiceCells) -> Lifted:
         cells.current,
         tuple(demands.limits),
         tiers,
-        tuple(demands.conditions),
+        conditions,
     )
     whole = next((at for at, tier in enumerate(tiers) if tier.number in partial), len(tiers))
-    return Lifted(assignment, tuple(demands.impossible), (*demands.left_out, *left_out), whole)
+    return Lifted(cells, assignment, tuple(demands.impossible), (*demands.left_out, *left_out), whole)
 
 
 def _tiers(problem: Problem, sums: CellSums) -> tuple[tuple[Tier, ...], set[int], list[LeftOut]]:

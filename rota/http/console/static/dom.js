@@ -1,7 +1,7 @@
 // Building elements.  Whatever comes from the cluster (names, tags, texts) is hostile until shown otherwise: it only
 // ever becomes text, or the value of an attribute that cannot do anything.
 
-const PLAIN = new Set(["class", "title", "role", "id", "datetime", "colspan", "scope", "tabindex", "lang", "dir", "hidden"]);
+const PLAIN = new Set(["class", "title", "role", "id", "datetime", "colspan", "scope", "tabindex", "lang", "dir", "hidden", "type"]);
 
 // Controls and directional overrides can make one name look like another.
 const INVISIBLE = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;

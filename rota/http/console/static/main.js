@@ -1,5 +1,6 @@
 // The page: takes what the source has, makes the model, and has each panel show its part.
 
+import { Actions } from "./actions.js";
 import { clean, consoleLink, counted, h, show, since, worded } from "./dom.js";
 import { renderEvents } from "./panels/events.js";
 import { headline } from "./headline.js";
@@ -8,7 +9,7 @@ import { departures, planOf, racks } from "./model.js";
 import { HostPage } from "./pages/host.js";
 import { SegmentPage } from "./pages/segment.js";
 import { MapPage, StreamPage } from "./pages/stream.js";
-import { renderPlan } from "./panels/plan.js";
+import { renderPlan, renderPlanActions } from "./panels/plan.js";
 import { Plots } from "./panels/plots.js";
 import { renderPolicies } from "./panels/policies.js";
 import { Ring } from "./panels/ring.js";
@@ -30,6 +31,7 @@ const source = new Source(() => {
     render();
   });
 });
+const actions = new Actions(source);
 const hosts = new Hosts(at("hosts"));
 const ring = new Ring(document.querySelector(".panel.suspicions"), at("suspicions"));
 const growth = new Growth();
@@ -67,7 +69,7 @@ setInterval(() => {
 }, 500);
 
 // The page that the address names, or none: the overview.
-const PAGES = { host: (text) => new HostPage(text), segment: (text) => new SegmentPage(text, source), stream: (text) => new StreamPage(text), map: (text) => new MapPage(text) };
+const PAGES = { host: (text) => new HostPage(text, actions), segment: (text) => new SegmentPage(text, source), stream: (text) => new StreamPage(text), map: (text) => new MapPage(text) };
 let page = null;
 
 function turn() {
@@ -123,6 +125,7 @@ function render() {
   }
   hosts.render(groups, { problem: errors.members, now, store, departed });
   timeline.render(now, { departed, asked: held("views")?.asked ?? 0, size: held("views")?.size ?? 0, problem: errors.views });
+  renderPlanActions(at("plan-actions"), { actions, control, store });
   renderPlan(at("plan"), { plan, control, problem: errors.control, store, now });
   ring.render({ members: members ?? [], reading, problem: errors.suspicions });
   renderStreams(at("streams"), { answer: streams, growth, code: source.held.streams.code, problem: errors.streams });

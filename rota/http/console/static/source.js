@@ -214,15 +214,29 @@ export class Source {
   }
 
   // Something to be done, or explained: the answer, or why there is none.
-  async send(path, body) {
+  send(path, body) {
+    return this.settle(this.post(path, body), "The agent does not answer; whether it was done is not known.");
+  }
+
+  load(path) {
+    return this.settle(fetch(path, { headers: { accept: "application/json" }, cache: "no-store" }), "The agent does not answer; try again.");
+  }
+
+  async settle(asked, silent) {
     try {
-      const answer = await this.post(path, body);
+      const answer = await asked;
       const found = await answer.json();
       if (answer.status === 401) this.lock();
       return answer.ok ? { answer: found } : { error: found.error ?? `status ${answer.status}` };
     } catch {
-      return { error: "The agent does not answer; whether it was done is not known." };
+      return { error: silent };
     }
+  }
+
+  // Something was changed: see what of it there is.
+  refresh() {
+    for (const key of ["control", "layout", "status"]) this.held[key].due = true;
+    this.tick();
   }
 
   onSilence() {

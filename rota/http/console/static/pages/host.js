@@ -6,8 +6,10 @@ import { renderEvents } from "../panels/events.js";
 import { Plots } from "../panels/plots.js";
 
 export class HostPage {
-  constructor(host) {
+  constructor(host, actions) {
     this.host = host;
+    this.actions = actions;
+    this.buttons = h("span", { class: "actions" });
     this.present = false;
     this.facts = h("div", {});
     this.copies = h("div", {});
@@ -44,11 +46,16 @@ export class HostPage {
       if (!state) return h("p", { class: "nothing" }, members ? `No host ${this.host} is known here, present or gone in the last 72 hours.` : "Asking the agent …");
       const level = !member ? "bad" : state === "member" ? "good" : "warn";
       return [
-        h("div", { class: "solve" }, h("h2", {}, name(this.host)), h("span", { class: `bdg ${level}` }, state), (shown?.roles ?? []).map((role) => h("span", { class: "bdg role" }, role))),
+        h("div", { class: "solve" }, h("h2", {}, name(this.host)), h("span", { class: `bdg ${level}` }, state), (shown?.roles ?? []).map((role) => h("span", { class: "bdg role" }, role)), this.buttons),
         factList(facts),
         problem ? h("p", { class: "problem" }, problem) : null,
       ];
     });
+    const drained = (layout?.drained ?? []).includes(this.host);
+    const paused = Boolean(control?.paused || control?.observing);
+    show(this.buttons, [this.actions.allowed, Boolean(member && layout), drained, paused], () => (!this.actions.allowed || !member || !layout ? [] : [
+      drained ? this.actions.button("Undrain …", () => this.actions.undrain(this.host, { paused })) : this.actions.button("Drain …", () => this.actions.drain(this.host, { paused })),
+    ]));
     this.renderCopies(layout, control, report, Boolean(member));
     this.drawn.render({ measured: report ? { [this.host]: report.measured } : {}, problem: member ? problem : "It is gone, and so is what it measured.", now });
     renderEvents(this.events, events.filter((event) => concerns(event, this.host)), "all");
