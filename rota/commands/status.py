@@ -91,10 +91,7 @@ def _show_status(answer: dict[str, Any]) -> None:
         went = [f"{each['name']} {_how(each['how'])} {ago(each['time'])}" for each in former]
         line("gone", f"{_some(went)}; `rota members --all` has all")
     if short := answer.get("short_racks"):
-        told = [
-            f"{each['rack']} is without {', '.join(each['gone'])} ({each['hosts']} left)" for each in short
-        ]
-        line("racks", _some(told))
+        line("racks", _some([_short_rack(each) for each in short]))
     if "ensemble" in answer:
         line("ensemble", ", ".join(f"{voter['name']} at {voter['address']}" for voter in answer["ensemble"]))
         line("encryption", _encryption(answer.get("keys")))
