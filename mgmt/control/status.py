@@ -18,6 +18,7 @@ from mgmt.placement.fallback_placement import is_unavailable
 from mgmt.placement.flap_damping import frozen_at
 from mgmt.placement.hosts import HostView, controller_of
 from mgmt.placement.layout_report import away_to_json, counted, shards_to_json, troubled_segments
+from mgmt.placement.losses import losses
 from mgmt.plans.plan import Plan, is_reached
 from mgmt.plans.plan_report import summary
 from mgmt.solving.placement_solver import Infeasible, SolveOutcome
@@ -167,6 +168,9 @@ class ControlStatus:
             "last_error": self.trouble,
             **check.to_json(),
             "troubled": [each.to_json() for each in troubled],
+            "at_risk": []
+            if observation is None or intent is None or not observation.segments
+            else [each.to_json() for each in losses(view, observation, intent)],
             "drains": self._drains(),
             "statistics": self.statistics(),
         }

@@ -114,6 +114,7 @@ class Node:
         self._api = NodeApi(
             self.name, self._events, self._keys, self._former, self._monitor, store=settings.has_store
         )
+        self._api.members_decide = settings.mode == "decentralised"
         self._access = Access(
             settings.api_tokens,
             TlsFiles.of(settings.api_certificate, settings.api_key, settings.api_client_ca),

@@ -43,7 +43,7 @@ from rota.services.key_service import KeyService
 from rota.services.membership_operations import Operations
 from rota.services.store_api import StoreApi
 from rota.services.view_history import ViewHistory, own_views
-from rota.services.view_report import dropped, members_of
+from rota.services.view_report import dropped, majority_losses, members_of, short_racks
 from rota.version import VERSION
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ class NodeApi:
         self.cluster: Cluster | None = None
         self.is_ending = False
         """The store's clients here are gone, or on their way."""
+        self.members_decide = True
+        """Whether views are agreed by a majority of the members; in the centralised mode an ensemble agrees on them."""
         self.joined = trio.Event()
         """Set with ``cluster``."""
         self.controller: Controller | None = None
@@ -152,6 +154,8 @@ class NodeApi:
             "quorum": cluster.quorum,
             "silent": _silent(cluster),
             "former": self._former.latest(),
+            "short_racks": short_racks(view, self._former.latest()),
+            "at_risk": majority_losses(view) if self.members_decide and cluster.quorum else [],
             "controller": control["controller"],
             "layout_epoch": control["layout_epoch"],
             "open_moves": control["open_moves"],

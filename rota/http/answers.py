@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
 from membership.protocol.core.suspicions import Suspicions
-from rota.http.control_answers import Control
+from rota.http.control_answers import Control, Losses
 
 
 class Problem(TypedDict):
@@ -126,7 +126,8 @@ class AllMeasured(TypedDict):
 
 class Status(TypedDict):
     """How one agent is.  What it does not know at present is null; ``version``: of rota, which it runs.  ``silent``:
-    who does not answer it while no majority is in reach; ``former``: as in `/v1/members`."""
+    who does not answer it while no majority is in reach; ``former``: as in `/v1/members`; ``at_risk``: whose loss
+    would take the majority of the members."""
 
     version: str
     name: str
@@ -141,6 +142,8 @@ class Status(TypedDict):
     quorum: bool
     silent: NotRequired[list[str]]
     former: NotRequired[list[FormerMember]]
+    short_racks: NotRequired[list[ShortRack]]
+    at_risk: NotRequired[list[Losses]]
     controller: str | None
     layout_epoch: int | None
     open_moves: int
@@ -178,6 +181,14 @@ class FormerMember(TypedDict):
     time: float
     epoch: int
     tags: dict[str, str]
+
+
+class ShortRack(TypedDict):
+    """A rack that hosts have gone from, of those in ``former``; ``hosts``: how many are left."""
+
+    rack: str
+    hosts: int
+    gone: list[str]
 
 
 class Members(TypedDict):
