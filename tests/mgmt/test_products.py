@@ -107,7 +107,8 @@ class _Maker:
         bound = f"{draw.choice(('<=', '>=', '<>', '='))} {draw.randrange(-1, 5)}"
         kind = draw.randrange(15)
         if kind == 0:
-            return f"CREATE CONSTRAINT {name} AS SELECT pod.name {joined} CHECK {draw.choice((*self._truths, 'FALSE'))};"
+            check = draw.choice((*self._truths, "FALSE"))
+            return f"CREATE CONSTRAINT {name} AS SELECT pod.name {joined} CHECK {check};"
         if kind == 1:
             return (
                 f"CREATE CONSTRAINT {name} AS SELECT {keys} {joined} GROUP BY {keys} "
@@ -297,7 +298,7 @@ def test_rows_over_cells_say_of_which_row_of_a_constraint_each_is() -> None:
 
 def test_thirty_million_cells_take_no_room_where_nobody_asks_for_them() -> None:
     database = Database(memory=10**9)  # of which two million cells would be enough
-    database.load_schema(_SCHEMA.format(null="NOT NULL"))
+    database.load_schema(_SCHEMA.format(null="NOT NULL", flag=""))
     nodes = [
         {"name": f"n{number}", "rack": f"r{number % 20}", "cap": 9, "price": 1, "ready": number % 9 > 0}
         for number in range(1000)
