@@ -8,6 +8,7 @@ import time
 import pytest
 
 from rota.errors import ApiError
+from rota.version import VERSION
 from tests.console.conftest import Page
 from tests.console.fake_agent import FakeAgent, served
 
@@ -160,6 +161,22 @@ def test_a_cluster_without_the_log_says_where_the_data_are(page: Page) -> None:
         page.open(server.url)
         page.until_text("#streams", "The data are in Valkey or Redis")
         page.until_text("#headline", "Everything is in place")
+
+
+def test_help_version_and_a_sentence_for_each_objective(page: Page) -> None:
+    with served(FakeAgent()) as server:
+        page.open(server.url)
+        page.until_text("#policies tbody", "fewest_moves")
+        assert page.texts("#policies .sentence") == ["as few copies move as tier 1 allows"]
+        assert page.text("#version") == VERSION
+        page.run("document.querySelector('.help a').click()")
+        page.until_text("#page", f"n1 runs rota {VERSION}.")
+        assert "So do all 6 members." in page.text("#page")
+        explained = page.texts("#page section:nth-of-type(2) dt")
+        page.run("location.hash = '#/'")
+        page.until(lambda: page.texts(".host"), "the overview does not come back")
+        assert set(page.texts("#overview .panel > header > h2")) <= {*explained, ""}  # "": hidden at present
+        assert page.errors() == []
 
 
 def test_names_in_addresses_are_text(page: Page) -> None:

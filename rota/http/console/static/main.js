@@ -6,6 +6,7 @@ import { renderEvents } from "./panels/events.js";
 import { headline } from "./headline.js";
 import { Hosts } from "./panels/hosts.js";
 import { departures, planOf, racks } from "./model.js";
+import { HelpPage } from "./pages/help.js";
 import { HostPage } from "./pages/host.js";
 import { SegmentPage } from "./pages/segment.js";
 import { MapPage, StreamPage } from "./pages/stream.js";
@@ -69,14 +70,14 @@ setInterval(() => {
 }, 500);
 
 // The page that the address names, or none: the overview.
-const PAGES = { host: (text) => new HostPage(text, actions), segment: (text) => new SegmentPage(text, source), stream: (text) => new StreamPage(text), map: (text) => new MapPage(text) };
+const PAGES = { help: () => new HelpPage(), host: (text) => new HostPage(text, actions), segment: (text) => new SegmentPage(text, source), stream: (text) => new StreamPage(text), map: (text) => new MapPage(text) };
 let page = null;
 
 function turn() {
-  const [, kind, text] = location.hash.match(/^#\/([a-z]+)\/(.+)$/) ?? [];
+  const [, kind, text] = location.hash.match(/^#\/([a-z]+)(?:\/(.+))?$/) ?? [];
   page = null;
   try {
-    page = PAGES[kind]?.(decodeURIComponent(text)) ?? null;
+    if (kind === "help" || text) page = PAGES[kind]?.(decodeURIComponent(text ?? "")) ?? null;
   } catch {
     // no name that could be meant
   }
@@ -165,7 +166,9 @@ function renderFacts(status, layout, control) {
     ["answered by", `${status.name}`],
   ];
   show(at("facts"), facts, () => facts.map(([term, value, kind]) => h("div", {}, h("dt", {}, term), h("dd", { class: kind ?? "", "data-fact": term }, h("bdi", {}, value)))));
-  document.title = status ? `${status.quorum || status.state === "joining" ? "" : "! "}${status.size} members, view ${status.epoch ?? "–"} · rota` : "rota";
+  at("version").textContent = status?.version ? clean(status.version) : "";
+  const what = page ? `${page.title} · ` : "";
+  document.title = status ? `${status.quorum || status.state === "joining" ? "" : "! "}${clean(what)}${status.size} members, view ${status.epoch ?? "–"} · rota` : "rota";
 }
 
 function renderHeadline({ level, title, detail }) {
