@@ -325,7 +325,7 @@ class Services:
         self._own = own
         self._incarnation = incarnation
         self._counters = counters
-        self._drops = Drops(counters)
+        self._drops = Drops(counters, own().sender)
         self._settings = settings
         self._frame_limit = frame_limit
         self._protection = protection

@@ -56,6 +56,32 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class FlaggedGrid:
+    """The choices of ``base`` where the flags of the rows hold, and none where they do not: the cells of ``grid``."""
+
+    base: Grid
+    grid: Grid
+
+    @property
+    def flags(self) -> Integers:
+        return self.grid.null ^ 1
+
+    @property
+    def cells(self) -> Integers:
+        """The literals of all its cells, row by row; each holds where that of ``base`` does and the row's flag."""
+        return _every_cell(self.grid)
+
+    @property
+    def parts(self) -> Lists:
+        """Of each cell that of ``base``, and the flag."""
+        return Lists.side_by_side(_every_cell(self.base), np.repeat(self.flags, self.grid.values))
+
+
+def _every_cell(grid: Grid) -> Integers:
+    return grid.literals(np.arange(grid.rows)[:, None], np.arange(grid.values)[None, :]).ravel()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Side:
     """Rows, or values, in groups: in order and none twice in a group, each with its weight there."""
 
@@ -199,6 +225,8 @@ class FactoredProblem(Problem):
     """
 
     grids: list[Grid] = field(default_factory=list)
+    flagged_grids: list[FlaggedGrid] = field(default_factory=list)
+    """Some of them again: choices beside flags."""
     sums: list[Sums] = field(default_factory=list)
     cell_rows: list[tuple[int, CellRows]] = field(default_factory=list)
     """Each with the number of blocks of other rows that came before it."""
@@ -225,6 +253,19 @@ class FactoredProblem(Problem):
             for grid, (_, _, nullable) in zip(found, sizes, strict=True)
         ]
         return self.grids
+
+    def flag(self, base: Grid, grid: Grid, flags: Integers) -> None:
+        """One of the grids becomes the choices of another one in the rows where these literals hold."""
+        flagged = FlaggedGrid(base, replace(grid, null=flags ^ 1))
+        self.grids[self.grids.index(grid)] = flagged.grid
+        self.flagged_grids.append(flagged)
+
+    def flagged(self, base: Grid, rows: Integers, flags: Integers) -> Grid | None:
+        """The grid of these choices where these literals hold, one for each row."""
+        for each in self.flagged_grids:
+            if each.base.first == base.first and bool((each.flags[rows] == flags)[rows >= 0].all()):
+                return each.grid
+        return None
 
     def new_sums(
         self, grid: Grid, rows: Side, values: Side, row_groups: Integers, value_groups: Integers

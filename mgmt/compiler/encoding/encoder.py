@@ -183,8 +183,19 @@ class Encoder:
         ``columns``: only these (table, variable column), in lower case, are decided; None: all of them.
         """
         numbers = quantities_of(program, catalog)
+        flagged = {
+            (
+                _relation_of(step, step.apart.choice).lower(),
+                step.apart.choice.column.lower(),
+                flag.column.lower(),
+            )
+            for step in program
+            if isinstance(step, SplitQuery)
+            and step.apart is not None
+            and (flag := step.apart.flag) is not None
+        }
         tables = TableEncoder(
-            self._snapshot, catalog, self._problem, self._evaluator.values, columns, numbers
+            self._snapshot, catalog, self._problem, self._evaluator.values, columns, numbers, flagged
         )
         tables.encode()
         self._encoding.columns.extend(tables.columns)
