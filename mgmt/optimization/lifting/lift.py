@@ -15,6 +15,7 @@ from mgmt.optimization.lifting.costs import CostLifter
 from mgmt.optimization.lifting.demands import Demands, LeftOut
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.problem import Problem
+from mgmt.optimization.products import FactoredProblem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +38,8 @@ def lift(problem: Problem, cells: ChoiceCells) -> Lifted:
     following = following_rows(problem, cells)
     cells, sums = following.cells, CellSums(problem, following)
     demands = Demands(sums)
+    for _, block in problem.cell_rows if isinstance(problem, FactoredProblem) else ():
+        demands.add_cells(block)
     for clauses in clauses_of(problem, sums):
         demands.add(clauses)
     demands.finish()
