@@ -15,6 +15,7 @@ import numpy as np
 from mgmt.optimization.assignment import NONE, Indices, Mask
 from mgmt.optimization.columns import Integers, Lists, filled, group_numbers
 from mgmt.optimization.problem import Problem
+from mgmt.optimization.products import FactoredProblem
 
 _NO_CELL = -1
 
@@ -138,6 +139,8 @@ def _conjunctions_of_two(problem: Problem) -> tuple[Integers, Integers, Integers
         two = np.flatnonzero(block.literals.lengths == 2)
         first = block.literals.starts[two]
         parts.append([block.literals.items[first], block.literals.items[first + 1], block.targets[two]])
+    flagged = problem.flagged_grids if isinstance(problem, FactoredProblem) else []
+    parts += [[each.parts.items[::2], each.parts.items[1::2], each.cells] for each in flagged]
     one, other, targets = (np.concatenate(some) for some in zip(*parts, strict=True))
     return one, other, targets
 
