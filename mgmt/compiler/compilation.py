@@ -1,8 +1,7 @@
 """A compilation: what policies become before any row is looked at.
 
 Texts are parsed and bound; each bound query is split between the database and the solver, put to the oracle as
-questions in SQL, and shown how it is formulated.  Compilations that are revised from one another share what they have
-in common.
+questions in SQL.  Compilations that are revised from one another share what they have in common.
 
 What it is not: it knows no database and no row (see ``model``).
 """
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from mgmt.compiler.partition import Formulation, Partition, Step, often_asked, partition_of
+from mgmt.compiler.partition import ColumnsOfDemand, Partition, Step, often_asked, partition_of
 from mgmt.compiler.relational.dependencies import PRESENT, UNKNOWN
 from mgmt.compiler.relational.memo import Memo
 from mgmt.compiler.relational.pushdown import pushed_sql
@@ -45,12 +44,12 @@ class _Known:
 
     splits: Memo[BoundQuery, SplitQuery] = field(default_factory=Memo)
     questions: Memo[Result, Question] = field(default_factory=Memo)
-    formulations: Memo[SplitQuery, Formulation] = field(default_factory=Memo)
+    columns: Memo[SplitQuery, ColumnsOfDemand] = field(default_factory=Memo)
 
     def copy(self, *, same_views: bool) -> _Known:
-        """For a compilation of more or other queries.  Formulations depend on the views."""
-        formulations = self.formulations.copy() if same_views else Memo[SplitQuery, Formulation]()
-        return _Known(self.splits.copy(), self.questions.copy(), formulations)
+        """For a compilation of more or other queries.  What a demand speaks of depends on the views."""
+        columns = self.columns.copy() if same_views else Memo[SplitQuery, ColumnsOfDemand]()
+        return _Known(self.splits.copy(), self.questions.copy(), columns)
 
 
 class Compilation:
@@ -115,14 +114,14 @@ class Compilation:
 
     @cached_property
     def partition(self) -> Partition:
-        """Which demands are solved in whole columns, and why the others are not."""
-        return partition_of(self.steps, self.catalog, self.engine, self._known.formulations)
+        """Which variable columns the demands connect."""
+        return partition_of(self.steps, self.catalog, self._known.columns)
 
     @cached_property
     def kept_views(self) -> tuple[KeptView, ...]:
         """The database's views, with their rows where these are best computed once, and those of the oracle."""
         partition = self.partition
-        often = often_asked(partition, self.oracle.uses_of)
+        often = often_asked(self.steps, partition, self.oracle.uses_of)
         made = [
             KeptView(
                 view.name,

@@ -18,18 +18,13 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 
-from mgmt.compiler.assignments.columns.fetch import Columns
-from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.compilation import Compilation, deep_nesting_refused
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, no_assignments
 from mgmt.compiler.encoding.encoder import Encoder
-from mgmt.compiler.infeasibility.assignment_clash import ColumnarClash, columnar_clash
 from mgmt.compiler.infeasibility.clashes import CellClash, Clash, ConstraintClash, error_of
 from mgmt.compiler.infeasibility.relaxations import find_relaxations
-from mgmt.compiler.partition import ColumnName, Part, Partition, Step, candidates_of, restricted
-from mgmt.compiler.parts.assignment import ColumnarPart
+from mgmt.compiler.partition import Partition, restricted
 from mgmt.compiler.parts.constraint_model import GeneralPart
-from mgmt.compiler.parts.flagged_assignment import FlaggedPart
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.results.solution import doubted, joint_statistics, solution_of, today_instead
 from mgmt.compiler.results.unassigned import emptiest, find_unassigned
@@ -84,10 +79,9 @@ class Model:
         self.oracle = compilation.oracle
         self._chosen_backend = backend
         self._backend = backend or CpSatBackend()
-        self._columns = Columns()
         self._clock = clock
-        self._cell_by_cell: list[str] = []
-        """Why parts go cell by cell, from one solve to the next."""
+        self._left_out: tuple[str, ...] = ()
+        """What no engine for assignments was for in the last solve, and why."""
 
     @classmethod
     def build(
@@ -127,7 +121,7 @@ class Model:
 
     @property
     def partition(self) -> Partition:
-        """Which demands are solved in whole columns, and why the others are not."""
+        """Which variable columns the demands connect."""
         return self._compilation.partition
 
     @property
@@ -181,12 +175,6 @@ class Model:
             clock=self._clock,
         )
 
-    def beside(self, other: Model) -> Model:
-        """The same policies over the state of a model with the same views, with what that has read of it."""
-        found = Model(other._database, self._compilation, self._chosen_backend, clock=self._clock)
-        found._columns = other._columns.shared()
-        return found
-
     def extended(self, text: SourceText) -> Model:
         """These policies and the ones of a further text, which may use the views of these."""
         compilation = self._compilation.extended(text, self._database.schema)
@@ -236,8 +224,8 @@ class Model:
             with contradictions() as errors:
                 return doubted(self._solve(budget, seed, workers, clashes, now), errors)
         except (SolveTimeout, UnsupportedConstructError) as error:
-            if self._cell_by_cell:
-                error.advise(f"it goes cell by cell, which is slow: {self._cell_by_cell[0]}")
+            if self._left_out:
+                error.advise(f"no engine for assignments is for all of it: {self._left_out[0]}")
             raise
 
     def _solve(
@@ -246,14 +234,13 @@ class Model:
         started, deadline = self._clock(), Deadline.after(budget, self._clock)
         snapshot = self._database.snapshot(moment_of(now))
         with snapshot:
-            fetching = self._clock() - started - self._columns.fetch_seconds
+            fetching = self._clock() - started
             today = no_assignments(snapshot.schema)
             with phase(snapshot, budget):
-                parts, general = self._encode(snapshot)
+                parts = self._encode(snapshot)
                 encoded = self._clock()
-                fetching += self._columns.fetch_seconds
-                complete = not [part for part in (*parts, general) if part and not part.current(today)]
-                present = self._present(snapshot, parts, general, today) if complete else None
+                complete = all([part.current(today) for part in parts])
+                present = self.oracle.examine(snapshot, today) if complete else None
 
             def impossible() -> InfeasibleError:
                 if complete:
@@ -261,17 +248,10 @@ class Model:
                 if not clashes:
                     return InfeasibleError(())
                 return self._infeasible(
-                    snapshot, parts, Deadline.after(a_second_at_least(deadline.left), self._clock), seed
+                    snapshot, Deadline.after(a_second_at_least(deadline.left), self._clock), seed
                 )
 
-            try:
-                decided = self._decide(parts, general, present, deadline, seed, workers)
-            except NotAnAssignment as reason:  # no engine for what the columns turned out to be
-                self._cell_by_cell.append(str(reason))
-                with phase(snapshot, budget, deadline.left):
-                    general = self._in_cells(snapshot, self.program)
-                    present = self.oracle.examine(snapshot, today) if complete else None
-                decided = self._decide([], general, present, deadline, seed, workers)
+            decided = self._decide(parts, present, deadline, seed, workers)
             if decided is None:
                 raise impossible()
             solved = self._clock()
@@ -298,7 +278,7 @@ class Model:
             "encode_seconds": encoded - started,
             "solve_seconds": solved - encoded,
             "verify_seconds": finished - solved,
-            "cell_by_cell": tuple(self._cell_by_cell),
+            "left_to_the_solver": self._left_out,
         }
         seconds, version = finished - started, snapshot.version
         found = solution_of(
@@ -314,16 +294,9 @@ class Model:
 
     def without_rows(self, snapshot: Snapshot) -> frozenset[str]:
         """The constraints and objectives that have no row to be about, whatever is decided."""
-        with self.available_views(snapshot):
-            return frozenset(
-                name
-                for name, statements in self._candidates.items()
-                if not all(map(snapshot.rows, statements))
-            )
-
-    @cached_property
-    def _candidates(self) -> dict[str, tuple[str, ...]]:
-        return candidates_of(self.program)
+        with snapshot.scratch():
+            rows = Encoder(snapshot).encode(self.program, self.catalog).rows
+        return frozenset(name for name in self.constraints if not len(rows[name]))
 
     @contextmanager
     def available_views(self, snapshot: Snapshot) -> Iterator[None]:
@@ -345,107 +318,34 @@ class Model:
             Encoder(snapshot).encode(self.program, self.catalog)
         self.oracle.examine(snapshot, no_assignments(schema))
 
-    def _encode(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | FlaggedPart], GeneralPart | None]:
-        """Every part in columns where that can be, the others together cell by cell."""
+    def _encode(self, snapshot: Snapshot) -> list[GeneralPart]:
+        """Choices together, and apart from them the columns of numbers that no demand connects with any choice."""
         partition = self.partition
-        found, others = self._columnar(snapshot)
-        self._cell_by_cell[:] = [why for why in others.values() if why]
-        if not others and partition.parts:
-            return found, None
-        if not partition.divisible:
-            found.clear()
-        program: Sequence[Step] = self.program
-        columns: frozenset[ColumnName] | None = None
-        if found:
-            program = restricted(program, [each for part in others for each in part.formulations])
-            columns = frozenset().union(*(part.columns for part in others))
-        return found, self._in_cells(snapshot, program, columns)
-
-    def _in_cells(
-        self, snapshot: Snapshot, program: Sequence[Step], columns: frozenset[ColumnName] | None = None
-    ) -> GeneralPart:
-        lifts = self._chosen_backend is None
-        return GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend, lifts=lifts)
-
-    def cell_by_cell(self, snapshot: Snapshot) -> Mapping[Part, str]:
-        """The parts that are solved so over these rows, with the reasons; those that go with them have none."""
-        _, others = self._columnar(snapshot)
-        if others and not self.partition.divisible:
-            return {part: others.get(part, "") for part in self.partition.parts}
-        return others
-
-    def _columnar(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | FlaggedPart], dict[Part, str]]:
-        """The parts that can be solved in columns, and why the others cannot."""
-        found: list[ColumnarPart | FlaggedPart] = []
-        others: dict[Part, str] = {}
-        parts = self.partition.parts
-        if self._chosen_backend is not None or not any(part.may_be_columnar for part in parts):
-            return found, {part: part.why for part in parts}
-        with self._views_for_columns(snapshot):
-            for part in parts:
-                try:
-                    with self._refusals_of(part):
-                        if part.flagged is not None:
-                            found.append(FlaggedPart.encode(snapshot, part, self.catalog, self._columns))
-                        else:
-                            found.append(ColumnarPart.encode(snapshot, part, self.catalog, self._columns))
-                except NotAnAssignment as reason:
-                    others[part] = str(reason)
-        return found, others
-
-    @contextmanager
-    def _views_for_columns(self, snapshot: Snapshot) -> Iterator[None]:
-        self._columns.below = self.partition.below
-        self._columns.trim()
+        numbers = [part for part in partition.parts if part.quantities]
+        choices = [part for part in partition.parts if not part.quantities]
+        groups = [choices, numbers] if partition.divisible and numbers and choices else [partition.parts]
         positions = {result.name: result.position for result in self.queries}
         snapshot.keep_views(self._compilation.kept_views, lambda name: refusals_at(name, positions[name]))
-        with self.available_views(snapshot):
-            yield
-
-    def _refusals_of(self, part: Part) -> AbstractContextManager[None]:
-        demands = [each.demand for each in part.formulations]
-        names = ", ".join(demand.name for demand in demands) or "rows of no constraint"
-        return refusals_at(names, demands[0].position if demands else self.texts[0].position(0))
-
-    def _present(
-        self,
-        snapshot: Snapshot,
-        parts: Sequence[ColumnarPart | FlaggedPart],
-        general: GeneralPart | None,
-        today: Assignments,
-    ) -> Verdict:
-        """The objectives as things stand, and what they break where anybody asks for it."""
-        constant = [each.demand.bound.demand for each in self.partition.constants]
-        plain = general is None and not self.settings.may_keep_today
-        if plain and not any(demand is not None and demand.is_objective for demand in constant):
-            objectives: dict[str, int] = {}
-            for part in parts:
-                worth = part.objectives_today()
-                if worth is None:
-                    break
-                objectives.update(worth)
-            else:
-                return Verdict((), objectives)
-        return self.oracle.examine(snapshot, today)
+        found = []
+        for group in groups:
+            program: Sequence[PushedView | SplitQuery] = self.program
+            columns = None
+            if len(groups) > 1:
+                program = restricted(program, [each for part in group for each in part.demands])
+                columns = frozenset().union(*(part.columns for part in group))
+            lifts = self._chosen_backend is None
+            found.append(
+                GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend, lifts=lifts)
+            )
+        return found
 
     def _decide(
-        self,
-        parts: Sequence[ColumnarPart | FlaggedPart],
-        general: GeneralPart | None,
-        present: Verdict | None,
-        deadline: Deadline,
-        seed: int,
-        workers: int,
+        self, parts: Sequence[GeneralPart], present: Verdict | None, deadline: Deadline, seed: int, workers: int
     ) -> list[Decided] | None:
         """The values of every part; None when one of them has none."""
         decided = []
         for part in parts:
-            chosen = part.solve(budget=deadline.left, seed=seed, workers=workers)
-            if isinstance(chosen, Impossible):
-                return None
-            decided.append(chosen)
-        if general is not None:
-            found = general.solve(present, deadline=deadline, seed=seed, workers=workers)
+            found = part.solve(present, deadline=deadline, seed=seed, workers=workers)
             if isinstance(found, Impossible):
                 return None
             decided.append(found)

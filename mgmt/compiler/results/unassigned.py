@@ -100,7 +100,7 @@ def _demands(compilation: Compilation, places: Iterable[_Place]) -> dict[_Place,
     }
     found: dict[_Place, list[BoundQuery]] = {}
     for part in compilation.partition.parts:
-        for each in part.formulations:
+        for each in part.demands:
             for table, column in places:
                 speaks = (table.lower(), column.lower()) in each.columns and each.demand.name not in implied
                 if speaks and (table, column) not in tested:
