@@ -33,25 +33,39 @@ class Lifted:
 def lift(problem: Problem, cells: ChoiceCells) -> Lifted:
     """The assignment in a problem, with what does not fit into one left out."""
     sums = CellSums(problem, cells)
+    demands = _demands(problem, sums)
+    tiers, partial, left_out = _tiers(problem, sums)
+    assignment = assignment_of(demands, cells, tiers)
+    whole = next((at for at, tier in enumerate(tiers) if tier.number in partial), len(tiers))
+    return Lifted(assignment, tuple(demands.impossible), (*demands.left_out, *left_out), whole)
+
+
+def demands_of(problem: Problem, cells: ChoiceCells) -> Demands:
+    """What a problem demands, without objectives."""
+    return _demands(problem, CellSums(problem, cells))
+
+
+def _demands(problem: Problem, sums: CellSums) -> Demands:
     demands = Demands(sums)
     for clauses in clauses_of(problem, sums):
         demands.add(clauses)
     demands.finish()
-    tiers, partial, left_out = _tiers(problem, sums)
+    return demands
+
+
+def assignment_of(demands: Demands, cells: ChoiceCells, tiers: tuple[Tier, ...] = ()) -> Assignment:
+    """The assignment with these demands."""
     rank, number = alike_rows(demands.allowed)
-    allowed = demands.allowed[firsts(rank, number)]
-    assignment = Assignment(
+    return Assignment(
         cells.values,
         rank.astype(np.int32),
-        allowed,
+        demands.allowed[firsts(rank, number)],
         demands.required,
         cells.current,
         tuple(demands.limits),
         tiers,
         tuple(demands.conditions),
     )
-    whole = next((at for at, tier in enumerate(tiers) if tier.number in partial), len(tiers))
-    return Lifted(assignment, tuple(demands.impossible), (*demands.left_out, *left_out), whole)
 
 
 def _tiers(problem: Problem, sums: CellSums) -> tuple[tuple[Tier, ...], set[int], list[LeftOut]]:

@@ -7,16 +7,34 @@ found out for the pairs: values that exclude each other are of one, or else thos
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Limit, Load, Occupancy
-from mgmt.optimization.columns import Integers, Linears, Lists, Mask, components, filled, group_numbers
+from mgmt.optimization.columns import Integers, Lists, Mask, components, filled, group_numbers
 from mgmt.optimization.lifting.choices import ChoiceCells
-from mgmt.optimization.lifting.normal_form import Rowwise
+from mgmt.optimization.lifting.normal_form import Ranges, Rowwise
 from mgmt.optimization.lifting.refusal import NotLiftedError
 
 _MOST_CLIQUES = 5_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedRows:
+    """Rows of a constraint each of which keeps two choosing rows apart: together they do so of all of a clique."""
+
+    left: Integers
+    right: Integers
+    value: Integers
+    """What the left one may not have where the right one has a value of the same bucket."""
+    rows: Integers
+
+    def rows_of(self, load: Load, group: int, bucket: int) -> Integers:
+        """Those of a bucket and a clique, which is a group of the load."""
+        inside = (load.group[self.left] == group) & (load.group[self.right] == group)
+        found: Integers = np.unique(self.rows[inside & (load.bucket[self.value] == bucket)])
+        return found
 
 
 class RowPairs:
@@ -24,14 +42,15 @@ class RowPairs:
 
     def __init__(self, cells: ChoiceCells) -> None:
         self._cells = cells
-        self._found: dict[str, list[tuple[Integers, Integers]]] = {}
+        self._found: dict[str, list[tuple[Integers, Integers, Integers]]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._found)
 
-    def add(self, name: str, linears: Linears) -> None:
+    def add(self, name: str, ranges: Ranges) -> None:
         """Sums of some cells of two rows each, of which at most one is to hold."""
+        linears = ranges.linears
         if not len(linears):
             return
         rowwise = Rowwise.of(linears, self._cells)
@@ -42,33 +61,31 @@ class RowPairs:
         one = np.repeat(left.items, sizes)
         begins = np.concatenate(([0], np.cumsum(sizes)))
         places = np.repeat(right.starts[:-1][left.owners] - begins[:-1], sizes) + np.arange(begins[-1])
-        self._found.setdefault(name, []).append((one, right.items[places]))
+        rows = np.repeat(ranges.demanded.rows[left.owners], sizes)
+        self._found.setdefault(name, []).append((one, right.items[places], rows))
 
-    def demands(self, name: str) -> Iterator[Limit | Occupancy]:
-        """What says the same of an assignment."""
-        pairs = np.concatenate([np.stack(both) for both in self._found[name]], axis=1)
+    def demands(self, name: str) -> Iterator[tuple[Limit | Occupancy, PairedRows]]:
+        """What says the same of an assignment, and which rows demand it."""
+        one, other, demanding = (np.concatenate(column) for column in zip(*self._found[name], strict=True))
         values = self._cells.values
-        (left, right), (v, w) = pairs // values, pairs % values
+        left, right, v, w = one // values, other // values, one % values, other % values
         first, edge = group_numbers(left, right)
         pattern, kind = Lists.grouped(edge, v * values + w, len(first)).distinct().alike()
+        origin = PairedRows(left, right, v, demanding)
         for number in range(len(pattern)):
             mine = np.flatnonzero(edge == pattern[number])
             some = first[np.flatnonzero(kind == number)]
             cliques = Lists.of(_cliques(left[some], right[some]))
             bucket = _buckets(v[mine], w[mine], values)
             if bucket is not None:
-                yield from self._apart(name, cliques, bucket)
+                for load in self._loads(cliques, bucket):
+                    yield Limit(name, load, filled(1, 0)[None], filled(1, 1)[None]), origin
                 continue
             bucket = _buckets(*_others(v[mine], w[mine], values), values)
             if bucket is None or bool((bucket < 0).any()):  # what excludes all others is in no bucket
                 raise NotLiftedError("values that exclude others in no pattern")
             for load in self._loads(cliques, bucket):
-                yield Occupancy(name, load, filled(load.groups, 0), filled(load.groups, 1))
-
-    def _apart(self, name: str, cliques: Lists, bucket: Integers) -> Iterator[Limit]:
-        zero = np.zeros((1, 1), np.int64)
-        for load in self._loads(cliques, bucket):
-            yield Limit(name, load, zero, zero + 1)
+                yield Occupancy(name, load, filled(load.groups, 0), filled(load.groups, 1)), origin
 
     def _loads(self, cliques: Lists, bucket: Integers) -> Iterator[Load]:
         """Cliques that share no row are groups of one load."""

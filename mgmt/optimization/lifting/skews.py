@@ -6,7 +6,7 @@ bucket less a number of the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from mgmt.optimization.assignment import NONE, UNLIMITED, Load, Skew
 from mgmt.optimization.columns import Integers, Linears, Lists, filled, joined
 from mgmt.optimization.lifting.choices import ChoiceCells
 from mgmt.optimization.lifting.factors import factors_of
-from mgmt.optimization.lifting.normal_form import Ranges
+from mgmt.optimization.lifting.families import PlacedRows
+from mgmt.optimization.lifting.normal_form import Demanded, Ranges
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.problem import NO_BOUND
 
@@ -32,12 +33,13 @@ class _Differences:
     greater: Integers
     less: Integers
     most: Integers
+    demanded: Demanded
 
 
-def skews_of(name: str, ranges: Ranges, cells: ChoiceCells) -> list[Skew]:
-    """Raises NotLiftedError where bounds are about anything else."""
+def skews_of(name: str, ranges: Ranges, cells: ChoiceCells) -> dict[Skew, PlacedRows]:
+    """With the rows that demand them, by the bucket that has more.  NotLiftedError where bounds are about else."""
     found = _differences(ranges, cells)
-    skews = []
+    skews = {}
     for number in np.unique(found.of_rows).tolist():
         mine = np.flatnonzero(found.of_rows == number)
         used, places = np.unique(np.concatenate((found.greater[mine], found.less[mine])), return_inverse=True)
@@ -45,7 +47,8 @@ def skews_of(name: str, ranges: Ranges, cells: ChoiceCells) -> list[Skew]:
         most = np.full((len(used), len(used)), _FREE, np.int64)
         np.minimum.at(most, (greater, less), found.most[mine])
         load = _load(found, int(mine[0]), found.values.take(used), cells)
-        skews.append(_skew(name, load, most))
+        told = PlacedRows.of(len(used), filled(len(mine), 0), greater, found.demanded.take(mine))
+        skews[_skew(name, load, most)] = told
     return skews
 
 
@@ -71,6 +74,8 @@ def _differences(ranges: Ranges, cells: ChoiceCells) -> _Differences:
     upper, lower = np.flatnonzero(ranges.upper < NO_BOUND), np.flatnonzero(ranges.lower > -NO_BOUND)
     one, other = value[:count], value[count:]
     where = np.concatenate((upper, lower))
+    told = ranges.demanded.take(where)
+    factors = told.factors * np.where(np.arange(len(where)) < len(upper), 1, -1)
     return _Differences(
         above.rows.take(where),
         above.take(where).weights,
@@ -79,6 +84,7 @@ def _differences(ranges: Ranges, cells: ChoiceCells) -> _Differences:
         np.concatenate((one[upper], other[lower])),
         np.concatenate((other[upper], one[lower])),
         np.concatenate((ranges.upper[upper], -ranges.lower[lower])),
+        replace(told, factors=factors),
     )
 
 
