@@ -87,7 +87,7 @@ site-serve: site ## the same, served at http://127.0.0.1:8000/: search needs a s
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site $(or $(SITE_PORT),8000)
 
 pins: ## pin the requirements again (needs uv)
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --extra build --extra agent --extra plane pyproject.toml -o requirements/runtime.txt
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --extra build --extra all pyproject.toml -o requirements/runtime.txt
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --all-extras -c requirements/runtime.txt pyproject.toml -o requirements/development.txt
 
 clean: ## remove the environment and every cache

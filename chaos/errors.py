@@ -17,6 +17,10 @@ class UnknownBackendError(ChaosError, ValueError):
     """A backend that does not exist or is not built in; the message lists those that are."""
 
 
+class NotInstalledError(NotRunnableError):
+    """A library of an extra is not installed; the message says which, and how to install it."""
+
+
 class BackendError(ChaosError, RuntimeError):
     """The machine did not do what the backend needs of it; the message says what and what to do."""
 

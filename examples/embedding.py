@@ -7,9 +7,9 @@ from typing import Any
 
 import trio
 
-import membership
+import rota
 
-SETTINGS = membership.Settings.local()  # short intervals: a dead member is removed in about two seconds
+SETTINGS = rota.Settings.local()  # short intervals: a dead member is removed in about two seconds
 
 
 async def run_member(
@@ -17,7 +17,7 @@ async def run_member(
 ) -> None:
     """Be a member for `lifetime` seconds and print every view; then vanish without a word."""
     with trio.move_on_after(lifetime):
-        async with membership.join("127.0.0.1:0", seeds, name=name, settings=SETTINGS, **options) as cluster:
+        async with rota.join("127.0.0.1:0", seeds, name=name, settings=SETTINGS, **options) as cluster:
             task_status.started(str(cluster.me.address))
             async for change in cluster.changes():
                 members = ", ".join(sorted(member.name for member in change.view.members))

@@ -6,15 +6,16 @@ Two commands, each in a terminal of its own:
     python examples/leader_election.py members 5
 
 The longest serving member leads and writes to the storage. Every now and then it is cut off from the other
-members, but not from the storage: it does not know yet that it is deposed, and goes on writing. The storage
-refuses it, because it has seen a later epoch. Or stop the trouble (`--trouble 0`) and kill members yourself.
+members, but not from the storage: until it notices that it has no majority it does not know that it is deposed, and
+goes on writing. The storage refuses it, because it has seen a later epoch. Or stop the trouble (`--trouble 0`) and
+kill members yourself.
 
 What this rests on:
 - Views are agreed, one per epoch, so no epoch has two leaders. Clocks and time-outs play no part in that.
 - The storage accepts no write of an epoch older than the newest that it has accepted a write of. A deposed
   leader can still write before its successor does, never after. So a new leader writes first and reads then.
 
-It uses `membership.aio`.
+It uses `rota.aio`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import membership
+import rota
 
 FIRST_MEMBER = "127.0.0.1:7980"
 STORAGE = "127.0.0.1:7990"
@@ -35,12 +36,12 @@ PAUSE = 0.1
 """Seconds between two writes of a leader."""
 
 
-def leader_of(view: membership.Configuration) -> membership.Member:
+def leader_of(view: rota.Configuration) -> rota.Member:
     """The longest serving member. Everybody who holds this view gives the same answer."""
     return view.by_seniority()[0]
 
 
-def later_than(epoch: int) -> Callable[[membership.Configuration], bool]:
+def later_than(epoch: int) -> Callable[[rota.Configuration], bool]:
     """For `wait_for`."""
     return lambda view: view.epoch > epoch
 
@@ -104,7 +105,7 @@ class Storage:
 
 async def listen(storage: Storage, address: str) -> asyncio.Server:
     """Serve the storage at `host:port`."""
-    where = membership.Address.parse(address, lowest_port=0)
+    where = rota.Address.parse(address, lowest_port=0)
     return await asyncio.start_server(storage.serve, where.host, where.port)
 
 
@@ -113,9 +114,9 @@ class Team:
     """The members that run in this process."""
 
     storage: str
-    settings: membership.Settings = field(default_factory=membership.Settings.local)
-    clusters: dict[str, membership.aio.Cluster] = field(default_factory=dict)
-    injectors: dict[str, membership.FaultInjector] = field(default_factory=dict)
+    settings: rota.Settings = field(default_factory=rota.Settings.local)
+    clusters: dict[str, rota.aio.Cluster] = field(default_factory=dict)
+    injectors: dict[str, rota.FaultInjector] = field(default_factory=dict)
 
     async def run(self, names: list[str], listen: str, seeds: list[str], trouble: float = 0.0) -> None:
         """Be all these members; the first one tells the others where to join."""
@@ -130,8 +131,8 @@ class Team:
                 tasks.create_task(self._make_trouble(trouble))
 
     async def _member(self, name: str, listen: str, seeds: list[str], joined: asyncio.Event) -> None:
-        injector = self.injectors[name] = membership.FaultInjector()
-        async with membership.aio.join(
+        injector = self.injectors[name] = rota.FaultInjector()
+        async with rota.aio.join(
             listen, seeds, name=name, settings=self.settings, faults=injector
         ) as cluster:
             self.clusters[name] = cluster
@@ -141,7 +142,7 @@ class Team:
                 f"{name} is in at {where}: epoch {cluster.view.epoch} of {len(cluster.view)} members",
                 flush=True,
             )
-            storage = membership.Address.parse(self.storage)
+            storage = rota.Address.parse(self.storage)
             reader, writer = await asyncio.open_connection(storage.host, storage.port)
             with contextlib.closing(writer):
                 await self._lead(name, cluster, reader, writer)
@@ -149,7 +150,7 @@ class Team:
     async def _lead(
         self,
         name: str,
-        cluster: membership.aio.Cluster,
+        cluster: rota.aio.Cluster,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -157,6 +158,9 @@ class Team:
         number = 0
         while True:
             view = await cluster.wait_for(lambda view: leader_of(view) == cluster.me)
+            if not cluster.quorum:  # it is cut off, so another one may lead by now
+                await asyncio.sleep(PAUSE)
+                continue
             number += 1
             request = {
                 "cluster": cluster.cluster_id.hex(),
@@ -178,7 +182,7 @@ class Team:
 
     def heal(self, name: str) -> None:
         """The others are within its reach again."""
-        self.injectors[name].faults = membership.Faults()
+        self.injectors[name].faults = rota.Faults()
 
     async def _make_trouble(self, seconds: float) -> None:
         while True:

@@ -9,7 +9,7 @@ Two commands, each in a terminal of its own:
 (they leave), kill some with `kill -9` (they fail): the first terminal prints one line for each cut, however
 many backends it is about.
 
-It uses `membership.blocking`, since nothing here needs an event loop.
+It uses `rota.blocking`, since nothing here needs an event loop.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import membership
+import rota
 
-PRESETS = {"lan": membership.Settings.lan, "local": membership.Settings.local}
+PRESETS = {"lan": rota.Settings.lan, "local": rota.Settings.local}
 
 NGINX_CONF = """\
 worker_processes 1;
@@ -59,7 +59,7 @@ http {{
 NOBODY = "server 127.0.0.1:9 down;  # nginx wants at least one line\n"
 
 
-def render(view: membership.Configuration) -> str:
+def render(view: rota.Configuration) -> str:
     """The upstream list that belongs to a view: the same on every proxy, since the view is."""
     servers = {
         member.name: member.attributes["http"] for member in view.members if "http" in member.attributes
@@ -73,7 +73,7 @@ def render(view: membership.Configuration) -> str:
 def is_safe(address: str) -> bool:
     """Whether text from another member's metadata may go into a configuration file."""
     try:
-        ipaddress.ip_address(membership.Address.parse(address).host)
+        ipaddress.ip_address(rota.Address.parse(address).host)
     except ValueError:
         return False
     return True
@@ -140,7 +140,7 @@ def run_proxy(options: argparse.Namespace) -> None:
     nginx = Nginx(directory, options.http)
     with (
         nginx.running(),
-        membership.blocking.join(
+        rota.blocking.join(
             options.listen, options.seed, name="proxy", settings=PRESETS[options.preset]()
         ) as cluster,
     ):
@@ -183,7 +183,7 @@ def run_backend(name: str, stop: threading.Event, options: argparse.Namespace) -
     """Serve, and be a member meanwhile: it is in the view only while it answers."""
     with Backend(("127.0.0.1", 0), Hello) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with membership.blocking.join(
+        with rota.blocking.join(
             "127.0.0.1:0",
             options.seed,
             name=name,

@@ -19,7 +19,7 @@ What this rests on:
   over at once is dropped; a node that has missed a view drops everything. Until a node that is cut off notices
   that no majority is within its reach, it may still answer what others have overwritten.
 
-It uses `membership.join` on trio.
+It uses `rota.join` on trio.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from typing import Any
 
 import trio
 
-import membership
+import rota
 
 SERVICE = "cache"
 ANSWER_TIMEOUT = 10.0
@@ -55,7 +55,7 @@ def weight(name: str, key: str) -> bytes:
     return hashlib.blake2b(f"{name}\0{key}".encode(), digest_size=8).digest()
 
 
-def owner_of(members: Sequence[membership.Member], key: str) -> membership.Member:
+def owner_of(members: Sequence[rota.Member], key: str) -> rota.Member:
     """The one of these members that holds the key."""
     return max(members, key=lambda member: weight(member.name, key))
 
@@ -74,13 +74,13 @@ class Node:
 
     def __init__(self) -> None:
         self.entries: dict[str, str] = {}
-        self.view: membership.Configuration | None = None
-        self._cluster: membership.Cluster | None = None
+        self.view: rota.Configuration | None = None
+        self._cluster: rota.Cluster | None = None
         self._next_view = trio.Event()
 
     # The view
 
-    async def follow(self, cluster: membership.Cluster) -> None:
+    async def follow(self, cluster: rota.Cluster) -> None:
         """Keep the entries that belong here in the latest view, and hand over the others."""
         self._cluster = cluster
         async with trio.open_nursery() as nursery:
@@ -96,14 +96,14 @@ class Node:
                         flush=True,
                     )
 
-    def _rehash(self, change: membership.Change) -> dict[membership.Member, dict[str, str]]:
+    def _rehash(self, change: rota.Change) -> dict[rota.Member, dict[str, str]]:
         """Take the view; returns the entries that are others' now. Without any waiting, so that nobody asks
         for an entry in between."""
         assert self._cluster is not None
         missed = change.previous is not None and change.view.epoch > change.previous.epoch + 1
         if missed:
             self.entries.clear()  # somebody else may have owned them meanwhile, and changed them
-        moved: dict[membership.Member, dict[str, str]] = {}
+        moved: dict[rota.Member, dict[str, str]] = {}
         for key in list(self.entries):
             owner = owner_of(change.view.members, key)
             if owner.name != self._cluster.me.name:
@@ -113,16 +113,16 @@ class Node:
         self._next_view = trio.Event()
         return moved
 
-    async def _reach(self, epoch: int) -> membership.Configuration:
+    async def _reach(self, epoch: int) -> rota.Configuration:
         """This node's view, at the earliest that of `epoch`."""
         while self.view is None or self.view.epoch < epoch:
             await self._next_view.wait()
         return self.view
 
-    async def _hand_over(self, member: membership.Member, entries: dict[str, str], epoch: int) -> None:
+    async def _hand_over(self, member: rota.Member, entries: dict[str, str], epoch: int) -> None:
         """Give entries to their new owner, as far as it is there and holds the same view."""
         keys = list(entries)
-        with trio.move_on_after(HAND_OVER_TIMEOUT), contextlib.suppress(membership.TransportError):
+        with trio.move_on_after(HAND_OVER_TIMEOUT), contextlib.suppress(rota.TransportError):
             for start in range(0, len(keys), ENTRIES_PER_FRAME):
                 some = {key: entries[key] for key in keys[start : start + ENTRIES_PER_FRAME]}
                 await self._ask(member, {"do": "keep", "epoch": epoch, "entries": some})
@@ -133,7 +133,7 @@ class Node:
         assert self.view is not None
         name = self._cluster.me.name
         rest = [member for member in self.view.members if member.name != name]
-        moved: dict[membership.Member, dict[str, str]] = {}
+        moved: dict[rota.Member, dict[str, str]] = {}
         if rest:
             for key, value in self.entries.items():
                 moved.setdefault(owner_of(rest, key), {})[key] = value
@@ -143,7 +143,7 @@ class Node:
 
     # Requests, from other nodes and from clients
 
-    async def serve(self, stream: membership.FrameStream) -> None:
+    async def serve(self, stream: rota.FrameStream) -> None:
         """The service: one request, one answer."""
         request = json.loads(await stream.receive())
         await stream.send(json.dumps(await self.answer(request)).encode())
@@ -181,7 +181,7 @@ class Node:
                 else:
                     try:
                         answer = await self._ask(owner, request)
-                    except membership.TransportError:
+                    except rota.TransportError:
                         answer = {"moved": view.epoch + 1}  # it is gone, which the next view will say
                 if "moved" not in answer:
                     found = answer["value"] is not None
@@ -189,7 +189,7 @@ class Node:
                 epoch = answer["moved"]
         return Answer(504, "the owner of this key does not answer")
 
-    async def _ask(self, member: membership.Member, request: dict[str, Any]) -> dict[str, Any]:
+    async def _ask(self, member: rota.Member, request: dict[str, Any]) -> dict[str, Any]:
         assert self._cluster is not None
         frame = json.dumps(request).encode()
         async with await self._cluster.transport.open_service(
@@ -236,14 +236,14 @@ async def run_node(
     seeds: list[str],
     http_listen: str,
     stop: trio.Event,
-    task_status: trio.TaskStatus[tuple[Node, membership.Cluster, int]] = trio.TASK_STATUS_IGNORED,
+    task_status: trio.TaskStatus[tuple[Node, rota.Cluster, int]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """One node, until `stop`; reports itself, its cluster and its HTTP port once it is in."""
     node = Node()
-    where = membership.Address.parse(http_listen, lowest_port=0)
+    where = rota.Address.parse(http_listen, lowest_port=0)
     async with (
-        membership.join(
-            listen, seeds, name=name, settings=membership.Settings.local(), services={SERVICE: node.serve}
+        rota.join(
+            listen, seeds, name=name, settings=rota.Settings.local(), services={SERVICE: node.serve}
         ) as cluster,
         trio.open_nursery() as nursery,
     ):

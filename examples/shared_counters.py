@@ -18,7 +18,7 @@ import urllib.request
 
 import trio
 
-from datastore_adapter import LogClient, ReplicatedDict, TrioRuntime
+from rota import LogClient, ReplicatedDict, TrioRuntime
 
 TASKS = 3
 

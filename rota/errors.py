@@ -36,6 +36,12 @@ class Interrupted(AgentError):  # noqa: N818 - not an error of anybody
     code = "interrupted"
 
 
+class NotInstalledError(UsageProblem):
+    """What was asked for needs a library of an extra that is not installed.  Says which, and how to install it."""
+
+    code = "not_installed"
+
+
 class ApiError(AgentError):
     """An agent's HTTP interface could not be reached, or refused.  ``code`` names the reason for programs.
 

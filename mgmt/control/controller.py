@@ -361,7 +361,9 @@ class Controller:
     async def _agree_initial(self, view: HostView, observation: Observation) -> _RoundResult:
         if self._initial is None or observation.layout_epoch < 0:
             self._status.complain(
-                Phase.WAITING, "waiting", "the cluster has no wishes agreed yet; its founder brings them"
+                Phase.WAITING,
+                "waiting",
+                "no segments and policies are agreed yet; the founder brings them",
             )
             return _RoundResult.IDLE
         wishes, slots = self._initial, self._environment.slots
@@ -369,7 +371,7 @@ class Controller:
             wishes = adopted(wishes, observation, slots)
         elif slots:
             wishes = wishes.with_even_slots(slots)
-        await self._environment.agree(view, observation, wishes, why="the first wishes")
+        await self._environment.agree(view, observation, wishes, why="the founder's settings")
         count, copies = len(wishes.segments), wishes.replication_factor
         self.events.add(
             "intent",

@@ -51,14 +51,14 @@ class DryRun:
         }
 
     def text(self) -> str:
-        lines = [f"solve: {describe(self.outcome)}"]
+        lines = [describe(self.outcome)]
         if self.relaxations:
             lines += ["any one of these helps:", *(f"  * {text}" for text in self.relaxations)]
         if self.hosts_missing:
             lines.append(f"the first placement waits for {self.hosts_missing} more hosts")
         if self.feasible or not self.plan.is_empty:
             lines.append(plan_to_text(self.plan, self.steps, self.speeds))
-        else:
+        elif isinstance(self.outcome, Infeasible):
             lines.append("nothing can be done about it until a host comes or a rule is relaxed")
         if self.observing:
             lines.append(
@@ -79,7 +79,8 @@ def describe(outcome: SolveOutcome) -> str:
     match outcome:
         case Solved():
             held = f"; {outcome.held}" if outcome.held else ""
-            return f"{outcome.status} in {outcome.seconds:.2f} s{held}"
+            proof = "proven to be the best" if outcome.proven else "not proven to be the best in that time"
+            return f"solved in {outcome.seconds:.2f} s, {proof}{held}"
         case Infeasible():
             return f"no placement satisfies {', '.join(outcome.details or outcome.policies)}"
         case Undecided():

@@ -18,6 +18,7 @@ from mgmt.placement.fallback_placement import is_unavailable
 from mgmt.placement.flap_damping import frozen_at
 from mgmt.placement.hosts import HostView, controller_of
 from mgmt.placement.layout_report import away_to_json, counted, shards_to_json, troubled_segments
+from mgmt.placement.losses import losses
 from mgmt.plans.plan import Plan, is_reached
 from mgmt.plans.plan_report import summary
 from mgmt.solving.placement_solver import Infeasible, SolveOutcome
@@ -167,6 +168,9 @@ class ControlStatus:
             "last_error": self.trouble,
             **check.to_json(),
             "troubled": [each.to_json() for each in troubled],
+            "at_risk": []
+            if observation is None or intent is None or not observation.segments
+            else [each.to_json() for each in losses(view, observation, intent)],
             "drains": self._drains(),
             "statistics": self.statistics(),
         }
@@ -180,7 +184,10 @@ class ControlStatus:
         if error is not None:
             state = "failed" if error else "done"
         elif record is None or record.plan_id != plan_id or observation is None:
-            state, error = "replaced", "another plan took its place, because hosts or wishes changed"
+            state, error = (
+                "replaced",
+                "another plan took its place, because hosts, or what operators ask for, changed",
+            )
         elif is_reached(observation, destination(self._environment.view, observation, record)):
             state = "done"  # by a controller before this one
         else:

@@ -7,7 +7,7 @@ from typing import Any
 from datastore_adapter.interface import StepGraph
 from mgmt.plans.duration_estimate import TransferSpeeds
 from mgmt.plans.moves import Move
-from mgmt.plans.plan import Plan
+from mgmt.plans.plan import Plan, PlanKind
 from mgmt.plans.wave_planning import LeftOut
 
 
@@ -156,17 +156,22 @@ def _why(left: LeftOut) -> str:
 
 
 def summary(plan: Plan) -> str:
-    """One line."""
-    return (
-        f"plan {plan.plan_id} ({plan.kind}): "
-        f"{plan.required_moves} required and {plan.optional_moves} optional moves, "
-        f"{len(plan.primaries)} primary and {len(plan.roles)} role changes, "
-        + (f"{sum(move.slots for move in plan.slots)} slots to move, " if plan.slots else "")
-        + f"{plan.bytes} bytes to copy, "
-        f"{len(plan.waves)} {'wave' if len(plan.waves) == 1 else 'waves'}"
-        + (
-            f"; only {', '.join(plan.thawed)} can take lost copies, though back for so short"
-            if plan.thawed
-            else ""
-        )
+    """One line: ``plan p3-n1: 3 required moves, 1 primary change, 2627 bytes to copy, 1 wave``."""
+    counts = (
+        (plan.required_moves, "required move"),
+        (plan.optional_moves, "optional move"),
+        (len(plan.primaries), "primary change"),
+        (len(plan.roles), "role change"),
     )
+    told = [f"{number} {what}{'' if number == 1 else 's'}" for number, what in counts if number]
+    if plan.slots:
+        told.append(f"{sum(move.slots for move in plan.slots)} slots to move")
+    told.append(f"{plan.bytes} bytes to copy" if plan.bytes else "nothing to copy")
+    told.append("1 wave" if len(plan.waves) == 1 else f"{len(plan.waves)} waves")
+    repair = "" if plan.kind is PlanKind.SOLVED else f" ({plan.kind})"
+    thawed = (
+        f"; only {', '.join(plan.thawed)} can take lost copies, though back for so short"
+        if plan.thawed
+        else ""
+    )
+    return f"plan {plan.plan_id}{repair}: {', '.join(told)}{thawed}"

@@ -236,6 +236,12 @@ class EnsembleApi:
     async def views(self) -> NoReturn:
         raise _no_member("it installs none of the views it decides; its events tell of them")
 
+    async def host(self, name: str) -> NoReturn:
+        raise _no_member("it reaches no host but the voters")
+
+    async def measured(self) -> NoReturn:
+        raise _no_member("it measures nothing")
+
     async def control(self, request: str, arguments: dict[str, Any]) -> NoReturn:
         raise _no_store()
 

@@ -57,6 +57,7 @@ from rota.services.control_service import SERVICE as CONTROL_SERVICE
 from rota.services.event_log import EventLog
 from rota.services.former_members import FILE as FORMER_MEMBERS
 from rota.services.former_members import FormerMembers
+from rota.services.host_monitor import HostMonitor
 from rota.services.key_service import SERVICE as KEY_SERVICE
 from rota.services.key_service import KeyService
 from rota.services.store_api import StoreApi
@@ -109,7 +110,11 @@ class Node:
         self._events = EventLog()
         self._keys = KeyService(self.name, settings.key_file)
         self._former = FormerMembers(self._data_dir / FORMER_MEMBERS)
-        self._api = NodeApi(self.name, self._events, self._keys, self._former, store=settings.has_store)
+        self._monitor = HostMonitor(self._data_dir)
+        self._api = NodeApi(
+            self.name, self._events, self._keys, self._former, self._monitor, store=settings.has_store
+        )
+        self._api.members_decide = settings.mode == "decentralised"
         self._access = Access(
             settings.api_tokens,
             TlsFiles.of(settings.api_certificate, settings.api_key, settings.api_client_ca),
@@ -190,6 +195,7 @@ class Node:
                     )
                     nursery.start_soon(self._stop_joining_when_asked, nursery.cancel_scope)
                     nursery.start_soon(self._former.keep)
+                    nursery.start_soon(self._monitor.run, self._api.look_at_host)
                     await self._be_member(on_listening, remembered)
                     await self._api.operations.finish()
                     nursery.cancel_scope.cancel()

@@ -30,18 +30,20 @@ from mgmt.errors import (
 )
 from rota.agent.solver_process import SolverProcess
 from rota.errors import ApiError
-from rota.http.answers import Disk, Event, Members, Solver, Status, Views
+from rota.http.answers import AllMeasured, Event, HostReport, Measured, Members, Solver, Status, Views
 from rota.http.control_answers import Control
 from rota.http.requests import ASKED_BY
+from rota.services.asking_members import ask_all, checked, chosen
 from rota.services.control_requests import ANSWERED_ANYWHERE, ASKED_AT, answer
 from rota.services.control_service import SERVICE, answer_requests, ask_member
 from rota.services.event_log import EventLog
 from rota.services.former_members import FormerMembers
+from rota.services.host_monitor import Counters, Gauges, HostMonitor, counted, disk_of, held_by
 from rota.services.key_service import KeyService
 from rota.services.membership_operations import Operations
 from rota.services.store_api import StoreApi
 from rota.services.view_history import ViewHistory, own_views
-from rota.services.view_report import dropped, members_of
+from rota.services.view_report import dropped, majority_losses, members_of, short_racks
 from rota.version import VERSION
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ log = logging.getLogger("rota")
 
 FOLLOW_INTERVAL = 0.3
 """Seconds between two looks at the controller's events for somebody who follows them."""
+HOSTS_MEASURED = 16
+"""Of more hosts, the last hour of this many is told: more lines would not be told apart."""
 _NO_CONTROL: dict[str, Any] = {"controller": None, "layout_epoch": None, "open_moves": 0}
 """What an agent without a store knows of the placement."""
 STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
@@ -78,11 +82,13 @@ class NodeApi:
         events: EventLog,
         key_service: KeyService,
         former: FormerMembers,
+        monitor: HostMonitor,
         *,
         store: bool = True,
     ) -> None:
         self._name = name
         self._former = former
+        self._monitor = monitor
         self._key_service = key_service
         self._events = events
         self._views = ViewHistory(name, events)
@@ -91,6 +97,8 @@ class NodeApi:
         self.cluster: Cluster | None = None
         self.is_ending = False
         """The store's clients here are gone, or on their way."""
+        self.members_decide = True
+        """Whether views are agreed by a majority of the members; in the centralised mode an ensemble agrees on them."""
         self.joined = trio.Event()
         """Set with ``cluster``."""
         self.controller: Controller | None = None
@@ -146,13 +154,15 @@ class NodeApi:
             "quorum": cluster.quorum,
             "silent": _silent(cluster),
             "former": self._former.latest(),
+            "short_racks": short_racks(view, self._former.latest()),
+            "at_risk": majority_losses(view) if self.members_decide and cluster.quorum else [],
             "controller": control["controller"],
             "layout_epoch": control["layout_epoch"],
             "open_moves": control["open_moves"],
             "control": None if controller is None else cast(Control, control),
             "solver": None if self.solver is None else cast(Solver, self.solver.status()),
             "engine": engine,
-            "disk": None if self.server is None else _disk(self.server),
+            "disk": None if self.server is None else disk_of(self.server),
             "keys": self._key_service.status(),
             "dropped": dropped(statistics),
             "statistics": {
@@ -190,6 +200,64 @@ class NodeApi:
             return await ask_member(cluster, member, SERVICE, "views", {})
 
         return await self._views.gather(cluster, ask_for_views)
+
+    async def host(self, name: str) -> HostReport:
+        """What the agent of a host tells of it.  Raises :class:`ApiError`."""
+        if name == self._name:
+            return await self._own_report()
+        cluster = _joined(self.cluster)
+        member = cluster.view.member(name)
+        if member is None:
+            raise ApiError(f"no host {name[:80]!r} is in the view; `rota members` names those that are",
+                           code="unknown_host", status=404)  # fmt: skip
+        try:
+            return checked(await ask_member(cluster, member, SERVICE, "host", {}), HostReport)
+        except TransportError as error:
+            raise ApiError(f"{name} cannot be reached ({error})", code="unreachable") from error
+
+    async def _own_report(self) -> HostReport:
+        cluster, server = _joined(self.cluster), self.server
+        return {
+            "name": self._name,
+            "version": VERSION,
+            "address": str(cluster.me.address),
+            "started": self._monitor.started,
+            "time": self._monitor.now(),
+            "disk": None if server is None else disk_of(server),
+            "space": await self._monitor.space(),
+            "held": None if server is None else await held_by(server),
+            "engine": None if self.engine is None else self.engine.status(),
+            "measured": self._monitor.measured(),
+        }
+
+    def look_at_host(self) -> tuple[Counters, Gauges]:
+        """What is measured of this host: counters, and what is so at present."""
+        statistics = {} if self.cluster is None else self.cluster.statistics()
+        if self.server is None:
+            return counted(statistics, with_log=False), {}
+        gauges = {
+            "sync_seconds": self.server.disk.sync_seconds or None,
+            "append_seconds": None if self.store_api is None else self.store_api.append_seconds(),
+        }
+        return counted({**statistics, **self.server.statistics()}, with_log=True), gauges
+
+    async def measured(self) -> AllMeasured:
+        """What the agents of all hosts, or of some, measured in the last hour."""
+        cluster = _joined(self.cluster)
+
+        async def ask(member: Member) -> Measured:
+            return checked(await ask_member(cluster, member, SERVICE, "measured", {}), Measured)
+
+        others = [member for member in cluster.view.members if member.name != self._name]
+        asked = chosen(others, HOSTS_MEASURED - 1)
+        told = await ask_all(asked, ask)
+        members = {self._name: self._monitor.measured(), **told.answers}
+        return {
+            "size": len(cluster.view),
+            "asked": len(asked) + 1,
+            "silent": told.silent,
+            "members": dict(sorted(members.items())),
+        }
 
     async def follow(self, after: int) -> AsyncGenerator[Event, None]:
         """Numbers are each agent's own, so a new controller's events are told from when the old one's ended."""
@@ -236,8 +304,13 @@ class NodeApi:
             await answer_requests(stream, self._answer)
 
     async def _answer(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        if request == "views":
-            return {"views": own_views(self._events)}
+        match request:
+            case "views":
+                return {"views": own_views(self._events)}
+            case "host":
+                return {**await self._own_report()}
+            case "measured":
+                return {**self._monitor.measured()}
         controller = self._stored(self.controller)
         try:
             if request == "events":
@@ -290,15 +363,6 @@ class NodeApi:
                 status=404,
             )
         return _joined(part)
-
-
-def _disk(server: LogThread) -> Disk:
-    report = server.disk
-    return {
-        "state": report.state,
-        "reason": report.failure or ("it takes no more records" if report.full else ""),
-        "sync_seconds": report.sync_seconds,
-    }
 
 
 def _silent(cluster: Cluster) -> list[str]:

@@ -12,6 +12,7 @@ import trio
 
 from membership import Settings
 from membership.transport.file_descriptors import raise_descriptor_limit
+from mgmt.solving.libraries import what_is_missing
 from rota.agent import logs
 from rota.agent.node import Node
 from rota.agent.parent_process import parent_ends, tell_parent
@@ -60,6 +61,8 @@ async def run_agent(
     """
     logs.configure(settings.log_format, settings.log_level)
     raise_descriptor_limit(Settings.lan().connections + CONNECTIONS + SOCKET_CONNECTIONS)
+    if settings.has_store and settings.manager and (missing := what_is_missing("the controller's part")):
+        log.warning("%s; until then nothing is placed while this agent is the controller", missing)
     node = _ensemble_node(settings) if settings.ensemble else Node(settings, read_settings)
     is_restarting = False
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT) as signals:

@@ -11,7 +11,7 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ from rota.errors import AgentError, UsageProblem
 
 FILES: Final = ("token_file", "ca_file", "certificate")
 """What a target may name besides the address."""
+TARGET_OPTIONS: Final = ("api", *FILES, "context")
+"""By what a command is told which agent to ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,25 @@ def local_agents() -> str:
     except (OSError, ValueError):
         return DEFAULT_URL
     return agents or DEFAULT_URL
+
+
+def target_of(given: Mapping[str, Any], group: Mapping[str, Any], own: str | None = None) -> Target:
+    """From a command's options, those of the group before it, the environment, the contexts.
+
+    ``own``: the agent of this host, for a command that asks none but that; the context in use is not.
+    Raises :class:`UsageProblem`.
+    """
+    asked = {name: given[name] if given[name] is not None else group.get(name) for name in TARGET_OPTIONS}
+    files: dict[str, Any] = {name: asked[name] for name in FILES if asked[name] is not None}
+    if asked["api"] is None and (asked["context"] or (own is None and "ROTA_API" not in os.environ)):
+        contexts = load(contexts_file())
+        name = asked["context"] or contexts.current
+        if name:
+            return replace(contexts.get(name), **files)
+    for name in ("token_file", "ca_file"):
+        if path := os.environ.get(f"ROTA_{name.upper()}"):
+            files.setdefault(name, Path(path))
+    return Target(asked["api"] or os.environ.get("ROTA_API") or own or local_agents(), **files)
 
 
 def load(path: Path) -> Contexts:

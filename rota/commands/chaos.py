@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from mgmt.source_text import UnreadableTextError, read_text
+from rota.commands.completion import complete_scenarios
 from rota.commands.options import json_option
 from rota.errors import AgentError, ReportedFailure, UsageProblem
 from rota.terminal.output import as_json, emit, table
@@ -46,7 +47,7 @@ def list_(json_wanted: bool) -> None:
 
 
 @chaos.command(short_help="Run one scenario; exit 1 when a promise is broken.")
-@click.argument("scenario")
+@click.argument("scenario", shell_complete=complete_scenarios)
 @click.option(
     "--backend",
     type=click.Choice(["sim", "process", "netns"]),
@@ -225,7 +226,7 @@ def fuzz(
                 minutes=minutes,
                 progress=progress.share,
             )
-        except library.BadArgumentError as error:
+        except library.ChaosError as error:
             raise UsageProblem(str(error)) from error
     emit(report.to_json(), json_wanted, lambda _: click.echo(report.text()))
     if not report.ok:

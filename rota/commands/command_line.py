@@ -10,15 +10,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
-from click.shell_completion import get_completion_class
 
-from rota.commands import chaos, doctor, operations, starting, status, view
+from rota.commands import chaos, completion, doctor, operations, starting, status, view
 from rota.commands.access import contexts, keys, tokens
 from rota.commands.layout import exports, layout, plans, questions
-from rota.commands.options import target_options
+from rota.commands.options import ConnectionOption, target_options
 from rota.commands.policies import policy
 from rota.commands.store import backups, log, maps
 from rota.errors import AgentError, ReportedFailure, first_error
@@ -26,21 +25,121 @@ from rota.imports import what_to_install
 from rota.terminal.output import as_json
 from rota.version import VERSION
 
+SECTIONS: Final = (
+    ("Start here", ("demo", "up", "status", "members", "layout")),
+    ("Cluster", ("agent", "events", "suspicions", "tag", "leave", "evict", "recover")),
+    ("Data", ("log", "map", "backup", "restore")),
+    (
+        "Placement",
+        (
+            "plan", "apply", "pause", "resume", "abort", "drain", "undrain", "pin", "unpin", "why", "why-not",
+            "what-if", "export",
+        ),
+    ),
+    ("Policies", ("policy",)),
+    ("Operations", ("doctor", "keys", "tokens", "context", "chaos", "completion", "help")),
+)  # fmt: skip
+"""Of the first help, with their commands."""
+CONNECTION: Final = "connection"
+"""The topic of the help that is no command."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+class CommandsInSections(click.Group):
+    """All commands by what they are about, with those that one needs first on top."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for _, names in SECTIONS for name in names]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(map(len, self.commands))
+        for title, names in SECTIONS:
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name.ljust(widest), self.commands[name].get_short_help_str(100)) for name in names]
+                )
+
+
+@click.group(
+    cls=CommandsInSections,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(VERSION, prog_name="rota")
 @target_options
 def rota(**_: Any) -> None:
-    """Who is in, and who does what: membership and placement for replicated datastores.
+    """Who is in, and who does what: membership and placement for replicated datastores."""
+
+
+@click.command("help", short_help="Help on a command, or on how an agent is reached.")
+@click.argument("topic", nargs=-1, metavar="[connection | COMMAND...]")
+@click.pass_context
+def help_command(context: click.Context, topic: tuple[str, ...]) -> None:
+    """Help on a command; `rota help connection`: which agent a command asks, and how it is let in.
 
     \b
-    Start here:
-      rota demo                 a cluster of real processes loses a host and repairs itself
-      rota up                   a local cluster in the foreground; then, in another terminal:
-      rota members              who is in
-      rota layout show          who does what
-      rota policy --help        write, check, test and explain placement policies
+    Examples:
+      rota help layout history
+      rota help connection
     """
+    at = context.find_root()
+    if topic == (CONNECTION,):
+        click.echo(_connection_help(at))
+        return
+    for name in topic:
+        if not isinstance(at.command, click.Group) or (found := at.command.get_command(at, name)) is None:
+            raise click.UsageError(f"no such command: {at.command_path} {name}", at)
+        at = click.Context(found, parent=at, info_name=name, **_settings_of(at))
+    click.echo(at.get_help())
+
+
+def _settings_of(context: click.Context) -> dict[str, Any]:
+    return {"help_option_names": context.help_option_names, "max_content_width": context.max_content_width}
+
+
+def _connection_help(context: click.Context) -> str:
+    formatter = context.make_formatter()
+    formatter.write_text(
+        "Which agent a command asks, and how it is let in.  Any agent of the cluster will do."
+    )
+    formatter.write_paragraph()
+    formatter.write_text(
+        "These options may stand before or after the command.  Without --api the first of these counts that is there: "
+        "ROTA_API, the context in use (`rota context use`), the agents of a `rota up` on this machine, "
+        "http://127.0.0.1:7947.  Of several addresses the first that answers is asked; whatever is sent goes to one."
+    )
+    with formatter.section("Options"):
+        formatter.write_dl(
+            [
+                (f"{option.opts[0]} {option.metavar}", option.help or "")
+                for option in context.command.params
+                if isinstance(option, ConnectionOption)
+            ]
+        )
+    with formatter.section("Examples"):
+        formatter.write_text(
+            "\b\n"
+            "rota members --api http://127.0.0.1:7957\n"
+            "rota --api https://a.example:7947,https://b.example:7947 status\n"
+            "rota context set production --api https://a.example:7947 --token-file alice.token"
+        )
+    return formatter.getvalue().rstrip("\n")
+
+
+def _add(command: click.Command) -> None:
+    """To the group; its help points to that on the connection where it asks an agent."""
+    rota.add_command(command)
+    _point_to_connection(command)
+
+
+def _point_to_connection(command: click.Command) -> None:
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            _point_to_connection(each)
+    if any(isinstance(option, ConnectionOption) for option in command.params):
+        command.epilog = f"Which agent is asked, and how: `rota help {CONNECTION}`."
 
 
 for group in (
@@ -60,27 +159,15 @@ for group in (
     tokens,
     contexts,
     chaos,
+    completion,
     doctor,
 ):
     for command in group.COMMANDS:
-        rota.add_command(command)
-
-
-@rota.command(short_help="Have the shell complete commands and options.")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print what has SHELL complete rota's commands and options.
-
-    \b
-    Examples:
-      rota completion bash > ~/.local/share/bash-completion/completions/rota
-      rota completion zsh > ~/.zfunc/_rota          # with fpath+=~/.zfunc before compinit
-      rota completion fish > ~/.config/fish/completions/rota.fish
-    """
-    made = get_completion_class(shell)
-    assert made is not None, "click knows the three"
-    root = click.get_current_context().find_root().command
-    click.echo(made(root, {}, "rota", "_ROTA_COMPLETE").source())
+        _add(command)
+rota.add_command(help_command)
+rota.epilog = (
+    f"Help on one of them: `rota help COMMAND`.  Which agent they ask, and how: `rota help {CONNECTION}`."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -8,13 +8,14 @@ import click
 
 from rota.agent.settings import parse_tag
 from rota.client.target import Target
+from rota.commands.completion import complete_hosts
 from rota.commands.options import agreed, api_option, json_option
 from rota.errors import ReportedFailure, UsageProblem
 from rota.terminal.output import emit, short_id
 
 
 @click.command(short_help="Remove a host from the cluster, healthy or not.")
-@click.argument("host")
+@click.argument("host", shell_complete=complete_hosts)
 @api_option
 @json_option
 def evict(host: str, api: Target, json_wanted: bool) -> None:
@@ -92,6 +93,7 @@ def tag(tags: tuple[str, ...], remove: tuple[str, ...], api: Target, json_wanted
     required=True,
     multiple=True,
     metavar="NAME,...",
+    shell_complete=complete_hosts,
     help="Names or addresses of all members that go on, the agent at --api among them.",
 )
 @click.option("--force", is_flag=True, help="Even though a survivor has a majority within reach.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -81,25 +80,28 @@ def _show_status(answer: dict[str, Any]) -> None:
         click.echo(f"{name:<14}{value}")
 
     version = f", rota {answer['version']}" if "version" in answer else ""  # agents of 0.1 do not say
-    line("agent", f"{answer['name']} at {answer['address']}, {answer['state']}{version}")
+    where = f" at {answer['address']}" if answer["address"] else ""
+    line("agent", f"{answer['name']}{where}, {answer['state']}{version}")
     if answer["epoch"] is None:
-        line("view", "none yet; " + answer["state"])
+        line("view", "none yet: it is about to join")
         return
     line("view", f"{answer['epoch']} ({short_id(answer['id'])}), {answer['size']} members")
     line("quorum", "yes" if answer["quorum"] else _lost_quorum(answer))
     if former := answer.get("former"):
         went = [f"{each['name']} {_how(each['how'])} {ago(each['time'])}" for each in former]
         line("gone", f"{_some(went)}; `rota members --all` has all")
+    if short := answer.get("short_racks"):
+        line("racks", _some([_short_rack(each) for each in short]))
     if "ensemble" in answer:
         line("ensemble", ", ".join(f"{voter['name']} at {voter['address']}" for voter in answer["ensemble"]))
         line("encryption", _encryption(answer.get("keys")))
-        _show_dropped(answer)
+        _show_risks(answer)
         return
     line("controller", answer["controller"] or "none")
     line("encryption", _encryption(answer.get("keys")))
     if answer["control"] is None:
         line("layout", "this agent runs without the store")
-        _show_dropped(answer)
+        _show_risks(answer)
         return
     control = answer["control"]
     if answer["engine"] is not None:
@@ -150,7 +152,7 @@ def _show_status(answer: dict[str, Any]) -> None:
         line("", trouble)
     if control.get("last_error"):
         line("trouble", control["last_error"])
-    _show_dropped(answer)
+    _show_risks(answer)
 
 
 def _lost_quorum(answer: dict[str, Any]) -> str:
@@ -163,12 +165,16 @@ def _lost_quorum(answer: dict[str, Any]) -> str:
     )
 
 
+def _short_rack(rack: dict[str, Any]) -> str:
+    return f"{rack['rack']} is without {', '.join(rack['gone'])} ({rack['hosts']} left)"
+
+
 def _how(how: str) -> str:
     return {"evicted": "was evicted"}.get(how, how)
 
 
 def _told_troubles(troubled: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Which segments break which rule, and what the loss of one more host would take."""
+    """Which segments break which rule."""
     short = [each for each in troubled if each["copies"] < each["wanted"]]
     crowded = [each for each in troubled if each["crowded"]]
     if short:
@@ -177,9 +183,19 @@ def _told_troubles(troubled: Sequence[dict[str, Any]]) -> Iterator[str]:
     if crowded:
         told = [f"{each['segment']} ({', '.join(each['crowded'])})" for each in crowded]
         yield f"too many copies in one rack: {_some(told)}"
-    last = Counter(each["hosts"][0] for each in short if len(each["hosts"]) == 1)
-    for host, count in sorted(last.items())[:NAMED]:
-        yield f"with {host} the last copy of {count} would be lost"
+
+
+def _told_losses(answer: dict[str, Any]) -> Iterator[str]:
+    """What the loss of one more host or rack would break."""
+    control = answer["control"] or {}
+    for each in (*answer.get("at_risk", ()), *control.get("at_risk", ())):  # agents of 0.1 do not say
+        yield f"{each['what']} {_any_of(each['names'])} lost: {each['breaks']}"
+
+
+def _any_of(names: Sequence[str]) -> str:
+    if len(names) > NAMED:
+        return f"{', '.join(names[:NAMED])} or one of {len(names) - NAMED} more"
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _some(names: Sequence[str]) -> str:
@@ -204,7 +220,10 @@ def _servers(engine: dict[str, Any]) -> str:
     return f"{engine['name']}: {addresses}; {engine['running']} run{restarts}"
 
 
-def _show_dropped(answer: dict[str, Any]) -> None:
+def _show_risks(answer: dict[str, Any]) -> None:
+    """What could break next, and what was dropped."""
+    for number, loss in enumerate(_told_losses(answer)):
+        click.echo(f"{'' if number else 'at risk':<14}{loss}")
     dropped = {reason: count for reason, count in answer["dropped"].items() if count}
     what = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items())) or "nothing"
     click.echo(f"{'dropped':<14}{what}")

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
 from rota.commands.options import api_option, json_option
-from rota.terminal.output import ago, emit, short_id, size, table
+from rota.terminal.output import ago, emit, room_for_last, short_id, shortened, size, table
+
+LEAST_TAGS: Final = 10
+"""Columns of a host's tags that are shown in any case."""
 
 
 @click.command(short_help="Who is in, where, and at which version.")
 @click.option("--all", "with_former", is_flag=True, help="Also who failed, left or was evicted, and when.")
-@click.option("--wide", is_flag=True, help="Also since which view, and the incarnations.")
+@click.option("--wide", is_flag=True, help="All tags, and states, first views and incarnations.")
 @api_option
 @json_option
 def members(with_former: bool, wide: bool, api: Target, json_wanted: bool) -> None:
@@ -32,7 +36,7 @@ def members(with_former: bool, wide: bool, api: Target, json_wanted: bool) -> No
     answer = ApiClient(api).get("/v1/members")
     emit(answer, json_wanted, partial(_show_members, wide=wide))
     if with_former and not json_wanted:
-        _show_former(answer)
+        _show_former(answer, wide)
 
 
 def _show_members(answer: dict[str, Any], *, wide: bool = False) -> None:
@@ -40,39 +44,46 @@ def _show_members(answer: dict[str, Any], *, wide: bool = False) -> None:
 
     def row(member: dict[str, Any]) -> tuple[Any, ...]:
         where = (member.get("http") or "").removeprefix("http://")
-        found = (member["name"], member["state"], member["address"], where, member.get("version") or "")
-        more = (member["joined_epoch"], short_id(member["incarnation"])) if wide else ()
+        found = (member["name"], member["address"], where, member.get("version") or "")
+        more = (member["state"], member["joined_epoch"], short_id(member["incarnation"])) if wide else ()
         return (*found, *more, _tags(member["tags"]))
 
-    more = ("since view", "incarnation") if wide else ()
-    columns = ("member", "state", "address", "http", "rota", *more, "tags")
-    table(columns, map(row, answer["members"]))
+    more = ("state", "since view", "incarnation") if wide else ()
+    _show_hosts(("member", "address", "http", "rota", *more, "tags"), map(row, answer["members"]), wide)
 
 
-def _show_former(answer: dict[str, Any]) -> None:
+def _show_former(answer: dict[str, Any], wide: bool) -> None:
     former = answer.get("former", ())
+    click.echo()
     if not former:
         click.echo("nobody has gone in the last 72 hours, as far as this agent saw")
         return
     click.echo("gone in the last 72 hours, as far as this agent saw")
-    table(
-        ("member", "address", "how", "when", "gone with view", "tags"),
-        [
-            (
-                each["name"],
-                each["address"],
-                each["how"],
-                ago(each["time"]),
-                each["epoch"],
-                _tags(each["tags"]),
-            )
-            for each in former
-        ],
-    )
+    rows = [
+        (
+            each["name"],
+            each["address"],
+            each["how"],
+            ago(each["time"]),
+            each["epoch"],
+            _tags(each["tags"]),
+        )
+        for each in former
+    ]
+    _show_hosts(("member", "address", "how", "when", "view", "tags"), rows, wide)
+
+
+def _show_hosts(columns: Sequence[str], rows: Iterable[Sequence[Any]], wide: bool) -> None:
+    """A line for each; the tags, which are last, are cut where there is no room for them, unless ``wide``."""
+    rows = list(rows)
+    room = 10_000 if wide else max(LEAST_TAGS, room_for_last(columns, rows))
+    table(columns, [(*row[:-1], shortened(row[-1], room)) for row in rows], wide=wide)
 
 
 def _tags(tags: dict[str, str]) -> str:
-    return " ".join(f"{key}={_tag(key, value)}" for key, value in sorted(tags.items()))
+    """The rack first, and what every host has last."""
+    order = sorted(tags, key=lambda key: (key != "rack", key == "capacity", key))
+    return " ".join(f"{key}={_tag(key, tags[key])}" for key in order)
 
 
 def _tag(key: str, value: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
 from membership.protocol.core.suspicions import Suspicions
-from rota.http.control_answers import Control
+from rota.http.control_answers import Control, Losses
 
 
 class Problem(TypedDict):
@@ -66,9 +66,68 @@ class Disk(TypedDict):
     sync_seconds: float
 
 
+class Space(TypedDict):
+    """Bytes of a file system."""
+
+    free: int
+    total: int
+
+
+class SegmentHeld(TypedDict):
+    """What a host holds of a segment; bytes as they lie on its disk."""
+
+    key: str
+    bytes: int
+    records: int
+
+
+class Held(TypedDict):
+    """What a host holds of the log."""
+
+    bytes: int
+    records: int
+    segments: list[SegmentHeld]
+
+
+class Measured(TypedDict):
+    """What an agent measured in the last hour, every ``interval`` seconds; each series has a value for each time, the
+    last one at ``end`` (Unix seconds of that host), null where it is not known.  Rates in a second: ``records`` taken,
+    ``reads`` answered, ``synced_bytes``, ``network_bytes``; ``sync_seconds``, ``append_seconds`` (through this agent);
+    bytes: ``disk_free``, ``disk_total``."""
+
+    interval: float
+    end: float | None
+    series: dict[str, list[float | None]]
+
+
+class HostReport(TypedDict):
+    """What one agent tells of its host.  ``started``, ``time``: in Unix seconds; ``disk`` and ``held``: of its log."""
+
+    name: str
+    version: str
+    address: str
+    started: float
+    time: float
+    disk: Disk | None
+    space: Space | None
+    held: Held | None
+    engine: Engine | None
+    measured: Measured
+
+
+class AllMeasured(TypedDict):
+    """What the agents measured; of a large cluster some, evenly chosen; ``silent``: who did not answer."""
+
+    size: int
+    asked: int
+    silent: list[str]
+    members: dict[str, Measured]
+
+
 class Status(TypedDict):
     """How one agent is.  What it does not know at present is null; ``version``: of rota, which it runs.  ``silent``:
-    who does not answer it while no majority is in reach; ``former``: as in `/v1/members`."""
+    who does not answer it while no majority is in reach; ``former``: as in `/v1/members`; ``at_risk``: whose loss
+    would take the majority of the members."""
 
     version: str
     name: str
@@ -83,6 +142,8 @@ class Status(TypedDict):
     quorum: bool
     silent: NotRequired[list[str]]
     former: NotRequired[list[FormerMember]]
+    short_racks: NotRequired[list[ShortRack]]
+    at_risk: NotRequired[list[Losses]]
     controller: str | None
     layout_epoch: int | None
     open_moves: int
@@ -120,6 +181,14 @@ class FormerMember(TypedDict):
     time: float
     epoch: int
     tags: dict[str, str]
+
+
+class ShortRack(TypedDict):
+    """A rack that hosts have gone from, of those in ``former``; ``hosts``: how many are left."""
+
+    rack: str
+    hosts: int
+    gone: list[str]
 
 
 class Members(TypedDict):
@@ -345,6 +414,22 @@ class Records(TypedDict):
     records: list[RecordEntry]
 
 
+class StreamEntry(TypedDict):
+    """A stream of the log, or a map in it: its records there, and about how many bytes a copy of them takes; null
+    where that is not known.  What is being appended may be counted or not."""
+
+    name: str
+    records: int | None
+    bytes: int | None
+
+
+class Streams(TypedDict):
+    """What the log holds records of: streams, and the maps that are kept in it, by name."""
+
+    streams: list[StreamEntry]
+    maps: list[StreamEntry]
+
+
 class MapEntry(TypedDict):
     """A key of a map; ``text`` is the value read as UTF-8, as far as it is."""
 
@@ -355,7 +440,7 @@ class MapEntry(TypedDict):
 
 
 class Cut(TypedDict):
-    """Where the log ends (one above the last record's address), and what operators wish at that moment."""
+    """Where the log ends (one above the last record's address), and what operators have asked for by then."""
 
     cluster_id: str
     layout_epoch: int
@@ -372,7 +457,7 @@ class RestoreRequest(TypedDict):
 
 
 class RestoredRequest(TypedDict):
-    """``intent``: what is to be wished, as the backup has it; null: what is wished now."""
+    """``intent``: the policies and requests of the backup; null: those of now stay."""
 
     backup: str
     intent: dict[str, Any] | None

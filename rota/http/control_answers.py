@@ -116,6 +116,14 @@ class TroubledSegment(TypedDict):
     crowded: list[str]
 
 
+class Losses(TypedDict):
+    """What the loss of any one of these would break: ``what`` is ``host`` or ``rack``."""
+
+    what: str
+    names: list[str]
+    breaks: str
+
+
 class Control(TypedDict):
     """What the management plane of one host is at.  ``layout_epoch`` is -1 before the engine has answered;
     ``layout_servers_lost``: those without which no majority of them is left, so that nothing can be changed."""
@@ -148,6 +156,7 @@ class Control(TypedDict):
     rack_violations: int
     under_replicated: int
     troubled: NotRequired[list[TroubledSegment]]
+    at_risk: NotRequired[list[Losses]]
     drains: dict[str, int]
     statistics: dict[str, int]
 
@@ -220,7 +229,7 @@ class Version(TypedDict):
 
 
 class NamesChanged(TypedDict):
-    """Of a role, or of wishes of one sort."""
+    """Of a role, or of requests of one sort."""
 
     what: str
     added: list[str]

@@ -30,7 +30,7 @@ from rota.http.requests import (
 LARGEST_CHANGE = 1 << 20
 """Bytes of a request about one key of a map: two values in base64."""
 LARGEST_INTENT = 16 << 20
-"""Bytes of what operators wish, with whole policies in it."""
+"""Bytes of what operators have asked for, with whole policies in it."""
 LARGEST_PART = 32 << 20
 """Bytes of a part of a backup: one record of the largest, or many."""
 LARGEST_LISTING = 10_000
@@ -45,6 +45,8 @@ GET  /v1/events?after=N    what happened at the controller; with Accept: text/ev
                            (?local=1: what happened at this agent)
 GET  /v1/suspicions        who suspects whom now, votes, why no new view yet
 GET  /v1/views             when each member installed each view
+GET  /v1/hosts/NAME        what the agent of this host tells of it: disk, what it holds, the last hour
+GET  /v1/measured          rates, latencies and disks of the last hour, by host
 GET  /v1/layout            segments, replicas by rack, roles
 GET  /v1/layout/history    the versions of the layout that are kept: what changed, when, by whom, why
 GET  /v1/layout/diff/A/B   what differs between two of them, by layout epoch
@@ -70,17 +72,18 @@ POST /v1/evict             {"host": NAME}
 POST /v1/leave             {}; the agent then ends
 POST /v1/tags              {"set": {KEY: VALUE}, "remove": [KEY]}: the tags of this agent
 POST /v1/recover           {"survivors": [NAME], "force": false}
+GET  /v1/streams           the streams and maps that the log holds records of
 POST /v1/log/STREAM        append the body, answers its address
 GET  /v1/log/STREAM        the stream's records; ?address=A reads one; with Accept: text/event-stream
                            those from ?start=A on and whatever follows
 GET  /v1/map/NAME          the entries of a map
 POST /v1/map/NAME          {"action": "get", "key": KEY}, or "delete", "set" with "value": BASE64, "replace"
                            with "expected" and "value" (null: no value)
-GET  /v1/backup            where the log ends, and what operators wish
+GET  /v1/backup            where the log ends, and what operators have asked for
 GET  /v1/backup/part       all records from ?start=A to ?end=B, as many as fit (MessagePack, see `rota backup`)
 POST /v1/restore           {"backup": DIGEST, "resume": false}: pauses; for an empty log, or one begun with the same
 POST /v1/restore/part      a part of a backup, at its addresses
-POST /v1/restore/finished  {"backup": DIGEST, "intent": what operators are to wish, or null}
+POST /v1/restore/finished  {"backup": DIGEST, "intent": the settings of the backup, or null}
 GET  /v1/openapi.json      all this for programs (OpenAPI)
 GET  /metrics, /healthz, /readyz
 
@@ -109,7 +112,8 @@ class Endpoints:
         return PlainTextResponse(ENDPOINTS, headers={"vary": "accept"})
 
     async def console_file(self, request: Request) -> Response:
-        return _file_response(request, request.path_params["name"])
+        names = request.path_params
+        return _file_response(request, "/".join(filter(None, [names.get("folder"), names["name"]])))
 
     async def health(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -139,6 +143,12 @@ class Endpoints:
     async def views(self, request: Request) -> Response:
         return JSONResponse(await self._backend.views())
 
+    async def host(self, request: Request) -> Response:
+        return JSONResponse(await self._backend.host(request.path_params["name"]))
+
+    async def measured(self, request: Request) -> Response:
+        return JSONResponse(await self._backend.measured())
+
     async def events(self, request: Request) -> Response:
         after = whole_number(request, "after", 0) or 0
         if "text/event-stream" not in request.headers.get("accept", ""):
@@ -163,6 +173,9 @@ class Endpoints:
     async def keys(self, request: Request) -> Response:
         action, arguments = ("list", {}) if request.method == "GET" else await key_arguments(request)
         return JSONResponse(await self._backend.keys(action, arguments))
+
+    async def streams(self, request: Request) -> Response:
+        return JSONResponse(await self._backend.store().streams())
 
     async def append(self, request: Request) -> Response:
         payload = await bounded_body(request, LARGEST_RECORD)

@@ -32,6 +32,9 @@ def _of_the_agent(endpoints: Endpoints) -> list[Operation]:
         Operation(
             "/console/{name}", endpoints.console_file, "A file of the console", "text/plain", role=PUBLIC,
         ),
+        Operation(
+            "/console/{folder}/{name}", endpoints.console_file, "One in a folder", "text/plain", role=PUBLIC,
+        ),
         Operation("/healthz", endpoints.health, "Whether the process runs", "text/plain", role=PUBLIC),
         Operation("/readyz", endpoints.ready, "Whether this agent can be relied on", "text/plain", role=PUBLIC),
         Operation(
@@ -59,6 +62,8 @@ def _of_the_membership(endpoints: Endpoints) -> list[Operation]:
         Operation("/v1/members", endpoints.members, "The view", answers.Members),
         Operation("/v1/suspicions", endpoints.suspicions, "Who suspects whom now", answers.Reading),
         Operation("/v1/views", endpoints.views, "When each member installed each view", answers.Views),
+        Operation("/v1/hosts/{name}", endpoints.host, "What the agent of a host tells of it", answers.HostReport),
+        Operation("/v1/measured", endpoints.measured, "The last hour of each host", answers.AllMeasured),
         Operation("/v1/keys", endpoints.keys, "Which host holds which keys", answers.Keys),
         Operation(
             "/v1/keys", endpoints.keys, "One step with all keys", answers.Keys, "POST", answers.KeyRequest,
@@ -82,7 +87,7 @@ def _of_the_membership(endpoints: Endpoints) -> list[Operation]:
 
 
 def _of_the_placement(endpoints: Endpoints) -> list[Operation]:
-    """Layouts and plans, asked of the controller, and what operators wish."""
+    """Layouts and plans, asked of the controller, and what operators ask for."""
     return [
         Operation(
             "/v1/layout", endpoints.controlled("layout"), "Segments, replicas by rack, roles",
@@ -179,6 +184,7 @@ def _of_the_placement(endpoints: Endpoints) -> list[Operation]:
 def _of_the_store(endpoints: Endpoints) -> list[Operation]:
     """The embedded log, maps, and backups of them."""
     return [
+        Operation("/v1/streams", endpoints.streams, "The streams and maps there are", answers.Streams),
         Operation(
             "/v1/log/{stream}", endpoints.append, "Append a record", answers.Appended, "POST", BINARY,
             is_recorded=False,
@@ -192,7 +198,7 @@ def _of_the_store(endpoints: Endpoints) -> list[Operation]:
             },
             also="text/event-stream",
         ),
-        Operation("/v1/backup", endpoints.cut, "Where the log ends, and what operators wish", answers.Cut),
+        Operation("/v1/backup", endpoints.cut, "Where the log ends, and what operators have asked for", answers.Cut),
         Operation(
             "/v1/backup/part", endpoints.part, "All records of a range, as many as fit", BINARY,
             query={"start": "the first address", "end": "one above the last, at most where the log ends"},
@@ -202,7 +208,7 @@ def _of_the_store(endpoints: Endpoints) -> list[Operation]:
             control_answers.RestoreBegun, "POST", answers.RestoreRequest,
         ),
         Operation(
-            "/v1/restore/finished", endpoints.restored, "All of a backup is in the log: take its wishes",
+            "/v1/restore/finished", endpoints.restored, "All of a backup is in the log: take its settings",
             control_answers.Paused, "POST", answers.RestoredRequest,
         ),
         Operation(

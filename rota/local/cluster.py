@@ -23,11 +23,12 @@ import trio
 from membership import Address, Key
 from membership.runtime.own_network import OwnNetwork
 from membership.wire.key_ring import write_key_file
+from mgmt.solving.libraries import what_is_missing
 from rota.agent.engine.password import DIRECTORY, PASSWORD_FILE
 from rota.agent.parent_process import LIFELINE_DESCRIPTOR, READY_DESCRIPTOR
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
-from rota.errors import ApiError, LocalClusterError
+from rota.errors import ApiError, LocalClusterError, NotInstalledError
 from rota.local.cluster_file import ClusterFile, Place
 
 START_TIMEOUT = 30.0
@@ -356,7 +357,10 @@ class LocalCluster:
 
 
 def check_store(store: str) -> None:
-    """Raises :class:`SettingsError` where its servers are not installed."""
+    """Raises :class:`NotInstalledError` or :class:`SettingsError` where what places it, or its servers, are not
+    installed."""
+    if missing := what_is_missing("a cluster that places data"):
+        raise NotInstalledError(missing)
     if store != "log":
         from rota.agent.engine.program import check_library, find_program
 

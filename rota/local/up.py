@@ -190,6 +190,9 @@ async def _picture(cluster: LocalCluster) -> Any:
         *("host", "rack", "state", "replicas", "primaries", "roles", "http"),
         title=_title(statuses, layout),
         title_justify="left",
+        box=None,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
         caption=f"console: http://{cluster.live()[0].api}/; logs {cluster.plan.directory}{_password(cluster)}; "
         "Ctrl-C ends it",
         caption_justify="left",
@@ -203,7 +206,7 @@ async def _picture(cluster: LocalCluster) -> Any:
             agent.rack,
             Text(state, style=style),
             *_duties(layout, agent.name, agent.name in controllers),
-            f"http://{agent.api}",
+            str(agent.api),
         )
     return table
 

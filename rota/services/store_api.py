@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from datastore_adapter import (
@@ -16,6 +17,7 @@ from datastore_adapter import (
     InvalidEntryError,
     LogClient,
     LogError,
+    LogUnavailableError,
     MapFullError,
     NotCopiedError,
     OutcomeUnknownError,
@@ -27,13 +29,27 @@ from datastore_adapter import (
     UnwrittenError,
 )
 from datastore_adapter.log.client.copying import decode_part, encode_part
+from datastore_adapter.log.client.stream_search import StreamSize
+from datastore_adapter.log.maps.snapshot import MAP_STREAMS
 from rota.errors import ApiError
-from rota.http.answers import Appended, Cut, MapChange, MapEntries, MapEntry, RecordEntry, Records
+from rota.http.answers import (
+    Appended,
+    Cut,
+    MapChange,
+    MapEntries,
+    MapEntry,
+    RecordEntry,
+    Records,
+    StreamEntry,
+    Streams,
+)
 from rota.http.limits import STREAM_NAME
 from rota.version import VERSION
 
 LONGEST_LISTING = 10_000
 APPEND_TIMEOUT = 30.0
+SIZES_TIMEOUT = 5.0
+"""Seconds for how much there is of each stream; without it they are named only."""
 MAPS_AT_ONCE = 4
 """Maps held in memory, each up to `MapSettings.max_bytes`."""
 _CODES: tuple[tuple[type[LogError], str, int], ...] = (
@@ -55,15 +71,51 @@ class StoreApi:
 
     def __init__(self, client: LogClient) -> None:
         self._client = client
+        self._append_seconds: list[float] = []
         self._maps: OrderedDict[str, ReplicatedDict] = OrderedDict()
+
+    async def streams(self) -> Streams:
+        """What there are records of, but for what the log keeps for itself.  Raises :class:`ApiError`."""
+        try:
+            sizes = await self._sizes()
+        except LogError as error:
+            raise _api_error(error) from error
+        maps: dict[str, list[StreamSize | None]] = {}
+        for name, size in sizes.items():
+            if name.startswith(MAP_STREAMS):
+                of_map = name.removeprefix(MAP_STREAMS).removesuffix("/chunks").removesuffix("/manifests")
+                maps.setdefault(of_map, []).append(size)
+        return {
+            "streams": [
+                _stream(name, [size]) for name, size in sorted(sizes.items()) if STREAM_NAME.fullmatch(name)
+            ],
+            "maps": [_stream(name, of_map) for name, of_map in sorted(maps.items())],
+        }
+
+    async def _sizes(self) -> Mapping[str, StreamSize | None]:
+        """By stream; None where hosts of an earlier version cannot tell."""
+        with suppress(LogUnavailableError):
+            sizes = await self._client.sizes(timeout=SIZES_TIMEOUT)
+            if sizes is not None:
+                return sizes
+        document, tail = await self._client.cut()
+        names = await self._client.names(document.layout.trimmed_below, tail)
+        return dict.fromkeys(names)
 
     async def append(self, stream: str, payload: bytes) -> Appended:
         _check_stream(stream)
+        began = self._client.runtime.now()
         try:
             address = await self._client.append(stream, payload, timeout=APPEND_TIMEOUT)
         except LogError as error:
             raise _api_error(error) from error
+        self._append_seconds.append(self._client.runtime.now() - began)
         return {"stream": stream, "address": address, "bytes": len(payload)}
+
+    def append_seconds(self) -> float | None:
+        """What an append took on average since this was asked last; None: there was none."""
+        taken, self._append_seconds = self._append_seconds, []
+        return sum(taken) / len(taken) if taken else None
 
     async def read(self, stream: str, address: int | None, limit: int, start: int | None = None) -> Records:
         """One record, the first from `start` on, or the latest; oldest first.  Raises :class:`ApiError`."""
@@ -191,6 +243,17 @@ class StoreApi:
         if len(self._maps) > MAPS_AT_ONCE:
             self._maps.popitem(last=False)
         return shared
+
+
+def _stream(name: str, sizes: Iterable[StreamSize | None]) -> StreamEntry:
+    known = [size for size in sizes if size is not None]
+    if not known:
+        return {"name": name, "records": None, "bytes": None}
+    return {
+        "name": name,
+        "records": sum(size.records for size in known),
+        "bytes": sum(size.bytes for size in known),
+    }
 
 
 def _bytes_of(request: Mapping[str, Any], name: str) -> bytes | None:

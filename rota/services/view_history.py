@@ -11,16 +11,14 @@ from typing import Any
 
 import trio
 
-from membership import Cluster, Member, TransportError
+from membership import Cluster, Member
 from rota.errors import ApiError
 from rota.http.answers import Event, InstalledView, Views
+from rota.services.asking_members import ask_all, chosen
 from rota.services.event_log import EventLog
 
 MEMBERS_ASKED = 100
 """Of more members, this many are asked: more dots would not be told apart."""
-ASKED_AT_ONCE = 16
-ANSWER_TIMEOUT = 2.0
-"""Seconds for one member; who is being found faulty does not answer."""
 KEPT = 1.0
 """Seconds for which an answer is good for others who ask: several consoles cost the cluster no more than one."""
 LONGEST_HISTORY = 200
@@ -65,38 +63,19 @@ class ViewHistory:
             return self._gathered
 
     async def _ask_all(self, cluster: Cluster, ask: Ask) -> Views:
-        told: dict[str, list[InstalledView]] = {self._name: own_views(self._events)}
-        silent: list[str] = []
-        limit = trio.CapacityLimiter(ASKED_AT_ONCE)
+        async def ask_one(member: Member) -> list[InstalledView]:
+            return checked_views((await ask(member)).get("views"))
 
-        async def ask_one(member: Member) -> None:
-            async with limit:
-                with trio.move_on_after(ANSWER_TIMEOUT):
-                    try:
-                        told[member.name] = checked_views((await ask(member)).get("views"))
-                    except (ApiError, TransportError):
-                        pass
-                    else:
-                        return
-            silent.append(member.name)
-
-        asked = chosen([member for member in cluster.view.members if member.name != self._name])
-        async with trio.open_nursery() as nursery:
-            for member in asked:
-                nursery.start_soon(ask_one, member)
+        others = [member for member in cluster.view.members if member.name != self._name]
+        asked = chosen(others, MEMBERS_ASKED - 1)
+        told = await ask_all(asked, ask_one)
+        members = {self._name: own_views(self._events), **told.answers}
         return {
             "size": len(cluster.view),
             "asked": len(asked) + 1,
-            "silent": sorted(silent),
-            "members": dict(sorted(told.items())),
+            "silent": told.silent,
+            "members": dict(sorted(members.items())),
         }
-
-
-def chosen(members: list[Member], most: int = MEMBERS_ASKED - 1) -> list[Member]:
-    """All of few, or evenly spread ones of many; the same ones as long as the view stays."""
-    if len(members) <= most:
-        return members
-    return [members[index * len(members) // most] for index in range(most)]
 
 
 def checked_views(answer: object) -> list[InstalledView]:

@@ -5,12 +5,16 @@ Pure functions of membership's values, for members and for voters of an ensemble
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from membership import Change, Configuration, Member
-from rota.http.answers import Members
+from rota.http.answers import FormerMember, Members, ShortRack
+from rota.http.control_answers import Losses
 from rota.services.store_tags import HTTP, VERSION_TAG, tags_of
 
+RACK = "rack"
 NAMES_SHOWN = 12
 """Of those who came or went in one way, in the text of an event; its data have all."""
 
@@ -39,6 +43,32 @@ def members_of(view: Configuration) -> Members:
             )
         ],
     }
+
+
+def short_racks(view: Configuration, former: Sequence[FormerMember]) -> list[ShortRack]:
+    """The racks that hosts have gone from, and how many are left in each."""
+    left = Counter(member.attributes.get(RACK) for member in view.members)
+    gone: dict[str, list[str]] = {}
+    for each in former:
+        if rack := each["tags"].get(RACK):
+            gone.setdefault(rack, []).append(each["name"])
+    return [
+        {"rack": rack, "hosts": left[rack], "gone": sorted(names)} for rack, names in sorted(gone.items())
+    ]
+
+
+def majority_losses(view: Configuration) -> list[Losses]:
+    """The hosts and racks without any one of which the others are no majority of the members."""
+    if len(view) == 1:
+        return []
+    groups: dict[tuple[str, str], int] = {("host", member.name): 1 for member in view.members}
+    for rack, count in Counter(member.attributes.get(RACK) for member in view.members).items():
+        if rack and count > 1:
+            groups["rack", rack] = count
+    broken = [group for group, count in sorted(groups.items()) if 2 * (len(view) - count) <= len(view)]
+    text = "no majority of the members would be left, and nothing could change"
+    named = {what: [name for kind, name in broken if kind == what] for what in ("host", "rack")}
+    return [{"what": what, "names": names, "breaks": text} for what, names in named.items() if names]
 
 
 def view_event(change: Change) -> tuple[str, dict[str, Any]] | None:

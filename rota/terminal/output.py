@@ -6,12 +6,19 @@ With ``--json`` standard output carries exactly one JSON document; progress and 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
+
+PIPED_WIDTH: Final = 160
+"""Columns where nobody says how many there are."""
+WIDEST: Final = 10_000
+BETWEEN: Final = 3
+"""Columns that a table has for each of its own, besides its cells."""
 
 
 def as_json(value: Any) -> str:
@@ -34,18 +41,45 @@ def away_text(segment: str, away: Mapping[str, Any]) -> str:
     return f"{what}: only on {', '.join(away['hosts'])}, which are away; start one of them"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
-    """A plain table, as wide as the terminal allows."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wide: bool = False) -> None:
+    """A plain table, as wide as its cells; unless ``wide`` at most as the terminal, with further lines in its cells."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    view = Table(*columns, box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        view.add_column(column, overflow="fold")
     for row in rows:
         view.add_row(*(Text(str(cell)) for cell in row))
-    console = Console(soft_wrap=False) if sys.stdout.isatty() else Console(width=160)
-    console.print(view)
+    console = Console(width=WIDEST if wide else width())
+    with console.capture() as printed:
+        console.print(view)
+    for line in printed.get().strip("\n").splitlines():
+        if line.strip():
+            click.echo(line.rstrip())
+
+
+def width() -> int:
+    """Columns of the terminal, or of ``COLUMNS``; where there is neither, room for long lines."""
+    return shutil.get_terminal_size((PIPED_WIDTH, 0)).columns
+
+
+def room_for_last(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
+    """What is left of the terminal for the last column of a table."""
+    widest = [max(map(len, map(str, cells))) for cells in zip(columns, *rows, strict=True)]
+    return width() - sum(widest[:-1]) - BETWEEN * len(widest)
+
+
+def paragraph(name: str, text: str) -> None:
+    """A text of some length under its name, indented, as wide as the terminal."""
+    click.echo(click.wrap_text(text, width(), f"  {name:<8}", " " * 10))
+
+
+def shortened(text: str, most: int) -> str:
+    """No longer than that; that it was is seen."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def write_bytes(content: bytes) -> None:

@@ -6,19 +6,34 @@ socket in a thread.  The test with real agents is ``test_console_live``.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sized
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, cast
 
 import trio
 
 from membership import Address
 from rota.access.access import Access
 from rota.errors import ApiError
-from rota.http.answers import Engine, Event, InstalledView, Members, Status, Views
+from rota.http.answers import (
+    AllMeasured,
+    Engine,
+    Event,
+    FormerMember,
+    HostReport,
+    InstalledView,
+    Measured,
+    Members,
+    Status,
+    StreamEntry,
+    Streams,
+    Views,
+)
 from rota.http.api import build_application
+from rota.http.backend import Backend
 from rota.http.server import serve
 from rota.version import VERSION
 
@@ -57,6 +72,16 @@ class FakeAgent:
         self.reason = ""
         self.broken: dict[str, ApiError] = {}
         self.said: list[Event] = []
+        self.former: list[FormerMember] = []
+        self.silent: list[str] = []
+        self.plan: dict[str, Any] = {
+            "text": "plan p4-n1: nothing to do", "moves": [], "primaries": [], "roles": [], "slots": [], "dangers": [],
+            "feasible": True,
+        }  # fmt: skip
+        self.what_if: dict[str, list[str]] = {}
+        self.ordered: list[tuple[str, str]] = []
+        self.data = FakeStore()
+        self.versions: list[dict[str, Any]] = []
         self.installed: dict[str, list[InstalledView]] = {name: [] for name in self.names}
         self.install(self.began, joined=self.names)
 
@@ -85,7 +110,13 @@ class FakeAgent:
         self.installed.pop(name)
         self.suspects, self.votes, self.reason = [], [], ""
         self.epoch += 1
-        self.install(time.time() if at is None else at, failed=[name])
+        when = time.time() if at is None else at
+        self.install(when, failed=[name])
+        tags = {"rack": self.racks[name]}
+        gone: FormerMember = {
+            "name": name, "address": "10.0.0.9:7946", "how": "failed", "time": when, "epoch": self.epoch, "tags": tags,
+        }  # fmt: skip
+        self.former.insert(0, gone)
 
     def suspect(
         self, name: str, accusers: list[str], tally: int, standing: str = "unstable", wish: str = ""
@@ -108,6 +139,7 @@ class FakeAgent:
         return {
             "name": self.names[0], "address": "127.0.0.1:7946", "state": self.state, "cluster_id": "c0" * 16,
             "epoch": self.epoch, "id": f"{self.epoch:032x}", "size": len(self.names), "quorum": self.quorum,
+            "silent": self.silent, "former": self.former,
             "controller": control["controller"], "layout_epoch": 3, "open_moves": 0, "control": control,
             "version": VERSION, "recoveries": [], "solver": None,
             "keys": None, "dropped": {}, "statistics": {}, "engine": self.engine,
@@ -138,6 +170,37 @@ class FakeAgent:
     async def views(self) -> Views:
         some = dict(list(self.installed.items())[:100])
         return {"size": len(self.names), "asked": len(some), "silent": [], "members": some}
+
+    def _measured(self, index: int) -> Measured:
+        """40 minutes of them."""
+        waves = [math.sin(index + each / 30) for each in range(240)]
+        return {
+            "interval": 10.0, "end": time.time(), "series": {
+                "records": [None, *(round(40 + 20 * wave, 1) for wave in waves[1:])],
+                "sync_seconds": [0.002 + 0.001 * wave for wave in waves],
+                "disk_free": [6e10 + 1e9 * index] * 240, "disk_total": [1e11] * 240,
+            },
+        }  # fmt: skip
+
+    async def measured(self) -> AllMeasured:
+        self._check("measured")
+        told = {name: self._measured(index) for index, name in enumerate(self.names[:16])}
+        return {"size": len(self.names), "asked": len(told), "silent": [], "members": told}
+
+    async def host(self, name: str) -> HostReport:
+        self._check(f"host {name}")
+        if name not in self.names:
+            raise ApiError(f"no host {name!r} is in the view", code="unknown_host", status=404)
+        held = [key for key, chain in self.chains.items() if name in chain]
+        return {
+            "name": name, "version": VERSION, "address": f"10.0.0.{self.names.index(name) + 1}:7946",
+            "started": self.began, "time": time.time(),
+            "disk": {"state": "ok", "reason": "", "sync_seconds": 0.0021}, "engine": self.engine,
+            "space": {"free": 60_000_000_000, "total": 100_000_000_000},
+            "held": {"bytes": 4000 * len(held), "records": 50 * len(held),
+                     "segments": [{"key": key, "bytes": 4000, "records": 50} for key in held]},
+            "measured": self._measured(self.names.index(name)),
+        }  # fmt: skip
 
     def local_events(self, after: int) -> list[Event]:
         return self.said[after:]
@@ -186,6 +249,23 @@ class FakeAgent:
                 return self._control()
             case "layout":
                 return self._layout()
+            case "why":
+                return {"lines": [f"{arguments['name']} is where it is"], "possible": True, "error": ""}
+            case "history":
+                return {"layout_epoch": 3, "versions": self.versions}
+            case "plan":
+                return self.plan
+            case "what-if":
+                if arguments["sql"] in self.what_if:
+                    return {"lines": self.what_if[arguments["sql"]], "possible": True, "error": ""}
+                return {
+                    "lines": ["no placement"],
+                    "possible": False,
+                    "error": "it would break one_replica_per_rack",
+                }
+            case "drain" | "undrain" | "pause" | "resume" | "apply":
+                self.ordered.append((request, arguments.get("host", "")))
+                return {"plan_id": "p4-n1", "moves": 6, "bytes": 0, "waves": 1}
             case "policies":
                 return {"pack": "datastore", "policies": POLICIES}
         raise ApiError(f"{request} is not made up here", code="bad_request", status=400)
@@ -201,8 +281,38 @@ class FakeAgent:
     def record(self, kind: str, text: str, data: Mapping[str, Any]) -> None:
         self.say(kind, text, None, **data)
 
-    def store(self) -> NoReturn:
-        raise NotImplementedError
+    def store(self) -> FakeStore:
+        self._check("store")
+        return self.data
+
+
+class FakeStore:
+    """Streams and maps, by name."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, list[bytes]] = {}
+        self.maps: dict[str, dict[str, bytes]] = {}
+
+    async def streams(self) -> Streams:
+        def told(data: Mapping[str, Sized]) -> list[StreamEntry]:
+            return [{"name": name, "records": len(of), "bytes": 50 * len(of)} for name, of in data.items()]
+
+        return {"streams": told(self.records), "maps": told(self.maps)}
+
+    async def read(
+        self, stream: str, address: int | None, limit: int, start: int | None = None
+    ) -> dict[str, Any]:
+        found = list(enumerate(self.records.get(stream, ())))[-limit:]
+        return {"stream": stream, "records": [{"address": number, **_text(value)} for number, value in found]}
+
+    async def entries(self, name: str, limit: int) -> dict[str, Any]:
+        found = self.maps.get(name, {})
+        shown = [{"key": key, **_text(value)} for key, value in list(found.items())[:limit]]
+        return {"map": name, "keys": len(found), "entries": shown}
+
+
+def _text(value: bytes) -> dict[str, Any]:
+    return {"text": value.decode("utf-8", "replace"), "hex": value.hex(), "bytes": len(value)}
 
 
 class Server:
@@ -210,7 +320,7 @@ class Server:
 
     def __init__(self, agent: FakeAgent, access: Access) -> None:
         self.access = access
-        self._application = build_application(agent, access)
+        self._application = build_application(cast(Backend, agent), access)
         self.address = Address("127.0.0.1", 0)
         self._thread: threading.Thread | None = None
 

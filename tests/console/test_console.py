@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -42,8 +43,8 @@ def test_a_cluster_in_order(page: Page) -> None:
         assert "sequencer" in page.text('[data-host="n2"]')
         assert page.text('[data-fact="quorum"]') == "yes"
         assert page.text('[data-fact="controller"]') == "n1"
-        page.until_text("#suspicions", "Nobody suspects anybody")
         page.until_text("#timeline .caption", "installed by 6 within")
+        assert not page.run("return document.querySelector('.panel.suspicions').checkVisibility()")
         assert "fewest_moves" in page.text("#policies")
         page.until(lambda: page.text("#connection").startswith("live"), "it is not live")
         assert page.errors() == []
@@ -161,14 +162,16 @@ def test_a_host_is_lost_while_the_page_is_open(page: Page) -> None:
         agent.say("step-started", "open the next epoch", plan_id="p5-n1")
         agent.say("step-done", "open the next epoch")
         page.until_text("#events", "view 2, 5 members: failed n5")
-        page.until_text("#headline", "n5 failed; its copies are being made again")
+        page.until_text("#headline", "n5 failed; copies are being made again")
         page.until_text('.rack[data-rack="r2"] [data-host="n5"]', "failed")
         assert page.run("return document.querySelectorAll('[data-host=\"n5\"] .copy.lost').length") == 6
         page.until_text("#plan", "1 of 4 steps done")
         bar = "return document.querySelector('#plan [role=progressbar]').getAttribute('aria-valuenow')"
         assert page.run(bar) == "25"
         page.until_text("#timeline .caption", "View 2 of 5 members")
-        page.until_text("#suspicions", "Nobody suspects anybody now. Last: n5")
+        page.until(
+            lambda: page.run("return document.querySelector('.panel.suspicions').hidden"), "suspicions stay"
+        )
 
         agent.say("plan-done", "plan p5-n1 is done", plan_id="p5-n1")
         agent.control_now = {}
@@ -177,6 +180,76 @@ def test_a_host_is_lost_while_the_page_is_open(page: Page) -> None:
         )
         page.until_text("#headline", "n5 failed; everything is in place again")
         assert page.errors() == []
+
+
+def test_each_loss_has_its_own_time_and_stays_known_after_a_reload(page: Page) -> None:
+    agent = FakeAgent()
+    now = time.time()
+    agent.lose("n6", now - 7200)
+    agent.chains = {key: [host for host in chain if host != "n6"] for key, chain in agent.chains.items()}
+    agent.lose("n5", now - 50)
+    agent.lose("n2", now - 20)
+    agent.said.clear()  # the controller is another one, and knows nothing of them
+    agent.say("controller", "n1 is the controller")
+    with served(agent) as server:
+        open_settled(page, server.url)
+        page.until_text("#headline", "Rack r2 lost: n2, n5 failed")
+        assert re.search(r"n2 failed 2\d s ago, n5 5\d s ago", page.text("#detail"))
+        for name, ago in (("n2", 2), ("n5", 5)):
+            card = page.text(f'.rack[data-rack="r2"] [data-host="{name}"]')
+            assert re.search(rf"failed {ago}\d s ago", card), card
+            assert "copies lost" in card
+            assert "primary" not in card
+        assert page.text('.rack[data-rack="r2"] h3') == "r2\nno host left"
+        assert page.texts('[data-host="n2"] .bdg.role') == []  # it was the sequencer
+        assert "Gone: n6 of rack r3 failed 2 h ago" in page.text("#hosts")
+        assert page.errors() == []
+
+
+def test_nothing_is_called_good_beside_an_alarm(page: Page) -> None:
+    agent = FakeAgent()
+    agent.say("plan", "plan p1", plan_id="p1", moves=1, required=1, bytes=0, lines=[])
+    agent.say("plan-done", "plan p1 is done", plan_id="p1")
+    green = (
+        "const good = document.createElement('i'); good.style.color = 'var(--good)'; document.body.append(good);"
+        "const colour = getComputedStyle(good).color; good.style.color = 'var(--soft)';"
+        "const soft = getComputedStyle(good).color; good.remove(); return colour !== soft"
+    )
+    with served(agent) as server:
+        open_settled(page, server.url)
+        page.until_text("#headline", "Everything is in place")
+        assert page.run(green)
+        agent.quorum, agent.silent = False, ["n4", "n5", "n6"]
+        page.until_text("#headline", "n4, n5, n6 do not answer")
+        page.until_text("#headline code", "rota recover --survivors n1,n2,n3")
+        assert not page.run(green)
+        page.until_text('[data-host="n5"]', "does not answer n1")
+        agent.quorum, agent.silent = True, []
+        page.until_text("#headline", "Everything is in place")
+        server.stop()
+        page.until_text("#away", "The agent does not answer")
+        assert not page.run("return document.getElementById('headline').checkVisibility()")
+
+
+@pytest.mark.parametrize(
+    ("state", "way"),
+    [
+        ({"phase": "infeasible", "last_error": "they clash"}, "rota undrain n3"),
+        ({"away": [{"segment": "s01", "start": 0, "end": 9, "hosts": ["n7", "n8"]}]}, "rota log forget n7 n8"),
+        ({"phase": "paused", "paused": True, "under_replicated": 2}, "rota resume"),
+        ({"phase": "trouble", "last_error": "no idea"}, "rota doctor"),
+        ({"under_replicated": 2, "troubled": [
+            {"segment": "s01", "copies": 1, "wanted": 3, "hosts": ["n1"], "crowded": []}]}, "rota undrain n3"),
+    ],
+)  # fmt: skip
+def test_the_way_out_is_named(page: Page, state: dict[str, object], way: str) -> None:
+    agent = FakeAgent()
+    agent.control_now, agent.drained = state, ["n3"]
+    with served(agent) as server:
+        open_settled(page, server.url)
+        page.until(lambda: way in page.texts("#detail code"), f"{way} is not named")
+        if "under_replicated" in state:
+            assert "2 segments with too few copies" in page.text("#headline")
 
 
 def test_rules_that_clash_are_told_in_words(page: Page) -> None:

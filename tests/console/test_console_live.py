@@ -41,6 +41,14 @@ async def test_the_page_tells_how_a_host_is_lost_and_replaced(tmp_path: Path, pa
         await look(page.until_text, '[data-host="n2"]', f"note={hostile}")
         assert page.run("return document.querySelectorAll('img').length") == 1
 
+        # What another agent alone knows comes by way of this one.
+        await cluster.agents["n4"].post("/v1/map/m", {"action": "set", "key": "k", "value": "dg=="})
+        page.run("document.querySelector('[data-host=\"n2\"] .line a').click()")
+        await look(page.until_text, "#page", "runs since")
+        await look(page.until_text, "#page", "a write takes")
+        await look(page.until, lambda: page.texts("#page figure"), "its last hour does not appear")
+        page.run("document.querySelector('.back a').click()")
+
         cluster.kill("n5")
         await look(page.until_text, "#events", f"{NODES - 1} members: failed n5")
         await look(page.until_text, "#timeline .caption", f"of {NODES - 1} members")

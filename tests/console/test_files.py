@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import zipfile
 from collections.abc import AsyncIterator
@@ -46,10 +47,13 @@ async def test_every_file_the_page_names_is_served(client: httpx.AsyncClient) ->
     named = set(re.findall(r'(?:src|href)="(/[^"]*)"', page))
     assert named >= {"/console/main.js", "/console/console.css"}
     imported = {
-        f"/console/{name}"
+        posixpath.normpath(f"/console/{posixpath.dirname(name)}/{imported}")
         for name, file in static_files().items()
         if name.endswith(".js")
-        for name in re.findall(r'from "\./([^"]+)"', file.content.decode())
+        for imported in re.findall(r'from "(\.[^"]+)"', file.content.decode())
+    }
+    assert {f"/console/{name}" for name in static_files() if name.endswith(".js")} == imported | {
+        "/console/main.js"
     }
     for path in named | imported:
         answer = await client.get(path)
@@ -99,7 +103,7 @@ def test_a_wheel_holds_them(tmp_path: Path) -> None:
     (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(wheel) as archive:
         held = {
-            name.rpartition("/")[2]: archive.read(name)
+            name.removeprefix("rota/http/console/static/"): archive.read(name)
             for name in archive.namelist()
             if name.startswith("rota/http/console/static/") and not name.endswith("/")
         }

@@ -23,7 +23,19 @@ from datastore_adapter import (
 )
 from datastore_adapter.log.client.layout_cache import LayoutCache
 from datastore_adapter.log.errors import LogError
-from datastore_adapter.log.messages import JUNK, Entry, FetchDocument, Request, TakeTokens, Tokens, Write
+from datastore_adapter.log.log_unit import answers
+from datastore_adapter.log.log_unit.unit import LogUnit, Outcome
+from datastore_adapter.log.messages import (
+    JUNK,
+    UNKNOWN,
+    Entry,
+    FetchDocument,
+    Refused,
+    Request,
+    TakeTokens,
+    Tokens,
+    Write,
+)
 from membership.files import read_file
 from tests.datastore_adapter.harness import Harness, records_of
 
@@ -188,6 +200,42 @@ def test_reads_and_questions_that_fail_leave_nothing_either(harness: Harness) ->
         for call in calls:
             assert errors_left_after(harness, lambda call=call: harness.loop.run(fails(call()))) == []  # type: ignore[misc]
         harness.restart(*hosts)
+
+
+def test_how_much_there_is_of_each_stream(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every record counts once, on however many hosts and in however many extents it is; names come in pages."""
+    monkeypatch.setattr(answers, "STREAM_PAGE", 2)
+    counts = {"red": 9, "green": 4, "blue": 1, "a": 2, "z": 3}
+
+    async def story() -> None:
+        client = harness.client("app")
+        assert await client.sizes() == {}
+        for stream, count in counts.items():
+            for number in range(count):
+                await client.append(stream, b"x" * (100 if stream == "red" else 10) + bytes([number]))
+        harness.crash("n3")  # new chains, and so new extents, with what was there before
+        await harness.settle(harness.adapter())
+        await client.append("red", b"y" * 100)
+        sizes = await client.sizes()
+        assert sizes is not None
+        assert {stream: size.records for stream, size in sizes.items()} == {**counts, "red": 10}
+        assert 100 < sizes["red"].bytes / 10 < 200
+        assert 10 < sizes["green"].bytes / 4 < 100
+
+    harness.loop.run(story())
+
+
+def test_a_host_of_an_earlier_version_cannot_tell_how_much_there_is(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        client = harness.client("app")
+        await client.append("red", b"1")
+        refuse = Outcome(Refused(UNKNOWN, "requests of kind 36 are unknown here"))
+        monkeypatch.setattr(LogUnit, "_stream_counts", lambda *_: refuse)
+        assert await client.sizes() is None
+
+    harness.loop.run(story())
 
 
 def test_any_agent_is_a_seed_also_one_that_knows_an_old_layout(harness: Harness) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from tests.rota.test_command_line import run
 
-PAGE = (Path(__file__).parents[2] / "docs/policies.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/policies.md").read_text()
 FILES = re.findall(r"```sql\n(-- file: (\S+)\n.*?)```", PAGE, re.DOTALL)
 TRANSCRIPTS = re.findall(r"```console\n\$ rota (.*?)\n(.*?)```", PAGE, re.DOTALL)
 # Of several answers that are equally good one is printed: of these commands only the first line is compared.
@@ -54,3 +56,11 @@ def test_every_transcript_is_what_the_command_prints(
         if command.startswith(FREE) and not expected[0].startswith("rota: "):
             expected, found = expected[:1], found[:1]
         assert found == expected, command
+
+
+def test_readme_quotes_the_rule_as_the_pack_has_it() -> None:
+    quoted = re.findall(r" *```sql\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    rules = (ROOT / "policies/datastore/10_rules.sql").read_text()
+    assert quoted
+    for block in quoted:
+        assert textwrap.dedent(block).strip() in rules

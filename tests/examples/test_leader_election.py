@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -111,7 +112,9 @@ def test_a_leader_that_is_cut_off_writes_in_vain_and_comes_back_as_the_youngest(
         history = History()
         storage = example.Storage(history)
         server = await example.listen(storage, "127.0.0.1:0")
-        team = example.Team(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        # It does not notice for long that it has no majority, so it goes on until it is refused.
+        settings = replace(membership.Settings.local(), quorum_timeout=PATIENCE)
+        team = example.Team(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", settings)
         names = ["n0", "n1", "n2", "n3", "n4"]
         async with server:
             task = asyncio.create_task(team.run(names, "127.0.0.1:0", []))

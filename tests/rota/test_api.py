@@ -39,6 +39,12 @@ class FakeNode:
     async def views(self) -> dict[str, Any]:
         return {"members": {}}
 
+    async def host(self, name: str) -> dict[str, Any]:
+        return {"name": name}
+
+    async def measured(self) -> dict[str, Any]:
+        return {"members": {}}
+
     def local_events(self, after: int) -> list[dict[str, Any]]:
         return [{"number": number} for number in range(after + 1, 4)]
 

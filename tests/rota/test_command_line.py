@@ -76,6 +76,7 @@ def test_the_first_help_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
             ("policy",),
             ("export",),
             ("completion",),
+            ("help",),
             ("tokens",),
             ("context",),
         }

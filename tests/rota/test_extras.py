@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+
+from datastore_adapter.interface import StepGraph
+from mgmt.control.dry_run import DryRun
+from mgmt.plans.plan import Plan
+from mgmt.solving.libraries import LIBRARIES
+from mgmt.solving.placement_solver import Undecided
+from tests.rota.test_command_line import run as run_here
 
 HEAVY = ("trio", "click", "rich", "starlette", "hypercorn", "sqlglot", "duckdb", "ortools", "numpy", "pandas")
 
@@ -45,6 +55,47 @@ def test_what_is_missing_is_one_line_that_names_the_extra(
     said = found.stderr.splitlines()[-1]
     assert said.startswith(f"{what} needs {library}, which is not installed")
     assert f"pip install 'rota[{extra}]'" in said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("demo",),
+        ("up",),
+        ("chaos", "run", "kill-sequencer"),
+        ("chaos", "run", "crash", "--store"),
+        ("chaos", "fuzz"),
+        ("chaos", "replay", "STORE"),
+    ],
+    ids=" ".join,
+)
+def test_what_places_data_says_at_once_that_the_solver_is_not_installed(
+    arguments: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "script.txt"
+    script.write_text("nodes 6\nduration 5s\nstore yes\n")
+    monkeypatch.setitem(sys.modules, "ortools", None)
+    status, _, err = run_here(capsys, *(str(script) if each == "STORE" else each for each in arguments))
+    assert status == 2
+    assert "needs ortools, which is not installed: pip install 'rota[plane]'" in err
+    assert err.count("\n") == 1
+
+
+def test_members_alone_are_simulated_without_the_solver(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for library in LIBRARIES:
+        monkeypatch.setitem(sys.modules, library, None)
+    assert run_here(capsys, "chaos", "run", "bootstrap", "--nodes", "5")[0] == 0
+
+
+def test_a_plan_without_a_solver_speaks_of_nothing_else() -> None:
+    missing = "the solver needs ortools, which is not installed: pip install 'rota[plane]'"
+    plan = cast(Plan, SimpleNamespace(is_empty=True))
+    assert DryRun(plan, StepGraph(()), Undecided(missing, 0.0)).text() == missing
 
 
 def test_a_solver_without_its_libraries_says_so() -> None:

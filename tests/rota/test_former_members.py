@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from membership import Change, ClusterStatus, Configuration, Member
+from membership.protocol.view.cut import Cut
 from rota.services.former_members import KEPT, KEPT_FOR, FormerMembers
+from rota.services.view_report import majority_losses, short_racks
 from tests.membership.conftest import Laboratory
 
 LAB = Laboratory()
@@ -58,3 +60,30 @@ async def test_the_next_process_knows_it_too_and_believes_nothing_damaged(tmp_pa
     for damaged in (b"", b"{", b"[1, {}]", b'{"name": 3}', path.read_bytes().replace(b"failed", b"fallen")):
         path.write_bytes(damaged)
         assert FormerMembers(path).latest() == []
+
+
+def in_racks(*racks: str) -> Configuration:
+    """A view of n0, n1, ... in these racks."""
+    first, *others = (LAB.member(number, metadata={"rack": rack}) for number, rack in enumerate(racks))
+    view = Configuration.found(first, b"c" * 16, 10)
+    return view.apply(Cut.of(others)) if others else view
+
+
+def test_which_racks_are_short_of_whom(tmp_path: Path) -> None:
+    former, view = FormerMembers(tmp_path / "former"), in_racks("r1", "r1", "r2")
+    gone = [LAB.member(8, metadata={"rack": "r1"}), LAB.member(9, metadata={"rack": "r3"}), LAB.member(7)]
+    former.see(change(view, failed=gone))
+    assert short_racks(view, former.latest()) == [
+        {"rack": "r1", "hosts": 2, "gone": ["n8"]},
+        {"rack": "r3", "hosts": 0, "gone": ["n9"]},
+    ]
+
+
+def test_whose_loss_would_take_the_majority() -> None:
+    def named(*racks: str) -> list[tuple[str, list[str]]]:
+        return [(each["what"], each["names"]) for each in majority_losses(in_racks(*racks))]
+
+    assert named("r1", "r1", "r2", "r2", "r3", "r3") == []
+    assert named("r1", "r1", "r2", "r3") == [("rack", ["r1"])]
+    assert named("r1", "r2") == [("host", ["n0", "n1"])]
+    assert named("r1") == [], "there are no others"

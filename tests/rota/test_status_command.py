@@ -177,10 +177,23 @@ def test_who_is_gone_who_is_silent_and_which_segments_are_in_trouble(
         {"segment": "s01", "copies": 1, "wanted": 3, "hosts": ["n2"], "crowded": []},
         {"segment": "s02", "copies": 3, "wanted": 3, "hosts": ["n1", "n2", "n4"], "crowded": ["r1"]},
     ]
-    answered(monkeypatch, {**CONTROL, "troubled": troubled}, former=[gone], quorum=False, silent=["n4"])
+    answered(monkeypatch, {**CONTROL, "troubled": troubled}, former=[gone], quorum=False, silent=["n4"],
+             short_racks=[{"rack": "r1", "hosts": 1, "gone": ["n3"]}])  # fmt: skip
     _, out, _ = run(capsys, "status")
     assert "gone          n3 failed 3 min ago; `rota members --all` has all" in out
+    assert "racks         r1 is without n3 (1 left)" in out
     assert "silent: n4. Start those again; if they never come back, `rota recover --survivors`" in out
     assert "too few copies: s01 (1 of 3)" in out
     assert "too many copies in one rack: s02 (r1)" in out
-    assert "with n2 the last copy of 1 would be lost" in out
+
+
+def test_what_the_loss_of_one_more_would_break(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_members = [{"what": "rack", "names": ["r1"], "breaks": "no majority of the members would be left"}]
+    of_store = [{"what": "host", "names": ["n1", "n2", "n3"], "breaks": "no copy of s00 would be left"}]
+    answered(monkeypatch, {**CONTROL, "at_risk": of_store}, at_risk=of_members)
+    status, out, _ = run(capsys, "status")
+    assert status == 0, "nothing is broken yet"
+    assert "at risk       rack r1 lost: no majority of the members would be left\n" in out
+    assert f"{'':<14}host n1, n2 or n3 lost: no copy of s00 would be left\n" in out

@@ -12,6 +12,7 @@ from rota.agent.node_api import NodeApi
 from rota.errors import ApiError
 from rota.services.event_log import EventLog
 from rota.services.former_members import FormerMembers
+from rota.services.host_monitor import HostMonitor
 from rota.services.key_service import KeyService
 from rota.services.store_api import MAPS_AT_ONCE, StoreApi
 from tests.datastore_adapter.harness import Harness
@@ -53,6 +54,26 @@ def test_a_map_by_one_request_after_the_other(harness: Harness, description: Des
         for number in range(MAPS_AT_ONCE + 1):  # the first is forgotten here, not there
             await store.entries(f"map{number}", 1)
         assert (await store.entries("m", 9))["keys"] == 1
+
+    harness.loop.run(story())
+
+
+def test_the_streams_and_maps_there_are(harness: Harness, description: Description) -> None:
+    async def story() -> None:
+        store = StoreApi(harness.client())
+        assert await store.streams() == {"streams": [], "maps": []}
+        await store.append("greetings", b"hello")
+        await store.change("m", {"action": "set", "key": "k", "value": base(b"v")})
+        found = await store.streams()
+        description.check_answer("GET", "/v1/streams", found)
+        (stream,), (of_map,) = found["streams"], found["maps"]
+        assert (stream["name"], stream["records"], of_map["name"], of_map["records"]) == (
+            "greetings",
+            1,
+            "m",
+            1,
+        )
+        assert 5 < (stream["bytes"] or 0) < 200
 
     harness.loop.run(story())
 
@@ -113,7 +134,9 @@ def test_streams(harness: Harness, description: Description) -> None:
 
 
 def test_an_agent_that_ends_begins_no_request_and_says_so(tmp_path: Path) -> None:
-    api = NodeApi("n1", EventLog(), KeyService("n1", None), FormerMembers(tmp_path / "former"))
+    api = NodeApi(
+        "n1", EventLog(), KeyService("n1", None), FormerMembers(tmp_path / "former"), HostMonitor(tmp_path)
+    )
     api.is_ending = True
     with pytest.raises(ApiError, match="is ending") as refused:
         api.store()

@@ -164,12 +164,12 @@ def _open(
 ) -> Step:
     parts = []
     if changed:
-        parts.append(f"new chains for {', '.join(changed[:6])}{' …' if len(changed) > 6 else ''}")
+        parts.append(f"other hosts for {', '.join(changed[:6])}{' …' if len(changed) > 6 else ''}")
     if retired != _retired(observed):
         parts.append(f"{len(target.segments) - len(retired)} segments that take records")
     if target.roles != current.roles:
         parts.append("roles")
-    what = " and ".join(parts) or "take up what was left half done"
+    what = " and ".join(parts) or "finish what was left half done"
     arguments: dict[str, Any] = {
         "segments": {key: list(target.segments[key]) for key in sorted(target.segments)},
         "roles": roles_to_mapping(target.roles),
@@ -194,7 +194,7 @@ def _open(
     return Step(
         number=number,
         kind=OPEN,
-        description=f"seal epoch {current.layout_epoch} and open the next one: {what}",
+        description=f"new layout after epoch {current.layout_epoch}: {what}",
         required=not observed or bool(current.unresponsive) or any(map(_is_repair, observed.values())),
         reversible=bool(observed),
         arguments=arguments,
@@ -234,7 +234,7 @@ def _close(
     return Step(
         number=number,
         kind=CLOSE,
-        description=f"let the new replicas serve the older records of {len(closing)} segments{tail}",
+        description=f"have the new copies of {len(closing)} segments serve the older records, too{tail}",
         after=after,
         required=any(_is_repair(observed[key]) for key in closing),
         reversible=False,

@@ -20,7 +20,7 @@ from datastore_adapter.log.client.layout_cache import LayoutCache
 from datastore_adapter.log.client.record import Record
 from datastore_adapter.log.client.replication import Replication
 from datastore_adapter.log.client.stream_reader import StreamReader
-from datastore_adapter.log.client.stream_search import HOLES_AT_ONCE, Found, StreamSearch
+from datastore_adapter.log.client.stream_search import HOLES_AT_ONCE, Found, StreamSearch, StreamSize
 from datastore_adapter.log.errors import (
     CallError,
     EpochSealedError,
@@ -31,6 +31,7 @@ from datastore_adapter.log.errors import (
     OutcomeUnknownError,
     PayloadTooLargeError,
     RecordLostError,
+    ReplicaRefusedError,
     ReplicaUnavailableError,
     TrimmedError,
     UnwrittenError,
@@ -38,6 +39,7 @@ from datastore_adapter.log.errors import (
 from datastore_adapter.log.layout.document import EpochDocument
 from datastore_adapter.log.messages import (
     STREAM_NAME_LIMIT,
+    UNKNOWN,
     Addresses,
     Done,
     Entry,
@@ -238,6 +240,13 @@ class LogClient:
         """Every stream that has a record in ``[start, end)``; settle the range first (`find`)."""
         return await self._retry(partial(self._names, start, end), timeout)
 
+    async def sizes(self, *, timeout: float | None = None) -> dict[str, StreamSize] | None:
+        """Every stream and about how much there is of it; None where a host of an earlier version cannot tell.
+
+        It settles nothing: what is being appended or copied may be counted or not.
+        """
+        return await self._retry(self._sizes, timeout)
+
     async def read_all(
         self, addresses: Sequence[int], *, timeout: float | None = None
     ) -> list[Record | None]:
@@ -351,6 +360,14 @@ class LogClient:
 
     async def _names(self, start: int, end: int) -> set[str]:
         return await self._search(await self._replication()).names(start, end)
+
+    async def _sizes(self) -> dict[str, StreamSize] | None:
+        try:
+            return await self._search(await self._replication()).sizes()
+        except ReplicaRefusedError as error:
+            if error.code != UNKNOWN:
+                raise
+            return None
 
     async def _cut(self) -> tuple[EpochDocument, int]:
         replication = await self._replication()

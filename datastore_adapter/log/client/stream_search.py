@@ -1,8 +1,8 @@
 """Finding the records of a stream without pointers: ask the log units what they hold of it.
 
 The search of a range of addresses under one layout, which fills the holes it meets, so that nothing can appear later
-in what it has searched; and the names of all streams in a range. For following the tail the back-pointers are cheaper
-(`log.sequencer.back_pointers`).
+in what it has searched; the names of all streams in a range; and how much there is of each.  For following the tail
+the back-pointers are cheaper (`log.sequencer.back_pointers`).
 Source: CORFU (NSDI 2012) section 2.2 (filling holes); Tango (SOSP 2013) section 5 (scanning when pointers end).
 """
 
@@ -18,7 +18,14 @@ from datastore_adapter.log.client.replication import Replication, away_error
 from datastore_adapter.log.errors import ReplicaUnavailableError
 from datastore_adapter.log.layout.document import Extent, ExtentState, Segment
 from datastore_adapter.log.layout.striping import addresses_in
-from datastore_adapter.log.messages import ReadStreamTails, StreamTails, SurveyReply
+from datastore_adapter.log.messages import (
+    CountStreams,
+    ReadStreamTails,
+    StreamCount,
+    StreamCounts,
+    StreamTails,
+    SurveyReply,
+)
 from datastore_adapter.log.runtime.runtime import Runtime, results_of
 from datastore_adapter.log.settings import LogSettings
 
@@ -38,6 +45,15 @@ class Found:
     """How far the search went: below this, every record is found and every hole filled."""
     trimmed_below: int
     """Below this, records are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSize:
+    """How much there is of a stream."""
+
+    records: int
+    bytes: int
+    """About what they take on a disk."""
 
 
 class StreamSearch:
@@ -84,6 +100,30 @@ class StreamSearch:
         for found in results_of(await self._runtime.gather(jobs)):
             names |= found
         return names
+
+    async def sizes(self) -> dict[str, StreamSize]:
+        """Every stream and how much there is of it, as the last host of each chain holds it."""
+        segments: dict[str, list[str]] = {}
+        for segment in self._replication.layout.segments:
+            segments.setdefault(segment.open_extent.chain[-1], []).append(segment.key)
+        jobs = [partial(self._sizes_on, host, tuple(keys)) for host, keys in sorted(segments.items())]
+        sizes: dict[str, StreamSize] = {}
+        for found in results_of(await self._runtime.gather(jobs)):
+            for count in found:
+                known = sizes.get(count.stream, StreamSize(0, 0))
+                sizes[count.stream] = StreamSize(known.records + count.records, known.bytes + count.bytes)
+        return sizes
+
+    async def _sizes_on(self, host: str, segments: tuple[str, ...]) -> list[StreamCount]:
+        counts: list[StreamCount] = []
+        while True:
+            request = CountStreams(segments, counts[-1].stream if counts else None)
+            reply = await self._replication.call(host, request)
+            if not isinstance(reply, StreamCounts):
+                raise ReplicaUnavailableError(f"{host} answered with {type(reply).__name__}")
+            counts += reply.streams
+            if not reply.more or not reply.streams:
+                return counts
 
     async def fill(self, address: int) -> None:
         """Complete an address whose writer had time enough."""

@@ -19,6 +19,7 @@ import trio
 from datastore_adapter.log.errors import StorageError
 from datastore_adapter.log.host.server import LogServer
 from datastore_adapter.log.layout.document import EpochDocument
+from datastore_adapter.log.messages import SegmentStatus
 from datastore_adapter.log.runtime.trio_runtime import Opener, TrioRuntime
 from datastore_adapter.log.settings import LogSettings
 from datastore_adapter.log.storage.disk_health import DiskReport
@@ -124,6 +125,20 @@ class LogThread:
     def statistics(self) -> dict[str, int]:
         """Counters of the roles and of the connections."""
         return self._server.statistics()
+
+    async def segments(self) -> tuple[SegmentStatus, ...]:
+        """What this host holds, told between two requests; it waits for a disk that stalls."""
+        told: list[tuple[SegmentStatus, ...]] = []
+        home, answered = trio.lowlevel.current_trio_token(), trio.Event()
+
+        def tell() -> None:
+            told.append(self._server.segments())
+            with suppress(trio.RunFinishedError):
+                home.run_sync_soon(answered.set)
+
+        self._soon(tell)
+        await answered.wait()
+        return told[0]
 
     def use(self, open_stream: Opener) -> None:
         """Ask other hosts through such streams, which are opened in the thread."""

@@ -32,6 +32,7 @@ from datastore_adapter.log.messages import (
     Refused,
     Reply,
     Request,
+    SegmentStatus,
 )
 from datastore_adapter.log.messages.codec import decode_request, encode_reply
 from datastore_adapter.log.runtime.runtime import Runtime
@@ -142,6 +143,10 @@ class LogServer:
         directory belongs to another cluster, StorageError.
         """
         return self._node.layout_server.found(cluster_id, self.name, address)
+
+    def segments(self) -> tuple[SegmentStatus, ...]:
+        """What this host holds, for its own thread."""
+        return self._node.log_unit.segments()
 
     def statistics(self) -> dict[str, int]:
         """Counters of the roles and of the connections."""

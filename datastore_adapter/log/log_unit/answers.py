@@ -15,11 +15,14 @@ from datastore_adapter.log.layout.striping import Stripe, addresses_in
 from datastore_adapter.log.log_unit.segment_store import SegmentStore
 from datastore_adapter.log.messages import (
     Chunk,
+    CountStreams,
     Entry,
     Ids,
     ReadChunk,
     ReadIds,
     ReadStreamTails,
+    StreamCount,
+    StreamCounts,
     StreamTails,
     Survey,
     SurveyReply,
@@ -30,6 +33,8 @@ SURVEY_LIMIT: Final = 1 << 16
 """Addresses one survey looks at; the asker goes on where it ended."""
 SURVEY_ANSWERS: Final = 4096
 STREAM_PAGE: Final = 1024
+STREAM_SAMPLE: Final = 64
+"""Records of a stream in a segment, the latest, whose size stands for that of all."""
 
 
 def survey(store: SegmentStore, request: Survey) -> SurveyReply:
@@ -88,6 +93,20 @@ def stream_tails(stores: Mapping[str, SegmentStore], request: ReadStreamTails, c
             latest += stores[key].stream_addresses(stream, start, end)[-count:]
         answer.append((stream, tuple(sorted(latest, reverse=True)[:count])))
     return StreamTails(tuple(answer), more=False)
+
+
+def stream_counts(stores: Mapping[str, SegmentStore], request: CountStreams) -> StreamCounts:
+    """How much there is of every stream in the segments asked for, all of which `stores` has."""
+    answer: list[StreamCount] = []
+    asked = [stores[key] for key in sorted(set(request.segments))]
+    for stream in _names_after(asked, request.after):
+        if len(answer) == STREAM_PAGE:
+            return StreamCounts(tuple(answer), more=True)
+        counts = [store.count(stream, STREAM_SAMPLE) for store in asked]
+        answer.append(
+            StreamCount(stream, sum(records for records, _ in counts), sum(size for _, size in counts))
+        )
+    return StreamCounts(tuple(answer), more=False)
 
 
 def _names_after(stores: list[SegmentStore], after: str | None) -> Iterator[str]:

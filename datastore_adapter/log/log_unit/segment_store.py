@@ -222,6 +222,13 @@ class SegmentStore:
         addresses = self.streams.get(stream, [])
         return addresses[bisect_left(addresses, start) : bisect_left(addresses, end)]
 
+    def count(self, stream: str, sample: int) -> tuple[int, int]:
+        """The records of the stream, and about how many bytes they take, by the `sample` latest."""
+        addresses = self.streams.get(stream, ())
+        lengths = [self.index[address].length for address in addresses[-sample:] if address in self.index]
+        mean = sum(lengths) / len(lengths) if lengths else 0.0
+        return len(addresses), round(len(addresses) * mean)
+
     def missing(self, candidates: Iterable[int]) -> list[int]:
         """Those of `candidates` (ascending) that are unwritten or known to be damaged."""
         index = self.index

@@ -24,13 +24,22 @@ import msgspec
 from datastore_adapter.log.errors import StorageError
 from datastore_adapter.log.layout.document import EpochDocument
 from datastore_adapter.log.layout.striping import Stripe, addresses_in
-from datastore_adapter.log.log_unit.answers import SURVEY_ANSWERS, chunk, record_ids, stream_tails, survey
+from datastore_adapter.log.log_unit.answers import (
+    SURVEY_ANSWERS,
+    chunk,
+    record_ids,
+    stream_counts,
+    stream_tails,
+    survey,
+)
 from datastore_adapter.log.log_unit.segment_store import AddressState, SegmentStore
 from datastore_adapter.log.log_unit.writes import Writes
 from datastore_adapter.log.messages import (
+    UNKNOWN,
     BatchWritten,
     Confirm,
     Corrupt,
+    CountStreams,
     Done,
     Found,
     Join,
@@ -341,13 +350,15 @@ class LogUnit:
                 return self._join(request)
             case ReadStreamTails():
                 return self._stream_tails(request)
+            case CountStreams():
+                return self._stream_counts(request)
             case Trim():
                 return self._trim(request)
             case Trust():
                 return self._trust(request)
             case UnknownRequest():
                 text = f"requests of kind {request.kind} are unknown here, perhaps of a later version: upgrade it"
-                return Outcome(Refused("unknown", text))
+                return Outcome(Refused(UNKNOWN, text))
             case _:
                 return Outcome(Refused("role", f"a log unit does not serve {type(request).__name__}"))
 
@@ -466,6 +477,11 @@ class LogUnit:
             return Outcome(NotAReplica())
         found = stream_tails(self.stores, request, self._settings.back_pointers)
         return Outcome(found, needs_commit=self._dirty)
+
+    def _stream_counts(self, request: CountStreams) -> Outcome:
+        if any(key not in self.stores or self.stores[key].in_doubt for key in request.segments):
+            return Outcome(NotAReplica())
+        return Outcome(stream_counts(self.stores, request))
 
     def _trim(self, request: Trim) -> Outcome:
         refusal = self._refusal(request.epoch)

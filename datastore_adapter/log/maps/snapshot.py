@@ -27,6 +27,10 @@ from datastore_adapter.log.maps.state import Frozen
 CHUNKS_AT_ONCE: Final = 4
 
 
+MAP_STREAMS: Final = "map/"
+"""What the names of all streams of maps begin with."""
+
+
 @dataclass(frozen=True, slots=True)
 class MapStreams:
     """The streams of the map called `name`."""
@@ -35,7 +39,7 @@ class MapStreams:
 
     @property
     def commands(self) -> str:
-        return f"map/{self.name}"
+        return f"{MAP_STREAMS}{self.name}"
 
     @property
     def chunks(self) -> str:

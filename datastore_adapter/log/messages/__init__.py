@@ -39,6 +39,7 @@ from datastore_adapter.log.messages.layout_servers import (
 from datastore_adapter.log.messages.log_units import (
     BatchWritten,
     Corrupt,
+    CountStreams,
     Done,
     Found,
     Join,
@@ -47,6 +48,8 @@ from datastore_adapter.log.messages.log_units import (
     ReadStreamTails,
     Seal,
     Sealed,
+    StreamCount,
+    StreamCounts,
     StreamTails,
     Trim,
     Trimmed,
@@ -55,7 +58,14 @@ from datastore_adapter.log.messages.log_units import (
     Write,
     WriteBatch,
 )
-from datastore_adapter.log.messages.refusals import Misdirected, NotAReplica, NotReady, Refused, WrongEpoch
+from datastore_adapter.log.messages.refusals import (
+    UNKNOWN,
+    Misdirected,
+    NotAReplica,
+    NotReady,
+    Refused,
+    WrongEpoch,
+)
 from datastore_adapter.log.messages.sequencers import (
     Addresses,
     AddStreamTails,
@@ -100,6 +110,7 @@ __all__ = [
     "RECORD_ID_LENGTH",
     "STREAM_NAME_LIMIT",
     "TOKENS_LIMIT",
+    "UNKNOWN",
     "Accept",
     "AddStreamTails",
     "Address",
@@ -110,6 +121,7 @@ __all__ = [
     "Confirm",
     "Corrupt",
     "Count",
+    "CountStreams",
     "DocumentReply",
     "Done",
     "Entry",
@@ -153,6 +165,8 @@ __all__ = [
     "SegmentKey",
     "SegmentStatus",
     "StatusReply",
+    "StreamCount",
+    "StreamCounts",
     "StreamName",
     "StreamTails",
     "Survey",

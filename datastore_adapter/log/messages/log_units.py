@@ -80,6 +80,13 @@ class ReadStreamTails(Message, frozen=True, tag=17):
     after: StreamName | None = None
 
 
+class CountStreams(Message, frozen=True, tag=36):
+    """How much there is of every stream in these segments, by stream name after `after`."""
+
+    segments: tuple[SegmentKey, ...]
+    after: StreamName | None = None
+
+
 class Trim(Message, frozen=True, tag=18):
     """Forget the records below `address` in all segments."""
 
@@ -136,7 +143,28 @@ class StreamTails(Message, frozen=True, tag=19):
     more: bool
 
 
-Requests: TypeAlias = Seal | Join | Write | WriteBatch | Read | ReadStreamTails | Trim | Trust
+class StreamCount(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    stream: StreamName
+    records: Count
+    bytes: Address
+    """About what they take on the disk, by the size of the latest."""
+
+
+class StreamCounts(Message, frozen=True, tag=36):
+    streams: tuple[StreamCount, ...]
+    more: bool
+
+
+Requests: TypeAlias = Seal | Join | Write | WriteBatch | Read | ReadStreamTails | CountStreams | Trim | Trust
 Replies: TypeAlias = (
-    Sealed | Done | BatchWritten | Overwritten | Found | Unwritten | Trimmed | Corrupt | StreamTails
+    Sealed
+    | Done
+    | BatchWritten
+    | Overwritten
+    | Found
+    | Unwritten
+    | Trimmed
+    | Corrupt
+    | StreamTails
+    | StreamCounts
 )

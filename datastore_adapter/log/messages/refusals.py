@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from datastore_adapter.log.messages.base import Message
 from datastore_adapter.log.messages.fields import DiskId, Epoch, HostName
@@ -20,6 +20,10 @@ class NotAReplica(Message, frozen=True, tag=41):
 
 class NotReady(Message, frozen=True, tag=42):
     """The sequencer was not bootstrapped for this epoch."""
+
+
+UNKNOWN: Final = "unknown"
+"""Code of the refusal of what only a later version knows."""
 
 
 class Refused(Message, frozen=True, tag=43):

@@ -35,7 +35,6 @@ class LiftedClash:
     """What clashes among the demands that are lifted; rows are described when they are first spoken of."""
 
     encoding: Encoding
-    cells: ChoiceCells
     lifted: LiftedConstraints
     clashing: Clashing
     backend: Backend
@@ -52,7 +51,7 @@ class LiftedClash:
             demands = demands_of(encoding.problem, cells)
             if deadline.passed:
                 return None
-            lifted = LiftedConstraints.of(demands, cells)
+            lifted = LiftedConstraints.of(demands)
             clashing = find_clash(lifted.constraints, deadline=deadline)
         except (TooLargeError, TimeoutError, OverflowError):
             return None
@@ -63,7 +62,7 @@ class LiftedClash:
         lifted = lifted.without_needless_rows(clashing.instances, deadline)
         if any(one.is_skew and len(lifted.rows_of(one)) != 1 for one in clashing.instances):
             return None  # which of its rows it is, is seen cell by cell
-        return cls(encoding, cells, lifted, clashing, backend, seed)
+        return cls(encoding, lifted, clashing, backend, seed)
 
     @property
     def core(self) -> tuple[str, ...]:
@@ -162,7 +161,8 @@ class LiftedClash:
 
     def _placement(self, choice: Indices) -> elastic.Placement:
         values = filled(self.encoding.factored.variables, 0)
-        values[0], values[self.cells.variable] = 1, self.cells.held(choice)
+        cells = self.lifted.cells
+        values[0], values[cells.variable] = 1, cells.held(choice)
         return {
             (column.table.name, column.column.name): dict(
                 zip(column.keys, column.decode(values), strict=True)

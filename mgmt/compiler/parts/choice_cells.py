@@ -59,6 +59,7 @@ def cells_of(columns: Sequence[VariableColumn]) -> ChoiceCells | None:
         np.concatenate([filled(0, 0), *variables]),
         np.concatenate([np.zeros(0, np.bool_), *required]),
         _places(used, today).astype(np.int32),
+        np.repeat(np.arange(len(columns)), list(map(len, columns))),
     )
 
 

@@ -311,7 +311,7 @@ class Requests:
             )
 
         if await self._change(restored):
-            wishes = "" if document is None else ", and what operators wish comes from it"
+            wishes = "" if document is None else ", with its policies and what operators had asked for"
             self._events.add("restore", f"a backup was put back{wishes}")
             self._changed(True)
 
@@ -474,7 +474,7 @@ class Requests:
         if not isinstance(answer, Observation):
             raise EngineUnreachableError(f"the engine does not answer: {answer.reason}; try again")
         if self._environment.intent is None:
-            raise UndecidedError("the cluster has no wishes agreed yet; try again in a moment")
+            raise UndecidedError("no segments and policies are agreed yet; try again in a moment")
         return answer, self._environment.intent
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from mgmt.errors import OverflowError, SolveTimeout  # noqa: A004 - the published name
 from mgmt.optimization.assignment import Placement
 from mgmt.optimization.columns import Integers
-from mgmt.optimization.engines import UnsuitableError, solve
+from mgmt.optimization.engines import UnsuitableError, solve_in_parts
 from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import value_of
 from mgmt.optimization.general.lexicographic import Optimum, TierResult, tier_objectives
@@ -59,12 +59,13 @@ def search(
         return LiftedSearch(none, None, lifted.left_out, lifted.impossible, "none: some rows cannot hold")
     share = _PARTIAL_SHARE if lifted.left_out else 1.0
     try:
-        found = solve(lifted.assignment, seconds=deadline.part(share).left, seed=seed, workers=workers)
+        seconds = deadline.part(share).left
+        found = solve_in_parts(lifted.assignment, seconds=seconds, seed=seed, workers=workers)
     except (UnsuitableError, SolveTimeout) as reason:
         return LiftedSearch(None, None, (*lifted.left_out, LeftOut("", f"no engine: {reason}")))
     if found.choice is None:
         return LiftedSearch(Optimum(None, (), 0), None, lifted.left_out, (), found.engine, found.notes)
-    values = completed(problem, cells.variable, cells.held(found.choice))
+    values = completed(problem, lifted.cells.variable, lifted.cells.held(found.choice))
     optimum = None
     if values is not None and next(iter(broken_rows(problem, values)), None) is None:
         optimum = Optimum(values, _tiers(problem, values, lifted, found), int(found.solver_variables > 0))

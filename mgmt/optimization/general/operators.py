@@ -11,7 +11,7 @@ from enum import Enum
 
 import numpy as np
 
-from mgmt.optimization.columns import Integers, Linears, Mask, filled, integers, stacked, truncated
+from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, integers, stacked, truncated
 from mgmt.optimization.general.evaluation import amounts, hold
 from mgmt.optimization.problem import (
     NO_BOUND,
@@ -53,6 +53,14 @@ class Defined:
 
     def __len__(self) -> int:
         return len(self.variables)
+
+    def take(self, places: Integers) -> Defined:
+        if len(places) == len(self):
+            return self
+        operands = Lists(self.starts, np.arange(len(self.operands))).take(places)
+        return Defined(
+            self.operator, self.variables[places], operands.starts, self.operands.take(operands.items)
+        )
 
 
 _OPERATORS = {

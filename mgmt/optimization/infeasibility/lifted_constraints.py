@@ -30,6 +30,7 @@ class LiftedConstraints:
     """Constraints of an assignment, with where they come from."""
 
     constraints: ConstraintSet
+    cells: ChoiceCells
     assignment: Assignment
     """With the same limits."""
     limit_rows: tuple[PlacedRows | PairedRows, ...]
@@ -40,7 +41,8 @@ class LiftedConstraints:
     """Whether this is all that is demanded."""
 
     @classmethod
-    def of(cls, demands: Demands, cells: ChoiceCells) -> LiftedConstraints:
+    def of(cls, demands: Demands) -> LiftedConstraints:
+        cells = demands.cells
         placed = [(limit, demands.origins[limit]()) for limit in demands.limits]
         limits = tuple(chain.from_iterable(_in_units(limit, rows) for limit, rows in placed))
         skews = [(one, demands.origins[one]()) for one in demands.conditions if isinstance(one, Skew)]
@@ -54,13 +56,15 @@ class LiftedConstraints:
             tuple(ban for ban, _ in bans),
             tuple(skew for skew, _ in skews),
         )
+        assignment = replace(assignment_of(demands), limits=constraints.limits)
         return cls(
             constraints,
-            replace(assignment_of(demands, cells), limits=constraints.limits),
+            cells,
+            assignment,
             tuple(rows for _, rows in limits),
             tuple(rows for _, rows in skews),
             tuple(rows for _, rows in bans),
-            not demands.left_out and not demands.impossible and len(skews) == len(demands.conditions),
+            not demands.left_out and not demands.impossible and len(skews) == len(assignment.conditions),
         )
 
     @property

@@ -1,18 +1,20 @@
 """Expressions over the cells of choices: what depends on one row alone, however it is written, is a sum over its cells.
 
-Cells are numbered ``row * values + value``.  What depends on several rows in another way than by a sum stays an *atom*:
-the variable of the problem, with what defines it; atoms are numbered after the cells.
+Cells are numbered ``row * values + value``.  What depends on a row and on another one that follows it is a sum over the
+cells of both.  What depends on several rows in another way than by a sum stays an *atom*: the variable of the problem,
+with what defines it; atoms are numbered after the cells.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, integers, stacked
 from mgmt.optimization.general.operators import Defined, Operator, defined, operate
-from mgmt.optimization.lifting.choices import ChoiceCells
+from mgmt.optimization.lifting.choices import FollowingRows
 from mgmt.optimization.problem import Problem
 
 _UNDEFINED = -1
@@ -32,8 +34,9 @@ class Atoms:
 class CellSums:
     """The variables of a problem as sums over cells and atoms."""
 
-    def __init__(self, problem: Problem, cells: ChoiceCells) -> None:
-        self.problem, self.cells = problem, cells
+    def __init__(self, problem: Problem, following: FollowingRows) -> None:
+        self.problem, self.following, self.cells = problem, following, following.cells
+        cells = self.cells
         self.width = cells.rows * cells.values
         """Cells are numbered below it, atoms from it on."""
         number = problem.variables
@@ -46,6 +49,8 @@ class CellSums:
         """Of each atom, in which block of ``atoms`` it is defined, and where there."""
         self.atoms: list[Atoms] = []
         self._add_cells()
+        self._known = np.zeros(number, np.bool_)
+        self._add_followed()
         for each in defined(problem):
             self._define(each)
 
@@ -54,7 +59,16 @@ class CellSums:
     def _add_cells(self) -> None:
         cells, placed = self.cells, self.cells.placed
         keys = cells.row[placed] * cells.values + cells.value[placed]
-        self._terms[0][cells.variable[placed]] = keys
+        first, number = group_numbers(cells.variable[placed])
+        variables = cells.variable[placed][first]
+        several = np.flatnonzero(np.bincount(number, minlength=len(first)) > 1)
+        self._terms[0][variables] = keys[first]
+        if len(several):
+            of_variable = Lists.grouped(number, keys, len(first)).take(several)
+            self._set(
+                variables[several],
+                Linears(filled(len(several), 0), of_variable, filled(len(of_variable.items), 1)),
+            )
         self._set(integers([0]), Linears.constant([1]))
         free = cells.variable[~placed]
         if len(free):
@@ -62,6 +76,12 @@ class CellSums:
             of_row = Lists.grouped(keys[order] // max(1, cells.values), keys[order], cells.rows)
             rest = of_row.take(cells.row[~placed])
             self._set(free, Linears(filled(len(free), 1), rest, filled(len(rest.items), -1)))
+
+    def _add_followed(self) -> None:
+        """Literals that are cells of rows which follow others."""
+        variables = self.following.literals >> 1
+        self._terms[0][variables] = self.following.keys
+        self._known[variables] = True
 
     def _set(self, variables: Integers, linears: Linears) -> None:
         self._constants[variables] = linears.constants
@@ -96,13 +116,14 @@ class CellSums:
     # ---- definitions --------------------------------------------------------------------------------
 
     def _define(self, block: Defined) -> None:
+        block = block.take(np.flatnonzero(~self._known[block.variables]))
         operands = self.of(block.operands)
         if block.operator is Operator.TOTAL:
             self._set(block.variables, operands)
             return
         owner_of_operand = np.repeat(np.arange(len(block)), np.diff(block.starts))
         owner = owner_of_operand[operands.terms.owners]
-        row = operands.terms.items // max(1, self.cells.values)
+        row = self._choosing(operands.terms.items)
         lowest, highest = filled(len(block), self.width), filled(len(block), -1)
         np.minimum.at(lowest, owner, row)
         np.maximum.at(highest, owner, row)
@@ -123,25 +144,51 @@ class CellSums:
             made = Atoms(block.operator, block.variables[others], lists, operands.take(kept.items))
             self.atoms.append(made)
 
+    def _choosing(self, terms: Integers) -> Integers:
+        """The row that each cell depends on, of which others follow; of atoms anything."""
+        rows = np.minimum(terms, self.width - 1) // max(1, self.cells.values)
+        return self.following.choosing(rows) if self.following.any else rows
+
     def _tabulated(self, operator: Operator, starts: Integers, operands: Linears) -> Linears:
-        """What depends on one row each, asked for every value that is mentioned and for any other one."""
-        count = len(starts) - 1
-        of_operand = np.repeat(np.arange(count), np.diff(starts))
-        owner = of_operand[operands.terms.owners]
-        first, number = group_numbers(owner, operands.terms.items)
-        whose, cells = owner[first], operands.terms.items[first]
-        # Each definition is asked once for each of these, and once for none of them.
-        asked = np.concatenate((whose, np.arange(count)))
+        """What depends on one row each."""
+        return self.told(lambda begins, values: operate(operator, begins, values), starts, operands)
+
+    def told(
+        self, tell: Callable[[Integers, Integers], Integers], starts: Integers, operands: Linears
+    ) -> Linears:
+        """What depends on one row each, asked for every value that is mentioned and for any other one.
+
+        Where another row follows it each of these is asked once without the other one, and once with it.
+        """
+        count, values = len(starts) - 1, max(1, self.cells.values)
+        owner = np.repeat(np.arange(count), np.diff(starts))[operands.terms.owners]
+        value, chooses = operands.terms.items % values, self._choosing(operands.terms.items)
+        follows = operands.terms.items // values != chooses
+        first, number = group_numbers(owner, value)
+        whose, row = owner[first], chooses[first]
+        followed = np.zeros(count, np.bool_)
+        followed[owner[follows]] = True
+        both = np.flatnonzero(followed[whose])
+        # Each definition is asked once for each of these, once for each with the row that follows, and once for none.
+        asked = np.concatenate((whose, whose[both], np.arange(count)))
         width = np.diff(starts)[asked]
         begins = np.concatenate(([0], np.cumsum(width)))
         operand = np.repeat(starts[:-1][asked] - begins[:-1], width) + np.arange(begins[-1])
-        values = operands.constants[operand].copy()
-        inside = operands.terms.owners - starts[:-1][owner]
-        values[begins[:-1][number] + inside] += operands.coefficients
-        told = operate(operator, begins, values)
-        otherwise = told[len(whose) :]
-        change = told[: len(whose)] - otherwise[whose]
-        kept = change != 0
+        values_of = operands.constants[operand].copy()
+        inside, factors = operands.terms.owners - starts[:-1][owner], operands.coefficients
+        values_of[begins[number[~follows]] + inside[~follows]] += factors[~follows]
+        place = filled(len(first), -1)
+        place[both] = len(first) + np.arange(len(both))
+        there = np.flatnonzero(place[number] >= 0)
+        np.add.at(values_of, begins[place[number[there]]] + inside[there], factors[there])
+        told = tell(begins, values_of)
+        alone, beside, otherwise = np.split(told, (len(first), len(first) + len(both)))
+        change = np.concatenate((alone - otherwise[whose], beside - alone[both]))
+        rows = np.concatenate((row, self.following.follower(row[both])))
+        cells = rows * values + np.concatenate((value[first], value[first][both]))
+        whose = np.concatenate((whose, whose[both]))
+        order = np.lexsort((cells, whose))
+        kept = order[change[order] != 0]
         return Linears(otherwise, Lists.grouped(whose[kept], cells[kept], count), change[kept])
 
     # ---- what expressions are like ------------------------------------------------------------------

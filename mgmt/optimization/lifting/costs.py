@@ -18,7 +18,7 @@ from mgmt.optimization.assignment import (
     LoadCost,
     RowCost,
 )
-from mgmt.optimization.columns import Integers, Linears, Lists, filled, stacked
+from mgmt.optimization.columns import Integers, Linears, Lists, filled, group_numbers, stacked
 from mgmt.optimization.general.operators import Operator
 from mgmt.optimization.lifting.cell_sums import CellSums
 from mgmt.optimization.lifting.factors import factors_of
@@ -93,7 +93,8 @@ class CostLifter:
 
     def _of_one_shape(self, name: str, atoms: Integers, factors: Integers) -> list[LoadCost]:
         peaks = bool(self._sums.is_defined(Operator.MAXIMUM, atoms).all())
-        if peaks and (len(atoms) == 1 or self._operands_each(atoms) >= _WIDE):
+        wide = peaks and (len(atoms) == 1 or self._operands_each(atoms) >= _WIDE)
+        if wide and not self._are_of_one_sum(atoms):
             if len(atoms) > _MOST_PEAKS:
                 raise NotLiftedError("a greatest of each of many groups")
             pairs = zip(atoms.tolist(), factors.tolist(), strict=True)
@@ -108,6 +109,14 @@ class CostLifter:
     def _operands_each(self, atoms: Integers) -> int:
         _, owners = self._sums.operands(atoms)
         return int(np.bincount(owners).max())
+
+    def _are_of_one_sum(self, atoms: Integers) -> bool:
+        """Whether each is the greatest of functions of one sum, as of what it is above a bound and below another."""
+        operands, owners = self._sums.operands(atoms)
+        varied = np.flatnonzero(~operands.is_constant)
+        _, number = operands.terms.alike()
+        first, _ = group_numbers(owners[varied], number[varied])
+        return int(np.bincount(owners[varied][first], minlength=1).max()) == 1
 
     def _functions(self, linears: Linears) -> list[tuple[LoadFunction, Family]]:
         """Expressions of one structure as a function of sums, and the families of these sums."""

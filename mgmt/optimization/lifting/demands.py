@@ -16,6 +16,7 @@ from mgmt.optimization.assignment import UNLIMITED, Amounts, Condition, Either, 
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, stacked
 from mgmt.optimization.general.operators import Operator
 from mgmt.optimization.lifting.cell_sums import CellSums
+from mgmt.optimization.lifting.choices import ChoiceCells
 from mgmt.optimization.lifting.clauses import Clauses, over, shifted
 from mgmt.optimization.lifting.factors import Factors, factors_of
 from mgmt.optimization.lifting.families import Family, PlacedRows, families_of
@@ -49,7 +50,7 @@ class Demands:
     """Collects what clauses demand."""
 
     def __init__(self, sums: CellSums) -> None:
-        self._sums, self._cells = sums, sums.cells
+        self._sums, self._cells, self.following = sums, sums.cells, sums.following
         self.allowed = self._cells.allowed()
         self.required = self._cells.required.copy()
         self.limits: list[Limit] = []
@@ -61,6 +62,11 @@ class Demands:
         self.impossible: list[str] = []
         self.left_out: list[LeftOut] = []
         self._pairs = RowPairs(self._cells)
+
+    @property
+    def cells(self) -> ChoiceCells:
+        """What they are about."""
+        return self._cells
 
     def add(self, clauses: Clauses) -> None:
         """Take in clauses; what has no structure is left out."""

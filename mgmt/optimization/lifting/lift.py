@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgmt.optimization.assignment import Assignment, Cost, Tier
+from mgmt.optimization.assignment import Assignment, Colocation, Cost, Tier
 from mgmt.optimization.dense_ranks import alike_rows, firsts
 from mgmt.optimization.lifting.cell_sums import CellSums
-from mgmt.optimization.lifting.choices import ChoiceCells
+from mgmt.optimization.lifting.choices import ChoiceCells, following_rows
 from mgmt.optimization.lifting.clauses import clauses_of
 from mgmt.optimization.lifting.costs import CostLifter
 from mgmt.optimization.lifting.demands import Demands, LeftOut
@@ -21,6 +21,8 @@ from mgmt.optimization.problem import Problem
 class Lifted:
     """An assignment that every solution of the problem is a choice of."""
 
+    cells: ChoiceCells
+    """Those that the assignment is about: of flags beside choices as many as these have."""
     assignment: Assignment
     impossible: tuple[str, ...]
     """Constraints that fail whatever is chosen."""
@@ -32,17 +34,18 @@ class Lifted:
 
 def lift(problem: Problem, cells: ChoiceCells) -> Lifted:
     """The assignment in a problem, with what does not fit into one left out."""
-    sums = CellSums(problem, cells)
+    sums = CellSums(problem, following_rows(problem, cells))
     demands = _demands(problem, sums)
     tiers, partial, left_out = _tiers(problem, sums)
-    assignment = assignment_of(demands, cells, tiers)
+    assignment = assignment_of(demands, tiers)
     whole = next((at for at, tier in enumerate(tiers) if tier.number in partial), len(tiers))
-    return Lifted(assignment, tuple(demands.impossible), (*demands.left_out, *left_out), whole)
+    left_out = [*demands.left_out, *left_out]
+    return Lifted(demands.cells, assignment, tuple(demands.impossible), tuple(left_out), whole)
 
 
 def demands_of(problem: Problem, cells: ChoiceCells) -> Demands:
     """What a problem demands, without objectives."""
-    return _demands(problem, CellSums(problem, cells))
+    return _demands(problem, CellSums(problem, following_rows(problem, cells)))
 
 
 def _demands(problem: Problem, sums: CellSums) -> Demands:
@@ -53,18 +56,21 @@ def _demands(problem: Problem, sums: CellSums) -> Demands:
     return demands
 
 
-def assignment_of(demands: Demands, cells: ChoiceCells, tiers: tuple[Tier, ...] = ()) -> Assignment:
+def assignment_of(demands: Demands, tiers: tuple[Tier, ...] = ()) -> Assignment:
     """The assignment with these demands."""
     rank, number = alike_rows(demands.allowed)
+    conditions = tuple(demands.conditions)
+    if demands.following.any:
+        conditions += (Colocation("flags of other values", demands.following.leader.astype(np.int32)),)
     return Assignment(
-        cells.values,
+        demands.cells.values,
         rank.astype(np.int32),
         demands.allowed[firsts(rank, number)],
         demands.required,
-        cells.current,
+        demands.cells.current,
         tuple(demands.limits),
         tiers,
-        tuple(demands.conditions),
+        conditions,
     )
 
 

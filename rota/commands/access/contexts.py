@@ -9,6 +9,7 @@ import click
 from rota.access.names import checked_name
 from rota.client.contexts import Contexts, contexts_file, described, load, save
 from rota.client.target import Target
+from rota.commands.completion import complete_contexts
 from rota.commands.options import json_option
 from rota.errors import UsageProblem
 from rota.terminal.output import emit, table
@@ -56,7 +57,7 @@ def list_contexts(json_wanted: bool) -> None:
 
 
 @context.command("set")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_contexts)
 @click.option(
     "--api",
     required=True,
@@ -99,7 +100,7 @@ def set_context(
 
 
 @context.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_contexts)
 @json_option
 def use(name: str, json_wanted: bool) -> None:
     """Have commands use NAME where they are told nothing else.
@@ -114,7 +115,7 @@ def use(name: str, json_wanted: bool) -> None:
 
 
 @context.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_contexts)
 @json_option
 def remove(name: str, json_wanted: bool) -> None:
     """Forget NAME.  If it is in use, none is afterwards.

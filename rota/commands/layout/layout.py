@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
+from rota.commands.completion import complete_hosts, complete_segments
 from rota.commands.options import AGREED_TIMEOUT, agreed, api_option, json_option
 from rota.errors import AgentError, ReportedFailure
-from rota.terminal.output import away_text, emit, size, table
+from rota.terminal.output import away_text, emit, paragraph, room_for_last, size, table
 from rota.terminal.plan_progress import share_of
 from rota.terminal.progress import Progress
 
@@ -127,22 +129,10 @@ def _show_layout(answer: dict[str, Any]) -> None:
     if not answer["segments"]:
         click.echo("no segment is placed yet; `rota status` says what it waits for")
         return
-    racks = sorted({replica["rack"] for segment in answer["segments"] for replica in segment["replicas"]})
     has_slots = any(segment["slots"] for segment in answer["segments"])
-    more = ("slots", "bytes", "ops/s") if has_slots else ()
-    table(
-        ("shard" if has_slots else "segment", *(rack or "(gone)" for rack in racks), "primary", *more),
-        [
-            (
-                _key(segment),
-                *(_cell(segment, rack) for rack in racks),
-                next((copy["host"] for copy in segment["replicas"] if copy["role"] == "primary"), "none"),
-                *(_numbers(segment) if has_slots else ()),
-            )
-            for segment in answer["segments"]
-        ],
-        title=f"layout epoch {answer['layout_epoch']}{' (the latest known)' if answer.get('known_only') else ''}",
-    )
+    known_only = " (the latest known)" if answer.get("known_only") else ""
+    click.echo(f"layout epoch {answer['layout_epoch']}{known_only}")
+    _show_segments(answer["segments"], has_slots)
     for role, hosts in answer["roles"].items():
         if role == "log_units" and has_slots:
             continue
@@ -161,6 +151,34 @@ def _show_layout(answer: dict[str, Any]) -> None:
         f"{'rules':<16}{answer['rack_violations']} rack violations, "
         f"{answer['under_replicated']} under-replicated {'shards' if has_slots else 'segments'}"
     )
+
+
+def _show_segments(segments: Sequence[dict[str, Any]], has_slots: bool) -> None:
+    """A column for each rack, if there is room for all of them; else all copies of a segment in one."""
+    racks = sorted({replica["rack"] for segment in segments for replica in segment["replicas"]})
+    name, more = ("shard", ("slots", "bytes", "ops/s")) if has_slots else ("segment", ())
+    by_rack = (name, *(rack or "(gone)" for rack in racks), "primary", *more)
+    rows = [
+        (
+            _key(segment),
+            *(
+                " ".join(_copy(copy) for copy in segment["replicas"] if copy["rack"] == rack)
+                for rack in racks
+            ),
+            next((copy["host"] for copy in segment["replicas"] if copy["role"] == "primary"), "none"),
+            *(_numbers(segment) if has_slots else ()),
+        )
+        for segment in segments
+    ]
+    if room_for_last((*by_rack, ""), [(*row, "") for row in rows]) >= 0:
+        table(by_rack, rows)
+        return
+    copies = [
+        "  ".join(f"{copy['rack'] or '(gone)'}:{_copy(copy)}" for copy in segment["replicas"])
+        for segment in segments
+    ]
+    together = [(row[0], *row[1 + len(racks) :], text) for row, text in zip(rows, copies, strict=True)]
+    table((name, "primary", *more, "copies"), together)
 
 
 def _numbers(shard: dict[str, Any]) -> tuple[str, str, str]:
@@ -184,13 +202,9 @@ def _key(segment: dict[str, Any]) -> str:
     return f"{segment['key']} (retired)" if segment["retired"] else str(segment["key"])
 
 
-def _cell(segment: dict[str, Any], rack: str) -> str:
-    """The hosts of one rack that hold the segment; what is not in sync is marked."""
-    held = [replica for replica in segment["replicas"] if replica["rack"] == rack]
-    return " ".join(
-        replica["host"] + ("" if replica["state"] == "in_sync" else f" ({replica['state']})")
-        for replica in held
-    )
+def _copy(replica: dict[str, Any]) -> str:
+    """Its host; what is not in sync is marked."""
+    return str(replica["host"]) + ("" if replica["state"] == "in_sync" else f" ({replica['state']})")
 
 
 @layout.command(short_help="The last versions: when, by whom, what changed and why.")
@@ -214,19 +228,12 @@ def history(limit: int, api: Target, json_wanted: bool) -> None:
 
 
 def _show_history(answer: dict[str, Any]) -> None:
-    table(
-        ("epoch", "when", "by", "what changed", "why"),
-        [
-            (
-                str(version["epoch"]),
-                _moment(version["at"]),
-                version["by"],
-                version["what"] or _unchanged(version),
-                _why(version),
-            )
-            for version in answer["versions"]
-        ],
-    )
+    for version in answer["versions"]:
+        about = filter(None, (f"epoch {version['epoch']}", _moment(version["at"]), version["by"]))
+        click.echo("  ".join(about))
+        paragraph("changed", version["what"] or _unchanged(version))
+        if why := _why(version):
+            paragraph("why", why)
 
 
 def _moment(at: float | None) -> str:
@@ -280,7 +287,7 @@ def _show_difference(answer: dict[str, Any]) -> None:
 
 
 @click.command(short_help="Empty a host: its replicas and roles move elsewhere.")
-@click.argument("host")
+@click.argument("host", shell_complete=complete_hosts)
 @click.option("--wait", is_flag=True, help="Return only when the host holds nothing any more.")
 @click.option(
     "--timeout",
@@ -363,7 +370,7 @@ def _held(layout: dict[str, Any], host: str) -> list[str]:
 
 
 @click.command()
-@click.argument("host")
+@click.argument("host", shell_complete=complete_hosts)
 @api_option
 @json_option
 def undrain(host: str, api: Target, json_wanted: bool) -> None:
@@ -378,8 +385,8 @@ def undrain(host: str, api: Target, json_wanted: bool) -> None:
 
 
 @click.command(short_help="Keep a copy of a segment on a host.")
-@click.argument("segment")
-@click.argument("host")
+@click.argument("segment", shell_complete=complete_segments)
+@click.argument("host", shell_complete=complete_hosts)
 @api_option
 @json_option
 def pin(segment: str, host: str, api: Target, json_wanted: bool) -> None:
@@ -398,8 +405,8 @@ def pin(segment: str, host: str, api: Target, json_wanted: bool) -> None:
 
 
 @click.command()
-@click.argument("segment")
-@click.argument("host")
+@click.argument("segment", shell_complete=complete_segments)
+@click.argument("host", shell_complete=complete_hosts)
 @api_option
 @json_option
 def unpin(segment: str, host: str, api: Target, json_wanted: bool) -> None:

@@ -61,7 +61,8 @@ def _show_plan(answer: dict[str, Any]) -> None:
 def apply_plan(timeout: float, api: Target, json_wanted: bool) -> None:
     """Carry out now what `rota plan` shows, and wait for it: also while the loop is paused, which it stays.
 
-    Exit status 1 when the plan failed, or another took its place because a host was lost or a wish changed.
+    Exit status 1 when the plan failed, or another took its place, because a host was lost or something else was
+    asked for.
 
     \b
     Examples:
@@ -84,8 +85,8 @@ def apply_plan(timeout: float, api: Target, json_wanted: bool) -> None:
 def pause(api: Target, json_wanted: bool) -> None:
     """Move no data until `rota resume`: nothing starts, and copies under way are cancelled (what has arrived stays).
 
-    Only keeping the store available goes on: lost hosts are taken out of their chains. Drains and other wishes are
-    agreed as ever, and wait. `rota apply` carries one plan out all the same.
+    Only keeping the store available goes on: lost hosts are taken out of their chains. Drains and other requests
+    are agreed as ever, and wait. `rota apply` carries one plan out all the same.
 
     \b
     Example:
@@ -117,7 +118,7 @@ def abort(timeout: float, api: Target, json_wanted: bool) -> None:
     """Undo the plan that is carried out, wait for it, then stay paused.
 
     Every copy goes back to where it was before the plan, as far as those hosts still live; elsewhere the complete
-    copies of now stay. What the plan was for (a drain, a rule) is still wished: take the wish back before
+    copies of now stay. What the plan was for (a drain, a rule) is still asked for: take that back before
     `rota resume`, or the loop makes the plan again.
 
     \b

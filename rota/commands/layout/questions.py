@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from rota.client.target import Target
+from rota.commands.completion import complete_hosts, complete_placed, complete_segments
 from rota.commands.options import agreed, api_option, json_option
 from rota.errors import ReportedFailure
 from rota.terminal.output import emit
@@ -18,7 +19,7 @@ def _show(answer: dict[str, Any]) -> None:
 
 
 @click.command(short_help="Why a segment's copies, or what a host holds, are where they are.")
-@click.argument("name", metavar="SEGMENT|HOST")
+@click.argument("name", metavar="SEGMENT|HOST", shell_complete=complete_placed)
 @api_option
 @json_option
 def why(name: str, api: Target, json_wanted: bool) -> None:
@@ -34,8 +35,8 @@ def why(name: str, api: Target, json_wanted: bool) -> None:
 
 
 @click.command("why-not", short_help="Why a segment has no copy on a host.")
-@click.argument("segment")
-@click.argument("host")
+@click.argument("segment", shell_complete=complete_segments)
+@click.argument("host", shell_complete=complete_hosts)
 @api_option
 @json_option
 def why_not(segment: str, host: str, api: Target, json_wanted: bool) -> None:

@@ -15,6 +15,7 @@ import click
 
 from mgmt.state.memory_limits import MEMORY
 from rota.agent.settings import memory_size
+from rota.commands.completion import complete_packs
 from rota.commands.policies.workbench import Workbench, open_workbench
 from rota.errors import UsageProblem
 from rota.terminal.progress import waiting
@@ -120,7 +121,10 @@ def sources(command: Command) -> Command:
         called,
         click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(path_type=Path)),
         click.option(
-            "--pack", metavar="NAME", help="An installed policy pack; `rota policy list` names them."
+            "--pack",
+            metavar="NAME",
+            shell_complete=complete_packs,
+            help="An installed policy pack; `rota policy list` names them.",
         ),
         click.option(
             "--data",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.terminal.output import table
+from rota.terminal.output import table, width
 
 if TYPE_CHECKING:
     from mgmt.errors import CoreMember, InfeasibleError, Relaxation
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mgmt.solution import Delta, Solution
     from mgmt.solving.policy_listing import PolicyEntry
 
+ROOM_FOR_PLACES = 110
+"""Columns from which on a list of policies says where each of them stands."""
 _MOST_MOVES = 50
 _MOST_ROWS = 6
 _MOST_CHANGES = 12
@@ -251,10 +253,18 @@ def _finding(finding: Finding) -> str:
 
 
 def show_entries(entries: Sequence[PolicyEntry]) -> None:
+    """Where each stands only if there is room beside what it means."""
+    with_place = width() >= ROOM_FOR_PLACES
     table(
-        ("policy", "kind", "tier", "where", "meaning"),
+        ("policy", "kind", "tier", *(("where",) if with_place else ()), "meaning"),
         [
-            (entry.name, entry.kind, "" if entry.tier is None else entry.tier, entry.where, entry.meaning)
+            (
+                entry.name,
+                entry.kind,
+                "" if entry.tier is None else entry.tier,
+                *((entry.where,) if with_place else ()),
+                entry.meaning,
+            )
             for entry in entries
         ],
     )

@@ -1,4 +1,4 @@
-"""``rota backup`` and ``rota restore``: the store and the wishes of a whole cluster, in one file."""
+"""``rota backup`` and ``rota restore``: the store and the settings of a whole cluster, in one file."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rota.terminal.output import emit, size
 from rota.terminal.progress import Progress
 
 
-@click.command(short_help="Write all data and wishes to a file, while all goes on.")
+@click.command(short_help="Write all data and settings to a file, while all goes on.")
 @click.argument("target", metavar="FILE|DIR", type=click.Path(path_type=Path))
 @click.option("--verify", "verifying", is_flag=True, help="Read and check FILE; no cluster is asked.")
 @api_option
 @json_option
 def backup(target: Path, verifying: bool, api: Target, json_wanted: bool) -> None:
-    """Write all streams and maps, the policies and what else operators wish to FILE, or to a new file in DIR.
+    """Write all streams and maps, the policies and what operators have asked for to FILE, or to a new file in DIR.
 
-    It is consistent: exactly the log below one address, and the wishes of that moment. The cluster goes on meanwhile,
+    It is consistent: exactly the log below one address, and the settings of that moment. The cluster goes on meanwhile,
     and the file is as large as what is in the log. Each part of it and the whole have checksums; whatever was changed
     in it later, or is missing, is refused with the place. Data in Valkey or Redis is in none: those servers have
     backups of their own.
@@ -79,7 +79,9 @@ def _show(answer: dict[str, Any]) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--resume", is_flag=True, help="Go on with a restore of this file that was cut short.")
 @click.option(
-    "--without-intent", is_flag=True, help="The log alone; policies and other wishes stay as they are."
+    "--without-intent",
+    is_flag=True,
+    help="The log alone; policies, drains, pins and segments stay as they are.",
 )
 @api_option
 @json_option
@@ -88,7 +90,7 @@ def restore(file: Path, resume: bool, without_intent: bool, api: Target, json_wa
 
     The file is read and checked first. A cluster that has anything in its log is refused: start the agents with empty
     data directories, and let nobody write until this is done. Meanwhile the plane is paused. Drains, pins and the
-    number of segments are wishes, too, and are carried out afterwards.
+    number of segments come with it, and are carried out afterwards.
 
     \b
     Examples:
@@ -120,9 +122,9 @@ def restore(file: Path, resume: bool, without_intent: bool, api: Target, json_wa
 
 
 def _show_restored(answer: dict[str, Any]) -> None:
-    wishes = ", and the operators' wishes" if answer["intent"] else ""
+    settings = ", and the policies and requests" if answer["intent"] else ""
     click.echo(
-        f"restored {answer['records']} records ({size(answer['bytes'])}), up to address {answer['address']}{wishes}; "
+        f"restored {answer['records']} records ({size(answer['bytes'])}), up to address {answer['address']}{settings}; "
         f"{answer['seconds']:.1f} s"
     )
     if answer["paused"]:

@@ -11,10 +11,11 @@ import click
 
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
+from rota.commands.completion import complete_hosts, complete_streams
 from rota.commands.options import agreed, api_option, json_option
 from rota.errors import ReportedFailure, UsageProblem
 from rota.http.limits import LARGEST_RECORD, STREAM_NAME
-from rota.terminal.output import emit, printable, write_bytes
+from rota.terminal.output import emit, printable, table, write_bytes
 
 RAW = "--raw prints it"
 FOLLOWING = 7 * 24 * 3600.0
@@ -33,8 +34,28 @@ def log() -> None:
     """
 
 
+@log.command("list", short_help="The streams and maps there are.")
+@api_option
+@json_option
+def list_streams(api: Target, json_wanted: bool) -> None:
+    """The streams and maps that the log holds records of, by name.
+
+    \b
+    Examples:
+      rota log list
+      rota log list --json | jq -r '.streams[].name'
+    """
+    emit(ApiClient(api, timeout=60.0).get("/v1/streams"), json_wanted, _show_streams)
+
+
+def _show_streams(answer: dict[str, Any]) -> None:
+    rows = [("stream", each["name"]) for each in answer["streams"]]
+    rows += [("map", each["name"]) for each in answer["maps"]]
+    table(("what", "name"), rows) if rows else click.echo("the log holds no records", err=True)
+
+
 @log.command(short_help="Append a record to STREAM; prints its address.")
-@click.argument("stream")
+@click.argument("stream", shell_complete=complete_streams)
 @click.argument("text", required=False)
 @api_option
 @json_option
@@ -64,7 +85,7 @@ def _checked(stream: str) -> str:
 
 
 @log.command(short_help="The records of STREAM, oldest first.")
-@click.argument("stream")
+@click.argument("stream", shell_complete=complete_streams)
 @click.option("--address", type=click.IntRange(min=0), help="Read one address of the log.")
 @click.option("--start", type=click.IntRange(min=0), help="Read from this address of the log on.")
 @click.option(
@@ -102,7 +123,7 @@ def read(
 
 
 @log.command()
-@click.argument("stream")
+@click.argument("stream", shell_complete=complete_streams)
 @click.option(
     "--limit", "-n", type=click.IntRange(min=1), default=10, show_default=True, help="The newest N records."
 )
@@ -134,7 +155,7 @@ def tail(stream: str, limit: int, follow: bool, raw: bool, api: Target, json_wan
 
 
 @log.command(short_help="Declare lost what only HOSTS hold that never come back.")
-@click.argument("hosts", nargs=-1, required=True)
+@click.argument("hosts", nargs=-1, required=True, shell_complete=complete_hosts)
 @click.option("--yes", is_flag=True, help="Do it; without, only what would be lost is told.")
 @api_option
 @json_option

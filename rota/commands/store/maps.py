@@ -12,13 +12,20 @@ import click
 from datastore_adapter.log.maps.settings import MapSettings
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
+from rota.commands.completion import complete_maps
 from rota.commands.options import api_option, json_option
 from rota.errors import AgentError, UsageProblem
 from rota.http.limits import STREAM_NAME
 from rota.terminal.output import emit, printable, write_bytes
 
 map_option = click.option(
-    "--map", "name", default="default", show_default=True, metavar="NAME", help="Which map."
+    "--map",
+    "name",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    shell_complete=complete_maps,
+    help="Which map.",
 )
 LARGEST_VALUE = MapSettings().max_value
 LARGEST_KEY = MapSettings().max_key

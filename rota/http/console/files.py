@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -27,17 +31,21 @@ class StaticFile:
 
 @cache
 def static_files() -> Mapping[str, StaticFile]:
-    """All files by name; a name that is not in here does not exist, whatever it looks like."""
+    """All files by path; a path that is not in here does not exist, whatever it looks like."""
     from importlib.resources import files  # only an agent whose console is opened pays for this
 
-    found: dict[str, StaticFile] = {}
-    for entry in files("rota.http.console").joinpath("static").iterdir():
+    return MappingProxyType(dict(_files_below(files("rota.http.console").joinpath("static"), "")))
+
+
+def _files_below(folder: Traversable, prefix: str) -> Iterator[tuple[str, StaticFile]]:
+    for entry in folder.iterdir():
         suffix = entry.name[entry.name.rfind(".") :]
-        if entry.is_file() and suffix in CONTENT_TYPES:
+        if entry.is_dir():
+            yield from _files_below(entry, f"{prefix}{entry.name}/")
+        elif suffix in CONTENT_TYPES:
             content = entry.read_bytes()
             tag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
-            found[entry.name] = StaticFile(content, CONTENT_TYPES[suffix], tag)
-    return MappingProxyType(found)
+            yield prefix + entry.name, StaticFile(content, CONTENT_TYPES[suffix], tag)
 
 
 def page_wanted(accept: str) -> bool:

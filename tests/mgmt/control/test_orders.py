@@ -231,7 +231,7 @@ async def test_the_history_says_who_asked_for_what_and_why_plans_were_made(autoj
             ("n5", "n1", "drained +n4")
         ]
         (plan,) = (each for each in versions if each["epoch"] == asked[0]["epoch"] + 1)
-        assert "(solved)" in plan["why"]
+        assert f"plan {plan['plan_id']}: " in plan["why"], "one that the policies decided"
         steps = [each for each in versions if each["plan_id"] == plan["plan_id"] and each is not plan]
         assert steps, "each change of the layout names the plan it belongs to"
         before, after = asked[0]["epoch"], versions[0]["epoch"]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from datastore_adapter.interface import Placement
 from mgmt.placement.intent import Intent
 from mgmt.placement.layout_report import check_placement
-from tests.mgmt.control.situations import ROLES, view_of
+from mgmt.placement.losses import losses
+from tests.mgmt.control.situations import ROLES, observation_of, view_of
 
 
 def crowded(chain: tuple[str, ...], *names: str, copies: int = 3) -> int:
@@ -46,3 +47,32 @@ def test_a_rack_holds_its_even_share(names: set[str], copies: int, data: st.Data
     share = next(k for k in range(1, 6) if k * len(racks) >= copies)
     expected = any(sum(rack_of[name] == rack for name in chain) > share for rack in racks)
     assert crowded(tuple(chain), *sorted(names), copies=copies) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "racks", "chain", "drains", "expected"),
+    [
+        ("n1 n2 n3 n4 n5 n6", 3, "n1 n2 n3", "", ["rack r1 r2 r3: copies would share racks, 3 of them in 2"]),
+        ("n1 n2 n3 n4 n5 n6", 4, "n1 n2 n3", "", []),  # a rack to spare
+        (
+            "n1 n2 n3 n4 n5 n6", 3, "n1 n4", "",
+            ["rack r1: no copy of s1", "rack r1 r2 r3: copies would share racks"],
+        ),
+        (
+            "n2 n3 n4 n5 n6", 3, "n1! n5~ n3", "",
+            ["host n2 n3: no majority of the layout servers", "host n3: no copy of s1",
+             "rack r2 r3: copies would share racks"],
+        ),
+        ("n1 n2 n3", 3, "n1 n2 n3", "", ["host n1 n2 n3: 2 hosts would be left for 3 copies"]),
+        ("n1 n2 n3 n4", 4, "n1 n2 n3", "n4", ["host n1 n2 n3: 2 hosts would be left for 3 copies"]),
+    ],
+)  # fmt: skip
+def test_what_the_loss_of_one_more_would_break(
+    names: str, racks: int, chain: str, drains: str, expected: list[str]
+) -> None:
+    intent = Intent(("s1",), replication_factor=3, drains=tuple(drains.split()))
+    found = losses(view_of(*names.split(), racks=racks), observation_of({"s1": chain}), intent)
+    told = [f"{each.what} {' '.join(each.names)}: {each.breaks}" for each in found]
+    assert len(told) == len(expected), told
+    for begin in expected:
+        assert any(each.startswith(begin) for each in told), (begin, told)

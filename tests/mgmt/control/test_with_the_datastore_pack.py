@@ -85,7 +85,7 @@ async def test_a_lost_rack_takes_one_plan_and_one_more_when_it_is_back(autojump_
         lost = [cluster.hosts[name] for name in ("n3", "n6")]
         cluster.lose("n3", "n6")
         await cluster.settled()
-        assert [event.text.count("(solved)") for event in cluster.of_kind("plan")[1:]] == [1]
+        assert ["(" in event.text.partition(":")[0] for event in cluster.of_kind("plan")[1:]] == [False]
         assert all(len(cluster.engine.in_sync(key)) == 3 for key in cluster.engine.segments)
         for host in lost:
             cluster.add(host)
@@ -141,7 +141,7 @@ async def test_policies_that_ask_for_the_time_are_followed_as_it_goes_by(autojum
         await cluster.until(lambda: cluster.load("n4") == 0, within=300)
         assert 800.0 <= trio.current_time() < 800.0 + 60.0 + 60.0
         assert cluster.controller.statistics()["solves"] - before <= 6
-        assert "4 required and 0 optional moves" in cluster.of_kind("plan")[-1].text
+        assert "4 required moves, " in cluster.of_kind("plan")[-1].text
         cluster.check_placement()
 
 

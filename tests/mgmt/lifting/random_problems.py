@@ -26,19 +26,42 @@ def choice_of(rows: int, values: int, nullable: bool, current: Indices) -> tuple
     value = np.concatenate((np.tile(np.arange(values), rows), filled(len(null), NONE)))
     variables = np.concatenate((literals.ravel(), null)) >> 1
     required = np.full(rows, not nullable)
-    return problem, ChoiceCells(rows, values, row, value, variables, required, current)
+    column = filled(rows, 0)
+    return problem, ChoiceCells(rows, values, row, value, variables, required, current, column)
+
+
+def with_flags(problem: Problem, cells: ChoiceCells, today: Indices) -> ChoiceCells:
+    """The choices, and a flag beside each, which is the first of their values or none."""
+    rows = cells.rows
+    flags = problem.new_literals(rows) >> 1
+    return ChoiceCells(
+        2 * rows,
+        cells.values,
+        np.concatenate((cells.row, rows + np.arange(rows))),
+        np.concatenate((cells.value, filled(rows, 0))),
+        np.concatenate((cells.variable, flags)),
+        np.concatenate((cells.required, np.zeros(rows, np.bool_))),
+        np.concatenate((cells.current, today)),
+        np.repeat([0, 1], rows),
+    )
 
 
 class ProblemMaker:
     """One random problem per seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, flagged: bool = False) -> None:
         self.random = random = Random(seed)
-        self.rows, self.values = random.randint(1, 4), random.randint(1, 3)
+        most = (3, 2) if flagged else (4, 3)
+        self.rows, self.values = random.randint(1, most[0]), random.randint(1, most[1])
         today = [random.randrange(self.values) for _ in range(self.rows)]
         nullable = random.random() < 0.4
         self.problem, self.cells = choice_of(self.rows, self.values, nullable, np.array(today, np.int32))
         self._literals = integers(2 * self.cells.variable)
+        self._flags = integers([])
+        if flagged:
+            flags = np.array([random.choice((0, NONE)) for _ in range(self.rows)], np.int32)
+            self.cells = with_flags(self.problem, self.cells, flags)
+            self._flags = integers(2 * self.cells.variable[-self.rows :])
         self._groups = [random.randrange(2) for _ in range(self.rows)]
         self._buckets = [random.randrange(2) for _ in range(self.values)]
         self._weights = [random.choice((1, 1, 2, 5)) for _ in range(self.rows)]
@@ -54,6 +77,11 @@ class ProblemMaker:
     def _cell(self, row: int, value: int) -> int:
         return int(self._literals[row * self.values + value])
 
+    def _flagged(self, row: int, value: int) -> int:
+        """Both that the row has the value and that its flag holds."""
+        both = self.problem.conjunction(self._flags[[row]], integers([self._cell(row, value)]))
+        return int(both[0])
+
     def _load(self) -> Linears:
         """What some rows bring to some values."""
         random = self.random
@@ -63,7 +91,8 @@ class ProblemMaker:
         group = random.choice((None, 0, 1))
         rows = [row for row in range(self.rows) if group is None or self._groups[row] == group]
         weighted = random.random() < 0.5
-        terms = [(self._cell(r, v), self._weights[r] if weighted else 1) for r in rows for v in values]
+        cell = self._flagged if len(self._flags) and random.random() < 0.5 else self._cell
+        terms = [(cell(r, v), self._weights[r] if weighted else 1) for r in rows for v in values]
         return self._total([literal for literal, _ in terms], [factor for _, factor in terms])
 
     def _total(self, literals: list[int], factors: list[int]) -> Linears:
@@ -92,7 +121,8 @@ class ProblemMaker:
         random, problem = self.random, self.problem
         kind = random.randrange(6) if depth else 0
         if kind < 2:
-            return integers([int(random.choice(self._literals.tolist())) ^ random.choice((0, 0, 1))])
+            some = self._flags if len(self._flags) and random.random() < 0.4 else self._literals
+            return integers([int(random.choice(some.tolist())) ^ random.choice((0, 0, 1))])
         if kind == 2:
             return problem.at_most(self._number(depth - 1), random.randint(0, 3)) ^ random.randint(0, 1)
         if kind == 3:
@@ -156,8 +186,8 @@ class ProblemMaker:
     def choices(self) -> Iterator[tuple[Indices, Integers | None]]:
         """Every choice with the values of all variables; None where it breaks a demand."""
         options = [
-            [*range(self.values)] if required else [NONE, *range(self.values)]
-            for required in self.cells.required.tolist()
+            ([] if required else [NONE]) + np.flatnonzero(allowed).tolist()
+            for required, allowed in zip(self.cells.required, self.cells.allowed(), strict=True)
         ]
         for values in product(*options):
             choice = np.array(values, np.int32)

@@ -9,7 +9,7 @@ import pytest
 
 from mgmt.compiler.model import Model
 from mgmt.optimization.assignment import NONE
-from mgmt.optimization.columns import Linear, Linears, Lists, integers, stacked, sum_of
+from mgmt.optimization.columns import Linear, Linears, Lists, filled, integers, stacked, sum_of
 from mgmt.optimization.general.operators import broken_rows, completed
 from mgmt.optimization.lifting import ChoiceCells, lift
 from mgmt.optimization.problem import Problem, Source
@@ -30,7 +30,9 @@ class Choices:
         problem.require_choices(Lists.side_by_side(*(2 * self.cell).T))
         row, value = np.repeat(np.arange(rows), values), np.tile(np.arange(values), rows)
         none = np.full(rows, NONE, np.int32)
-        self.cells = ChoiceCells(rows, values, row, value, variables, np.full(rows, True), none)
+        self.cells = ChoiceCells(
+            rows, values, row, value, variables, np.full(rows, True), none, filled(rows, 0)
+        )
 
     def count(self, *cells: tuple[int, int], weight: int = 1) -> Linears:
         places = sorted(int(self.cell[each]) for each in cells)

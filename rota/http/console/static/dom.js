@@ -1,7 +1,7 @@
 // Building elements.  Whatever comes from the cluster (names, tags, texts) is hostile until shown otherwise: it only
 // ever becomes text, or the value of an attribute that cannot do anything.
 
-const PLAIN = new Set(["class", "title", "role", "id", "datetime", "colspan", "scope", "tabindex", "lang", "dir", "hidden"]);
+const PLAIN = new Set(["class", "title", "role", "id", "datetime", "colspan", "scope", "tabindex", "lang", "dir", "hidden", "type"]);
 
 // Controls and directional overrides can make one name look like another.
 const INVISIBLE = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
@@ -30,19 +30,59 @@ export function name(text) {
   return h("bdi", { class: "name" }, parts.flatMap((part, index) => (index ? [document.createElement("wbr"), part] : [part])));
 }
 
+// Text in which commands stand in backticks.
+export function worded(text) {
+  return clean(text).split(/`([^`]+)`/).map((part, index) => (index % 2 ? h("code", {}, part) : document.createTextNode(part)));
+}
+
 // Replaces the children of `parent` only when `key` changed: what is unchanged keeps focus, selection and scroll.
 const shown = new WeakMap();
 export function show(parent, key, build) {
   const text = JSON.stringify(key);
   if (shown.get(parent) === text) return false;
   shown.set(parent, text);
-  parent.replaceChildren(...[build()].flat().filter(Boolean));
+  parent.replaceChildren(...[build()].flat(Infinity).filter(Boolean));
   return true;
 }
 
 export function listed(words, most = 6) {
   const more = words.length - most;
   return words.slice(0, most).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+// A link to another agent's console, if its address is one that this browser can mean the same by.
+export function consoleLink(address, text, page = "") {
+  let url = null;
+  try {
+    url = new URL(String(address ?? ""));
+  } catch {
+    // it does not say where it answers
+  }
+  if (!url || !["http:", "https:"].includes(url.protocol) || url.username || url.password) return null;
+  const local = (host) => host === "localhost" || host === "[::1]" || /^127\./.test(host);
+  if (local(url.hostname) && !local(location.hostname)) return null; // its own loopback, which is not ours
+  const link = h("a", {}, text);
+  link.href = `${url.origin}/${page}`;
+  return link;
+}
+
+// A link to the page of a host, a segment, a stream or a map, in this console.
+export function pageLink(kind, text, attributes = {}) {
+  const link = h("a", attributes, name(text));
+  link.href = `#/${kind}/${encodeURIComponent(text)}`;
+  return link;
+}
+
+// What is known of something, term by term; what is null is left out.
+export function factList(facts) {
+  return h("dl", { class: "fact-list" }, facts.filter(([, value]) => value !== null && value !== undefined).map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value instanceof Node ? value : h("bdi", {}, value)))));
+}
+
+export function table(heads, rows, numbers = []) {
+  const kind = (index) => (numbers.includes(index) ? { class: "number" } : {});
+  return h("div", { class: "scroll tall" }, h("table", {},
+    h("thead", {}, h("tr", {}, heads.map((head, index) => h("th", { scope: "col", ...kind(index) }, head)))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, index) => h("td", kind(index), cell === null || cell === undefined ? "" : cell instanceof Node ? cell : String(cell))))))));
 }
 
 export function counted(number, one, many = `${one}s`) {

@@ -1,18 +1,25 @@
 // The page: takes what the source has, makes the model, and has each panel show its part.
 
-import { clean, counted, h, show, since } from "./dom.js";
-import { renderEvents } from "./events.js";
-import { Hosts } from "./hosts.js";
-import { departures, headline, planOf, rackOf, racks } from "./model.js";
-import { renderPlan } from "./plan.js";
-import { renderPolicies } from "./policies.js";
-import { Ring } from "./ring.js";
+import { Actions } from "./actions.js";
+import { clean, consoleLink, counted, h, show, since, worded } from "./dom.js";
+import { renderEvents } from "./panels/events.js";
+import { headline } from "./headline.js";
+import { Hosts } from "./panels/hosts.js";
+import { departures, planOf, racks } from "./model.js";
+import { HelpPage } from "./pages/help.js";
+import { HostPage } from "./pages/host.js";
+import { SegmentPage } from "./pages/segment.js";
+import { MapPage, StreamPage } from "./pages/stream.js";
+import { renderPlan, renderPlanActions } from "./panels/plan.js";
+import { Plots } from "./panels/plots.js";
+import { renderPolicies } from "./panels/policies.js";
+import { Ring } from "./panels/ring.js";
+import { Growth, renderStreams } from "./panels/streams.js";
 import { Source } from "./source.js";
-import { Timeline } from "./timeline.js";
+import { Timeline } from "./panels/timeline.js";
 
 const at = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
-const knownRacks = new Map();
 let pending = false;
 let events = [];
 let eventsSeen = 0;
@@ -25,8 +32,11 @@ const source = new Source(() => {
     render();
   });
 });
+const actions = new Actions(source);
 const hosts = new Hosts(at("hosts"));
-const ring = new Ring(at("suspicions"));
+const ring = new Ring(document.querySelector(".panel.suspicions"), at("suspicions"));
+const growth = new Growth();
+const hour = new Plots(at("hour"));
 const timeline = new Timeline(at("timeline"), at("ranges"));
 
 at("find").addEventListener("input", () => {
@@ -45,6 +55,10 @@ at("login").addEventListener("submit", async (event) => {
 });
 at("logout").addEventListener("click", () => source.logout());
 addEventListener("resize", render);
+addEventListener("hashchange", () => {
+  turn();
+  scrollTo(0, 0);
+});
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
 
 // Shown times go on: ages every second, and the moving picture as often, unless it should not move.
@@ -54,6 +68,25 @@ setInterval(() => {
 setInterval(() => {
   if (!document.hidden) ages();
 }, 500);
+
+// The page that the address names, or none: the overview.
+const PAGES = { help: () => new HelpPage(), host: (text) => new HostPage(text, actions), segment: (text) => new SegmentPage(text, source), stream: (text) => new StreamPage(text), map: (text) => new MapPage(text) };
+let page = null;
+
+function turn() {
+  const [, kind, text] = location.hash.match(/^#\/([a-z]+)(?:\/(.+))?$/) ?? [];
+  page = null;
+  try {
+    if (kind === "help" || text) page = PAGES[kind]?.(decodeURIComponent(text ?? "")) ?? null;
+  } catch {
+    // no name that could be meant
+  }
+  at("page").hidden = !page;
+  at("overview").hidden = Boolean(page);
+  at("page-body").replaceChildren(...(page?.element ?? []));
+  source.watch(page?.resources() ?? {});
+  render();
+}
 
 // The state, as far as it is known.  The agent's clock is the one its events use, so "now" is this machine's.
 function render() {
@@ -68,25 +101,40 @@ function render() {
   const status = held("status");
   const joined = status && status.state !== "joining";
   const members = joined ? held("members")?.members ?? null : null;
-  for (const member of members ?? []) knownRacks.set(member.name, rackOf(member));
   const layout = held("layout");
   const control = held("control") && { ...held("control"), fetched_ago: source.age("control") };
   const reading = held("suspicions");
-  const departed = departures(events, members, now);
-  const groups = racks({ members, layout, status, departed, knownRacks, suspicions: reading, control });
+  const departed = departures(events, status?.former ?? held("members")?.former, members);
+  const groups = racks({ members, layout, status, departed, suspicions: reading, control, now });
   const plan = planOf(events, control);
   const store = source.held.layout.code !== "no_store";
   timeline.history.take(held("views"));
 
   document.body.dataset.connection = source.connection;
   renderFacts(status, layout, control);
+  const streams = held("streams");
+  growth.take(streams, source.held.streams.at);
+  if (page) {
+    page.render({ streams, growth, members, groups, layout, control, departed, events, status, now, store, held: (key) => source.of(key) });
+    source.watch(page.resources());
+  }
   renderHeadline(headline({ status, control, layout, members, racks: groups, plan, departed, suspicions: reading, now, errors, store }));
-  hosts.render(groups, { problem: errors.members, now, store });
+  if (page) {
+    renderSession();
+    ages();
+    return;
+  }
+  hosts.render(groups, { problem: errors.members, now, store, departed });
   timeline.render(now, { departed, asked: held("views")?.asked ?? 0, size: held("views")?.size ?? 0, problem: errors.views });
+  renderPlanActions(at("plan-actions"), { actions, control, store });
   renderPlan(at("plan"), { plan, control, problem: errors.control, store, now });
-  ring.render({ members: members ?? [], reading, problem: errors.suspicions, now });
+  ring.render({ members: members ?? [], reading, problem: errors.suspicions });
+  renderStreams(at("streams"), { answer: streams, growth, code: source.held.streams.code, problem: errors.streams });
   renderPolicies(at("policies"), { listing: held("policies"), control, problem: errors.policies, store });
   renderEvents(at("events"), events, at("kinds").value);
+  const measured = held("measured");
+  at("hour-hosts").textContent = !measured ? "" : `${measured.asked < measured.size ? `${measured.asked} of ${measured.size} hosts` : counted(measured.asked, "host")}${measured.silent.length ? `; no answer from ${measured.silent.length}` : ""}`;
+  hour.render({ measured: measured?.members, problem: errors.measured, now });
   renderSession();
   ages();
 }
@@ -118,7 +166,9 @@ function renderFacts(status, layout, control) {
     ["answered by", `${status.name}`],
   ];
   show(at("facts"), facts, () => facts.map(([term, value, kind]) => h("div", {}, h("dt", {}, term), h("dd", { class: kind ?? "", "data-fact": term }, h("bdi", {}, value)))));
-  document.title = status ? `${status.quorum || status.state === "joining" ? "" : "! "}${status.size} members, view ${status.epoch ?? "–"} · rota` : "rota";
+  at("version").textContent = status?.version ? clean(status.version) : "";
+  const what = page ? `${page.title} · ` : "";
+  document.title = status ? `${status.quorum || status.state === "joining" ? "" : "! "}${clean(what)}${status.size} members, view ${status.epoch ?? "–"} · rota` : "rota";
 }
 
 function renderHeadline({ level, title, detail }) {
@@ -126,16 +176,18 @@ function renderHeadline({ level, title, detail }) {
   const words = { good: "in order", busy: "busy", warn: "attention", bad: "trouble" };
   const place = at("headline");
   place.className = `headline ${level}`;
+  place.hidden = source.connection === "away"; // then the banner is the state, and what stands here is old
+  document.documentElement.dataset.level = source.connection === "away" ? "bad" : level;
   // Only the sentence is announced, and only when it changes: not the seconds that pass in what stands below it.
   show(at("sentence"), [level, title], () => [h("span", { class: "unseen" }, `${words[level]}: `), h("bdi", {}, title)]);
   show(at("sign"), level, () => document.createTextNode(signs[level]));
-  show(at("detail"), detail, () => document.createTextNode(clean(detail)));
+  show(at("detail"), detail, () => worded(detail));
 }
 
 const AGES = {
-  "hosts-age": ["members", "layout"], "timeline-age": ["views"], "plan-age": ["control"], "suspicions-age": ["suspicions"], "policies-age": ["control"],
+  "hosts-age": ["members", "layout"], "timeline-age": ["views"], "plan-age": ["control"], "suspicions-age": ["suspicions"], "policies-age": ["control"], "hour-age": ["measured"], "streams-age": ["streams"],
 };
-const OLD = { members: 30, layout: 25, views: 45, control: 10, suspicions: 5 };
+const OLD = { members: 30, layout: 25, views: 45, control: 10, suspicions: 5, measured: 25, streams: 25 };
 
 function ages() {
   const away = source.connection === "away";
@@ -145,7 +197,7 @@ function ages() {
   const text = away ? "agent away" : source.connection === "locked" ? "locked" : source.connection !== "live" ? "connecting" : `live, ${heard} ago${following ? "" : "; events reconnecting"}`;
   if (place.textContent !== text) place.textContent = text;
   for (const [id, keys] of Object.entries(AGES)) {
-    const known = keys.filter((key) => source.held[key].code !== "no_store" && Number.isFinite(source.age(key)));
+    const known = keys.filter((key) => !source.held[key].code?.startsWith("no_") && Number.isFinite(source.age(key)));
     const oldest = known.length ? Math.max(...known.map((key) => source.age(key))) : null;
     const old = known.some((key) => source.age(key) > OLD[key]) || (away && oldest !== null);
     at(id).textContent = oldest === null ? "" : old || oldest >= 2 ? `as of ${since(oldest)} ago` : "as of now";
@@ -155,10 +207,12 @@ function ages() {
   const banner = at("away");
   banner.hidden = !away;
   if (away) {
-    show(banner, "away", () => {
+    const others = (source.held.members.data?.members ?? []).filter(({ name }) => name !== source.held.status.data?.name);
+    show(banner, others, () => {
       const button = h("button", {}, "Try now");
       button.addEventListener("click", () => source.retryNow());
-      return [h("strong", {}, "The agent does not answer."), h("span", { id: "away-text" }), button];
+      const links = others.map((member) => consoleLink(member.http, member.name)).filter(Boolean).slice(0, 8);
+      return [h("strong", {}, "The agent does not answer."), h("span", { id: "away-text" }), button, links.length ? h("span", {}, "Or ask another: ", links.flatMap((link, index) => (index ? [" ", link] : [link]))) : null];
     });
     at("away-text").textContent = `${heard === null ? "It never did." : `What you see is ${heard} old and may be wrong by now.`} Trying again ${source.retryIn < 1 ? "now" : `in ${Math.ceil(source.retryIn)} s`}.`;
   }
@@ -169,4 +223,4 @@ addEventListener("error", (event) => {
 });
 
 source.start();
-render();
+turn();

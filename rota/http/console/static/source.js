@@ -5,6 +5,7 @@ const HEARTBEAT = 1000;
 const PATIENCE = 4000;
 const FAILED = 2000; // until what was refused is asked for again
 const NEVER_THERE = 60000; // the same for what an agent without the store does not have
+const ABSENT = new Set(["no_store", "no_log"]);
 const RETRIES = [1000, 2000, 4000, 5000];
 
 // How old each may get before it is asked for again without a reason, in ms; `busy` while a plan is carried out or
@@ -17,6 +18,8 @@ export const RESOURCES = {
   layout: { path: "/v1/layout", every: 10000, busy: 1500 },
   views: { path: "/v1/views", every: 30000 },
   policies: { path: "/v1/policies", every: 120000 },
+  streams: { path: "/v1/streams", every: 5000 },
+  measured: { path: "/v1/measured", every: 10000 },
 };
 
 // What an event makes worth asking again.
@@ -32,7 +35,8 @@ export class Source {
     this.changed = changed;
     this.connection = "connecting";
     this.held = {};
-    for (const key of Object.keys(RESOURCES)) this.held[key] = { data: null, at: -Infinity, asked: -Infinity, error: "", due: true, open: false };
+    this.watched = {}; // what only the page that is open needs
+    for (const key of Object.keys(RESOURCES)) this.held[key] = nothing();
     this.events = new Map();
     this.eventsAt = -Infinity;
     this.attempts = 0;
@@ -59,6 +63,17 @@ export class Source {
 
   now() {
     return performance.now();
+  }
+
+  // What a page needs beside the rest, as long as it is open.
+  watch(resources) {
+    for (const key of Object.keys(this.watched)) if (resources[key]?.path !== this.watched[key].path) delete this.held[key];
+    this.watched = resources;
+    for (const key of Object.keys(resources)) this.held[key] ??= nothing();
+  }
+
+  of(key) {
+    return this.held[key] ?? nothing();
   }
 
   // Seconds since it was last known to be so.  A view's id covers all that is said about its members, so while the
@@ -88,11 +103,11 @@ export class Source {
     const executing = this.held.control.data?.phase === "executing";
     const reading = this.held.suspicions.data;
     const doubt = reading && reading.own.length + reading.suspects.length + reading.votes.length > 0;
-    for (const [key, { every, busy: fast }] of Object.entries(RESOURCES)) {
+    for (const [key, { every, busy: fast }] of Object.entries({ ...RESOURCES, ...this.watched })) {
       const held = this.held[key];
       if (held.open || (key !== "status" && (this.connection !== "live" || status.data?.state === "joining"))) continue;
       const busy = key === "suspicions" ? doubt : executing;
-      const pause = held.code === "no_store" ? NEVER_THERE : held.error ? Math.min(every, FAILED) : busy && fast ? fast : every;
+      const pause = ABSENT.has(held.code) ? NEVER_THERE : held.error ? Math.min(every, FAILED) : busy && fast ? fast : every;
       // Due at once, but not more than a few times a second: events come in bursts.
       if (now - held.asked >= (held.due && !held.error ? Math.min(pause, 250) : pause)) this.ask(key);
     }
@@ -105,6 +120,7 @@ export class Source {
 
   async ask(key) {
     const held = this.held[key];
+    const { path } = RESOURCES[key] ?? this.watched[key];
     held.open = true;
     held.due = false;
     held.asked = this.now();
@@ -112,7 +128,7 @@ export class Source {
     const stop = new AbortController();
     const timer = setTimeout(() => stop.abort(), key === "status" ? PATIENCE : 30000);
     try {
-      const answer = await fetch(RESOURCES[key].path, { signal: stop.signal, headers: { accept: "application/json" }, cache: "no-store" });
+      const answer = await fetch(path, { signal: stop.signal, headers: { accept: "application/json" }, cache: "no-store" });
       const body = await answer.json();
       if (answer.ok) {
         held.data = body;
@@ -197,6 +213,32 @@ export class Source {
     return fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
   }
 
+  // Something to be done, or explained: the answer, or why there is none.
+  send(path, body) {
+    return this.settle(this.post(path, body), "The agent does not answer; whether it was done is not known.");
+  }
+
+  load(path) {
+    return this.settle(fetch(path, { headers: { accept: "application/json" }, cache: "no-store" }), "The agent does not answer; try again.");
+  }
+
+  async settle(asked, silent) {
+    try {
+      const answer = await asked;
+      const found = await answer.json();
+      if (answer.status === 401) this.lock();
+      return answer.ok ? { answer: found } : { error: found.error ?? `status ${answer.status}` };
+    } catch {
+      return { error: silent };
+    }
+  }
+
+  // Something was changed: see what of it there is.
+  refresh() {
+    for (const key of ["control", "layout", "status"]) this.held[key].due = true;
+    this.tick();
+  }
+
   onSilence() {
     if (document.hidden) return;
     this.connection = "away";
@@ -251,4 +293,8 @@ export class Source {
   get sorted() {
     return [...this.events.values()].sort((one, other) => one.time - other.time || one.number - other.number);
   }
+}
+
+function nothing() {
+  return { data: null, at: -Infinity, asked: -Infinity, error: "", due: true, open: false };
 }

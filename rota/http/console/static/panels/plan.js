@@ -1,6 +1,6 @@
 // The plan: what is being done about the placement, and how far it is.
 
-import { bytes, clock, counted, h, show, since } from "./dom.js";
+import { bytes, clock, counted, h, show, since } from "../dom.js";
 
 const SIGNS = { running: "…", done: "✓", again: "↻", failed: "✕" };
 
@@ -20,7 +20,7 @@ export function renderPlan(place, { plan, control, problem, store, now }) {
   const part = plan.state === "done" ? 1 : progress && progress.bytes > 0 ? progress.bytes_done / progress.bytes : total ? done / total : 0;
   const ago = plan.ended === undefined ? null : Math.max(0, now - plan.ended);
   const words = {
-    running: `being carried out for ${since(Math.max(0, now - plan.at))}`, done: `done ${since(ago)} ago, in ${since(plan.ended - plan.at)}`,
+    running: plan.at === undefined ? "being carried out" : `being carried out for ${since(Math.max(0, now - plan.at))}`, done: `done ${since(ago)} ago, in ${since(plan.ended - plan.at)}`,
     failed: `failed ${since(ago)} ago`, superseded: `overtaken by another view ${since(ago)} ago`, ended: "ended",
   }[plan.state];
   const level = { running: "busy", done: "good", failed: "bad", superseded: "warn", ended: "warn" }[plan.state];
@@ -31,13 +31,22 @@ export function renderPlan(place, { plan, control, problem, store, now }) {
       counted(plan.moves, "move"),
       total ? `${done} of ${counted(total, "step")} done` : "",
       progress && progress.bytes ? `${bytes(progress.bytes_done)} of ${bytes(progress.bytes)}` : plan.bytes ? `${bytes(plan.bytes)} to copy` : "",
-      `begun ${clock(plan.at)}`,
+      plan.at === undefined ? "" : `begun ${clock(plan.at)}`,
     ].filter(Boolean).join(" · ")),
     plan.why ? h("p", { class: "problem" }, plan.why) : null,
     steps.length ? h("ol", { class: "steps" }, steps.slice(-40).map(({ text, state }) => h("li", {}, h("span", { class: state, "aria-hidden": "true" }, SIGNS[state] ?? "·"), h("span", {}, text, h("span", { class: "unseen" }, ` (${state})`))))) : null,
     plan.lines.length ? h("details", {}, h("summary", {}, `${counted(plan.moves, "move")}, one by one`), h("ol", { class: "moves", tabindex: "0", "aria-label": "moves" }, plan.lines.map((line) => h("li", {}, line)))) : null,
     problem ? h("p", { class: "problem" }, problem) : null,
   ]);
+}
+
+// The controller's own switch, and the plan of now by itself.
+export function renderPlanActions(place, { actions, control, store }) {
+  const stopped = control?.paused || control?.observing;
+  show(place, [actions.allowed && store && Boolean(control), stopped, control?.plan], () => (!actions.allowed || !store || !control ? [] : [
+    stopped ? actions.button("Resume …", () => actions.resume()) : actions.button("Pause …", () => actions.pause(control)),
+    actions.button("Apply …", () => actions.apply()),
+  ]));
 }
 
 export function progressBar(part, label) {

@@ -1,31 +1,29 @@
 // Suspicions: members on a ring in the order of the first of the K rings, and an edge from each that accuses to whom
 // it accuses; below it tallies, votes, and why there is no new view yet.
 
-import { colours, counted, h, listed, name, prepared, show, since } from "./dom.js";
+import { colours, counted, h, listed, name, prepared, show, since } from "../dom.js";
 
 const LABELS = 24;
 
 export class Ring {
-  constructor(place) {
-    this.canvas = h("canvas", { role: "img" });
+  constructor(panel, place) {
+    this.panel = panel;
+    this.canvas = h("canvas", { role: "img", "aria-label": "nobody is accused" });
     this.words = h("div", {});
-    this.last = null;
     place.append(this.canvas, this.words);
   }
 
-  render({ members, reading, problem, now }) {
-    if (!reading) {
-      this.canvas.hidden = true;
-      show(this.words, ["none", problem], () => h("p", { class: "nothing" }, problem || "No reading yet."));
+  // Only where somebody is suspected, votes or comes is there anything to see.
+  render({ members, reading, problem }) {
+    const troubled = reading && reading.suspects.length + reading.own.filter(({ failed }) => failed).length + reading.joiners_in_all + reading.votes.length > 0;
+    this.panel.hidden = !troubled && !problem;
+    this.canvas.hidden = !troubled;
+    if (!troubled) {
+      show(this.words, ["none", problem], () => h("p", { class: "problem" }, problem));
       return;
     }
-    const troubled = reading.suspects.length + reading.own.length + reading.joiners_in_all + reading.votes.length > 0;
-    if (reading.suspects.length) this.last = { names: reading.suspects.map((suspect) => suspect.name), at: now, epoch: reading.epoch };
-    this.canvas.hidden = false;
-    this.draw([...members].sort((one, other) => one.place - other.place), reading, reading.suspects.length > 0);
-    const ago = this.last && now - this.last.at > 2 ? since(now - this.last.at) : "";
-    show(this.words, [troubled, { ...reading, suspects: reading.suspects.map((each) => ({ ...each, age: Math.round(each.age) })) }, ago], () => [
-      troubled ? null : h("p", { class: "nothing" }, this.last ? `Nobody suspects anybody now. Last: ${listed(this.last.names, 4)}, ${ago} ago, in view ${this.last.epoch}.` : "Nobody suspects anybody."),
+    this.draw([...members].sort((one, other) => one.place - other.place), reading);
+    show(this.words, { ...reading, suspects: reading.suspects.map((each) => ({ ...each, age: Math.round(each.age) })) }, () => [
       reading.reason ? h("p", { "data-reason": "" }, h("b", {}, "Why no new view yet: "), reading.reason, ".") : null,
       reading.suspects.length ? h("ul", { class: "tally" }, reading.suspects.slice(0, 20).map((suspect) => tally(suspect, reading))) : null,
       reading.suspects.length > 20 ? h("p", { class: "soft" }, `and ${reading.suspects.length - 20} more`) : null,
@@ -35,12 +33,12 @@ export class Ring {
     ]);
   }
 
-  draw(members, reading, wide) {
-    const height = wide ? 250 : 168;
+  draw(members, reading) {
+    const height = 250;
     const { context, width } = prepared(this.canvas, height);
     const colour = colours();
     const labels = members.length <= LABELS;
-    const radius = height / 2 - (labels || wide ? 26 : 12);
+    const radius = height / 2 - 26;
     const [x, y] = [width / 2, height / 2];
     const places = new Map(members.map((member, index) => {
       const angle = (2 * Math.PI * index) / members.length - Math.PI / 2;

@@ -1,7 +1,7 @@
 // Hosts by rack with their copies and roles: cards for some, one cell each for many.
 
-import { counted, h, listed, name, show, since } from "./dom.js";
-import { DENSE, stateOf } from "./model.js";
+import { counted, h, listed, name, pageLink, show, since } from "../dom.js";
+import { DENSE, stateOf } from "../model.js";
 
 const SIGNS = { controller: "C", sequencer: "S", "layout server": "L" };
 const COPIES_SHOWN = 60;
@@ -9,7 +9,7 @@ const COPIES_SHOWN = 60;
 export function matches(host, rack, wanted) {
   if (!wanted) return true;
   const words = [host.name, rack, host.address, stateOf(host), ...host.roles, ...(host.tags ?? [])];
-  return words.some((word) => word.toLowerCase().includes(wanted)) || host.copies.some(({ key }) => key.toLowerCase().includes(wanted));
+  return words.some((word) => word.toLowerCase().includes(wanted)) || [...host.copies, ...host.lost].some(({ key }) => key.toLowerCase().includes(wanted));
 }
 
 export class Hosts {
@@ -38,7 +38,7 @@ export class Hosts {
     for (const chip of this.place.querySelectorAll(".copy[data-segment]")) chip.classList.toggle("lit", chip.dataset.segment === segment);
   }
 
-  render(groups, { problem, now, store }) {
+  render(groups, { problem, now, store, departed }) {
     this.place.classList.toggle("storeless", !store);
     const all = groups.reduce((sum, { hosts }) => sum + hosts.length, 0);
     if (!all) {
@@ -59,7 +59,7 @@ export class Hosts {
     for (const { rack, hosts } of groups) {
       const present = hosts.filter((host) => host.present).length;
       const copies = hosts.reduce((sum, host) => sum + host.copies.length, 0);
-      this.heads.get(rack).textContent = [present || rack ? counted(present, "host") : "", copies ? counted(copies, "copy", "copies") : ""].filter(Boolean).join(", ");
+      this.heads.get(rack).textContent = [present ? counted(present, "host") : "no host left", copies ? counted(copies, "copy", "copies") : ""].filter(Boolean).join(", ");
       for (const host of hosts) {
         const card = this.cards.get(host.name);
         const gone = host.present ? "" : Math.floor(now - (host.at ?? now));
@@ -72,6 +72,8 @@ export class Hosts {
         else this.card(card, host, matched, now);
       }
     }
+    const shown = new Set(groups.flatMap(({ hosts }) => hosts.map(({ name: each }) => each)));
+    this.remember([...departed].filter(([each]) => !shown.has(each)), now);
     this.note.textContent = this.wanted ? `${counted(found, "host")} of ${all} match “${this.wanted}”.` : "";
     this.groups = groups;
     if (dense) this.describe();
@@ -81,6 +83,7 @@ export class Hosts {
     this.cards.clear();
     this.heads = new Map();
     this.note = h("p", { class: "soft", role: "status" });
+    this.earlier = h("p", { class: "earlier soft", "data-earlier": "" });
     const racks = groups.map(({ rack, hosts }) => {
       const head = h("span", { class: "soft" });
       this.heads.set(rack, head);
@@ -92,7 +95,7 @@ export class Hosts {
         this.cards.set(host.name, card);
         list.append(item);
       }
-      return h("section", { class: "rack", "data-rack": rack }, h("h3", {}, rack ? name(rack) : h("span", { class: "soft" }, hosts.some((host) => host.present) ? "no rack" : "gone; rack not known here"), head), list);
+      return h("section", { class: "rack", "data-rack": rack }, h("h3", {}, rack ? name(rack) : h("span", { class: "soft" }, hosts.some((host) => host.present) ? "no rack" : "gone; its rack is not known here"), head), list);
     });
     this.details = h("p", { class: "chosen soft", role: "status" });
     if (dense) this.cards.values().next().value?.setAttribute("tabindex", "0");
@@ -108,26 +111,34 @@ export class Hosts {
               h("span", {}, h("span", { class: "copy making" }, "s00"), "being copied"),
               h("span", {}, h("span", { class: "copy lost" }, "s00"), "lost"),
             ]),
+      this.earlier,
       this.note,
     ];
   }
 
+  // Who went longer ago.
+  remember(departed, now) {
+    const words = departed.sort(([, one], [, other]) => other.at - one.at).map(([host, { how, at, rack }]) => [host, `${how === "evicted" ? "was evicted" : how} ${since(now - at)} ago`, rack]);
+    show(this.earlier, words, () => (words.length ? [h("b", {}, "Gone: "), words.slice(0, 12).flatMap(([host, how, rack], index) => [index ? "; " : "", pageLink("host", host), ` ${rack ? `of rack ${rack} ` : ""}${how}`]), words.length > 12 ? `; and ${words.length - 12} more` : ""].flat().map((part) => (part instanceof Node ? part : document.createTextNode(part))) : []));
+  }
+
   card(card, host, matched, now) {
     const state = stateOf(host);
-    const [sign, kind] = !host.present ? ["✕", "out"] : host.doubt ? ["?", "doubt"] : ["●", "in"];
+    const [sign, kind] = !host.present ? ["✕", "out"] : host.doubt === "silent" ? ["✕", "out"] : host.doubt ? ["?", "doubt"] : ["●", "in"];
     card.className = `host${host.present ? "" : " gone"}${host.drained ? " drained" : ""}${host.doubt ? " suspected" : ""}${matched ? "" : " unmatched"}`;
     const label = host.present ? state : host.at ? `${state} ${since(Math.max(0, now - host.at))} ago` : state;
     const primaries = host.copies.filter(({ role }) => role === "primary").length;
     const badges = host.roles.map((role) => h("span", { class: "bdg role" }, role));
     if (state !== "member") badges.push(h("span", { class: `bdg ${host.present ? "warn" : "bad"}` }, label));
     const extra = (host.tags ?? []).filter((tag) => !tag.startsWith("rack="));
-    const copies = host.copies.slice(0, COPIES_SHOWN).map((copy) => chip(copy, this.wanted));
-    if (host.copies.length > COPIES_SHOWN) copies.push(h("span", { class: "more" }, `and ${host.copies.length - COPIES_SHOWN} more`));
+    const held = host.present ? host.copies : host.lost;
+    const copies = held.slice(0, COPIES_SHOWN).map((copy) => chip(copy, this.wanted));
+    if (held.length > COPIES_SHOWN) copies.push(h("span", { class: "more" }, `and ${held.length - COPIES_SHOWN} more`));
     card.replaceChildren(
       h("div", { class: "line", title: [host.address, ...extra].filter(Boolean).join("  ") },
-        h("span", { class: `sign ${kind}`, "aria-hidden": "true" }, sign), name(host.name),
+        h("span", { class: `sign ${kind}`, "aria-hidden": "true" }, sign), pageLink("host", host.name),
         h("span", { class: "unseen" }, state),
-        h("span", { class: "count" }, host.copies.length ? `${counted(host.copies.length, "copy", "copies")}${primaries ? `, ${primaries} primary` : ""}` : "no copies")),
+        h("span", { class: "count" }, host.copies.length ? `${counted(host.copies.length, "copy", "copies")}${primaries ? `, ${primaries} primary` : ""}` : host.lost.length ? `${counted(host.lost.length, "copy", "copies")} lost` : "no copies")),
       h("div", { class: "roles" }, badges, extra.map((tag) => h("span", { class: "bdg", title: tag }, h("bdi", {}, tag)))),
       copies.length ? h("div", { class: "copies" }, copies) : "",
     );
@@ -154,7 +165,7 @@ export class Hosts {
       return;
     }
     show(this.details, host, () => [
-      name(host.name), document.createTextNode(" "), h("span", {}, `${stateOf(host)}${rack ? ` in rack ${rack}` : ""}, ${host.address || "no address"}`),
+      pageLink("host", host.name), document.createTextNode(" "), h("span", {}, `${stateOf(host)}${rack ? ` in rack ${rack}` : ""}, ${host.address || "no address"}`),
       host.roles.length ? h("span", {}, `, ${host.roles.join(", ")}`) : null,
       h("span", {}, host.copies.length ? `, holds ${listed(host.copies.map(({ key, role }) => (role === "primary" ? `${key} (primary)` : key)), 14)}` : ", holds no copy"),
     ]);
@@ -179,5 +190,5 @@ function chip(copy, wanted) {
   const kind = lost ? "lost" : making ? "making" : copy.role === "primary" ? "primary" : "";
   const words = `${copy.key}, ${copy.role}, ${String(copy.state).replace("_", " ")}${copy.slots ? `, ${counted(copy.slots, "slot")}` : ""}`;
   const lit = wanted && copy.key.toLowerCase() === wanted ? " lit" : "";
-  return h("span", { class: `copy ${kind}${lit}`, "data-segment": copy.key, title: words, role: "img", "aria-label": words }, copy.key);
+  return pageLink("segment", copy.key, { class: `copy ${kind}${lit}`, "data-segment": copy.key, title: words, tabindex: "-1", "aria-label": words });
 }

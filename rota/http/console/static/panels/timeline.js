@@ -2,8 +2,8 @@
 // that installed it; below, a lane for each member, with a dot for each view it installed.  Agreement is one line of
 // dots; flapping would be a saw.
 
-import { clock, colours, counted, h, listed, prepared, show, since } from "./dom.js";
-import { natural } from "./model.js";
+import { clock, colours, counted, h, listed, prepared, show, since } from "../dom.js";
+import { natural } from "../model.js";
 
 export const RANGES = [["auto", 0], ["1 min", 60], ["10 min", 600], ["1 h", 3600], ["1 d", 86400], ["all", Infinity]];
 const LEFT = 58;
@@ -110,19 +110,21 @@ export class Timeline {
     this.list(views, now);
   }
 
-  lanes() {
-    return [...this.history.members.keys()].sort(natural);
+  // Of whoever told something, and of who went within the time shown, though it can tell nothing any more.
+  lanes(from, departed) {
+    const went = [...departed].filter(([, { at }]) => at >= from).map(([name]) => name);
+    return [...new Set([...this.history.members.keys(), ...went])].sort(natural);
   }
 
   draw(views, now, departed) {
-    const lanes = this.lanes();
+    const [from, to] = this.window(now);
+    const lanes = this.lanes(from, departed);
     const labelled = lanes.length <= LANES_LABELLED;
     const pitch = labelled ? 14 : Math.max(1.5, Math.min(8, 180 / lanes.length));
     const lanesTop = SIZE_HEIGHT + 16;
     const height = lanesTop + pitch * lanes.length + 24;
     const { context, width } = prepared(this.canvas, height);
     const colour = colours();
-    const [from, to] = this.window(now);
     const across = (time) => LEFT + ((time - from) / (to - from)) * (width - LEFT - RIGHT);
     this.across = across;
     const inside = (time) => time >= from - 1 && time <= to + 1;
@@ -186,7 +188,7 @@ export class Timeline {
         line(context, LEFT, y, gone ? across(Math.max(from, gone.at)) : width - RIGHT, y);
       }
       const dot = labelled ? 3 : Math.max(0.8, pitch / 2.4);
-      for (const view of this.history.members.get(member).values()) {
+      for (const view of this.history.members.get(member)?.values() ?? []) {
         if (!inside(view.time) || view.time < from) continue;
         context.fillStyle = colour.dot;
         context.globalAlpha = 0.8;

@@ -1,7 +1,7 @@
 // Events, the newest first.
 
-import { clock, day, h, show } from "./dom.js";
-import { isTrouble } from "./model.js";
+import { clock, day, h, show } from "../dom.js";
+import { isTrouble } from "../model.js";
 
 const SHOWN = 200;
 

@@ -1,6 +1,6 @@
 // Policies: the last solve, the objectives with their bounds, and in words what clashes when nothing satisfies them.
 
-import { counted, h, name, show, since } from "./dom.js";
+import { counted, h, name, show, since } from "../dom.js";
 
 export function renderPolicies(place, { listing, control, problem, store }) {
   if (!store) {
@@ -47,7 +47,12 @@ function objectives(list, meanings) {
   const cell = (value) => h("td", { class: "number" }, value === null || value === undefined ? "–" : String(value));
   return h("table", {},
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "objective"), h("th", { scope: "col", class: "number" }, "tier"), h("th", { scope: "col", class: "number" }, "before"), h("th", { scope: "col", class: "number" }, "now"), h("th", { scope: "col", class: "number" }, "bound"))),
-    h("tbody", {}, list.map((each) => h("tr", { title: meanings.get(each.name)?.meaning ?? "" }, h("td", {}, name(each.name)), cell(each.tier), cell(each.before), cell(each.after), cell(each.bound)))));
+    h("tbody", {}, list.map((each) => h("tr", {}, h("td", { title: meanings.get(each.name)?.meaning ?? "" }, name(each.name), h("div", { class: "sentence" }, sentence(meanings.get(each.name)?.meaning ?? ""))), cell(each.tier), cell(each.before), cell(each.after), cell(each.bound)))));
+}
+
+// What it comes to, without the reasons: those are in the list of all rules.
+function sentence(meaning) {
+  return meaning.split(/[;:]|[.] /)[0];
 }
 
 function rules(listing) {

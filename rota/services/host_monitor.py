@@ -1,0 +1,105 @@
+"""What an agent tells of its own host: the disk, what it holds, what it measured in the last hour."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from datastore_adapter import LogThread
+from rota.http.answers import Disk, Held, Measured, Space
+from rota.services.measurements import INTERVAL, Measurements
+
+PATIENCE: Final = 2.0
+"""Seconds that a disk may take to tell how much room it has, and the log what it holds."""
+READS: Final = ("log_unit.Read", "log_unit.Survey", "log_unit.ReadChunk")
+NETWORK: Final = (
+    "datagram_bytes_sent", "datagram_bytes_received", "stream_bytes_sent", "stream_bytes_received",
+)  # fmt: skip
+
+Counters = Mapping[str, int]
+Gauges = Mapping[str, float | None]
+
+
+class HostMonitor:
+    """Of the agent with this data directory."""
+
+    def __init__(self, data_dir: Path, clock: Callable[[], float] = time.time) -> None:
+        self._data_dir = data_dir
+        self._clock = clock
+        self.started = clock()
+        self._measurements = Measurements()
+
+    async def run(self, look: Callable[[], tuple[Counters, Gauges]]) -> None:
+        """Measure at even times what `look` tells, and the room on the disk."""
+        while True:
+            space = await self.space()
+            room = {"disk_free": space and space["free"], "disk_total": space and space["total"]}
+            counters, gauges = look()
+            self._measurements.take(self._clock(), counters, {**gauges, **room})
+            await trio.sleep(INTERVAL)
+
+    def now(self) -> float:
+        """In Unix seconds."""
+        return self._clock()
+
+    def measured(self) -> Measured:
+        """What was measured in the last hour."""
+        return self._measurements.told()
+
+    async def space(self) -> Space | None:
+        """Of the file system with the data directory; None where it does not tell in time."""
+        with trio.move_on_after(PATIENCE):
+            try:
+                usage = await trio.to_thread.run_sync(
+                    shutil.disk_usage, self._data_dir, abandon_on_cancel=True
+                )
+            except OSError:
+                return None
+            return {"free": usage.free, "total": usage.total}
+        return None
+
+
+def counted(statistics: Counters, *, with_log: bool) -> dict[str, int]:
+    """The counters that are drawn as rates, by the names of their series."""
+
+    def sum_of(*names: str) -> int:
+        return sum(statistics.get(name, 0) for name in names)
+
+    network = {"network_bytes": sum_of(*NETWORK)}
+    if not with_log:
+        return network
+    return network | {
+        "records": sum_of("log_unit.records"),
+        "reads": sum_of(*READS),
+        "synced_bytes": sum_of("storage.synced_bytes"),
+    }
+
+
+def disk_of(server: LogThread) -> Disk:
+    """How the disk of its log is."""
+    report = server.disk
+    return {
+        "state": report.state,
+        "reason": report.failure or ("it takes no more records" if report.full else ""),
+        "sync_seconds": report.sync_seconds,
+    }
+
+
+async def held_by(server: LogThread) -> Held | None:
+    """What the log holds here; None where its thread does not answer in time, as it waits for its disk."""
+    with trio.move_on_after(PATIENCE):
+        segments = await server.segments()
+        return {
+            "bytes": sum(segment.bytes for segment in segments),
+            "records": sum(segment.records for segment in segments),
+            "segments": [
+                {"key": segment.key, "bytes": segment.bytes, "records": segment.records}
+                for segment in segments
+            ],
+        }
+    return None
