@@ -35,7 +35,7 @@ def test_a_host_has_a_page_with_all_that_is_known_of_it(page: Page) -> None:
             "disk=nvme",
             "60.0 GB of 100.0 GB free",
             "takes 2.1 ms",
-            "pinned here",
+            "pinned",
         ]
         assert [known for known in told if known not in text] == []
         assert (
@@ -133,9 +133,9 @@ def test_streams_and_maps_with_their_last_records_and_first_keys(page: Page) -> 
         page.open(server.url)
         page.until_text("#streams", "greetings")
         assert [row.split() for row in page.texts("#streams tbody tr")] == [
-            ["greetings", "stream", "3", "–", "150", "B"],
-            ["empty", "stream", "0", "–", "0", "B"],
-            ["colours", "map", "250", "–", "12.5", "kB"],
+            ["greetings", "stream", "3", "150", "B"],
+            ["empty", "stream", "0", "0", "B"],
+            ["colours", "map", "250", "12.5", "kB"],
         ]
         agent.data.records["greetings"] += [b"more"] * 100
         grows = re.compile(r"greetings\sstream\s103\s\d")

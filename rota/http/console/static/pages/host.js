@@ -65,7 +65,7 @@ export class HostPage {
     const link = member ? consoleLink(member.http, member.http, `#/host/${encodeURIComponent(this.host)}`) : null;
     const tags = (shown?.tags ?? []).filter((tag) => !tag.startsWith("rack="));
     return [
-      ["last seen", member ? `now, in view ${epoch}` : gone ? `${gone.how} ${day(gone.at)} ${clock(gone.at)}, ${since(now - gone.at)} ago; view ${gone.epoch} is the first without it` : "not in the view"],
+      ["last seen", member ? (shown?.doubt ? `in view ${epoch}; ${stateOf(shown)}` : `now, in view ${epoch}`) : gone ? `${gone.how} ${day(gone.at)} ${clock(gone.at)}, ${since(now - gone.at)} ago; view ${gone.epoch} is the first without it` : "not in the view"],
       ["address", member?.address ?? gone?.address],
       ["console", link ?? (member ? (member.http ? `${member.http}, which this browser cannot reach` : "it does not say where") : null)],
       ["version", member ? member.version ?? "before 0.2" : null],
@@ -85,9 +85,9 @@ export class HostPage {
     const records = new Map((report?.held?.segments ?? []).map((each) => [each.key, each]));
     const pinned = new Set((control?.pins ?? []).filter(({ host }) => host === this.host).map(({ segment }) => segment));
     const rows = (layout?.segments ?? []).flatMap((segment) => segment.replicas.filter((replica) => replica.host === this.host).map((replica) => [
-      segment.key, replica.role, present ? replica.state.replace("_", " ") : "lost", records.get(segment.key)?.records, replica.bytes, pinned.has(segment.key) ? "pinned here" : "",
+      segment.key, replica.role, present ? replica.state.replace("_", " ") : "lost", records.get(segment.key)?.records, replica.bytes, pinned.has(segment.key) ? "here" : null,
     ]));
-    show(this.copies, rows, () => (rows.length ? table(["segment", "role", "state", "records", "bytes", ""], rows.map(([key, role, state, count, size, pin]) => [pageLink("segment", key), role, state, count ?? "–", bytes(size), pin]), [3, 4]) : h("p", { class: "nothing" }, "It holds no copy.")));
+    show(this.copies, rows, () => (rows.length ? table(["segment", "role", "state", "records", "bytes", "pinned"], rows.map(([key, role, state, count, size, pin]) => [pageLink("segment", key), role, state, count, bytes(size), pin]), [3, 4]) : h("p", { class: "nothing" }, "It holds no copy.")));
   }
 }
 

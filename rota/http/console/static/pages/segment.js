@@ -65,7 +65,7 @@ export class SegmentPage {
     });
     const pins = new Set((control?.pins ?? []).filter((pin) => pin.segment === this.key).map(({ host }) => host));
     const rows = (segment?.replicas ?? []).map((replica) => [replica.host, replica.rack, replica.role, live.has(replica.host) ? replica.state.replace("_", " ") : "lost", records.get(replica.host), replica.bytes, replica.lag, pins.has(replica.host)]);
-    show(this.copies, rows, () => table(["host", "rack", "role", "state", "records", "bytes", "to copy", ""], rows.map(([host, rack, role, state, count, size, lag, pinned]) => [pageLink("host", host), rack, role, state, count ?? "–", bytes(size), lag ? bytes(lag) : "–", pinned ? "pinned here" : ""]), [4, 5, 6]));
+    show(this.copies, rows, () => table(["host", "rack", "role", "state", "records", "bytes", "to copy", "pinned"], rows.map(([host, rack, role, state, count, size, lag, pinned]) => [pageLink("host", host), rack, role, state, count, bytes(size), lag ? bytes(lag) : null, pinned ? "here" : null]), [4, 5, 6]));
     show(this.reasons, this.why, () => (this.why ? h("div", { class: "answer", role: "status" }, this.why.lines.map((line) => h("p", {}, line)), this.why.error ? h("p", { class: "problem" }, this.why.error) : null) : []));
     this.renderHistory(held("history"));
   }
