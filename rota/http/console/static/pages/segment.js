@@ -1,7 +1,7 @@
 // The page of one segment: its copies, what they hold, why they are where they are, and how it came about.
 
-import { bytes, clock, counted, day, factList, h, name, pageLink, show, table } from "../dom.js";
-import { slotsOf, unitOf } from "../model.js";
+import { bytes, counted, factList, h, name, pageLink, show, table } from "../dom.js";
+import { changes, slotsOf, unitOf } from "../model.js";
 
 const REPORTS = 8; // hosts that are asked what they hold
 
@@ -71,14 +71,11 @@ export class SegmentPage {
   }
 
   renderHistory({ data, error }) {
-    const versions = (data?.versions ?? []).filter(({ difference }) => difference?.segments.some(({ segment }) => segment === this.key));
+    const versions = changes(data, ({ segment }) => segment === this.key);
     show(this.history, [versions.map(({ epoch }) => epoch), error], () => {
       if (error) return h("p", { class: "problem" }, error);
       if (!versions.length) return h("p", { class: "nothing" }, "Nothing of it has changed in the versions that are kept.");
-      return table(["epoch", "when", "by", "what changed", "why"], versions.map(({ epoch, at, by, asked_at: asked, why, difference }) => [
-        epoch, at === null ? "" : `${day(at)} ${clock(at)}`, asked ? `${by}, asked at ${asked}` : by,
-        difference.segments.filter(({ segment }) => segment === this.key).map(({ added, removed, primary }) => [added.length ? `+ ${added.join(", ")}` : "", removed.length ? `− ${removed.join(", ")}` : "", primary ? `primary ${primary.from ?? "none"} → ${primary.to ?? "none"}` : ""].filter(Boolean).join("; ")).join("; "), why,
-      ]), [0]);
+      return table(["epoch", "when", "by", "what changed", "why"], versions.map(({ epoch, when, by, why, changed }) => [epoch, when, by, changed.map(({ words }) => words).join("; "), why]), [0]);
     });
   }
 }
