@@ -1,6 +1,7 @@
 """Pairs of rows that exclude each other: not both have a value of the same bucket, or of different ones.
 
-Cliques of the former are limits of one; rows of the latter go together, in one bucket.  Which buckets there are is
+Cliques of the former are limits of one, and groups of rows that exclude each other are alone in a bucket; rows of the
+latter go together, in one bucket.  Which buckets there are is
 found out for the pairs: values that exclude each other are of one, or else those that do not.
 """
 
@@ -10,64 +11,115 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Limit, Load, Occupancy
-from mgmt.optimization.columns import Integers, Linears, Lists, Mask, components, filled, group_numbers
-from mgmt.optimization.lifting.choices import ChoiceCells
-from mgmt.optimization.lifting.normal_form import Rowwise
+from mgmt.optimization.assignment import NONE, Either, Limit, Load, Occupancy
+from mgmt.optimization.columns import (
+    Integers,
+    Linears,
+    Lists,
+    Mask,
+    components,
+    filled,
+    group_numbers,
+    joined,
+)
+from mgmt.optimization.dense_ranks import alike_rows
 from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.lifting.sums.cell_sums import CellSums
+from mgmt.optimization.lifting.sums.normal_form import Rowwise
 
 _MOST_CLIQUES = 5_000
+_MOST_IN_PARTS = 3_000
+_MOST_PARTS = 100
+_MOST_IN_SETS = 20_000_000
 
 
 class RowPairs:
     """Collects pairs, by the constraint that demands them."""
 
-    def __init__(self, cells: ChoiceCells) -> None:
-        self._cells = cells
-        self._found: dict[str, list[tuple[Integers, Integers]]] = {}
+    def __init__(self, sums: CellSums) -> None:
+        self._sums, self._cells = sums, sums.cells
+        self._found: dict[str, list[tuple[Lists, Lists]]] = {}
+        self._apart: dict[str, list[tuple[Integers, Integers, Integers]]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self._found)
+        return tuple(dict.fromkeys((*self._apart, *self._found)))
 
     def add(self, name: str, linears: Linears) -> None:
         """Sums of some cells of two rows each, of which at most one is to hold."""
         if not len(linears):
             return
-        rowwise = Rowwise.of(linears, self._cells)
+        rowwise = Rowwise.of(linears, self._sums)
         of_row = Lists.grouped(rowwise.number, linears.terms.items, len(rowwise.rows))
         left, right = of_row.take(np.arange(0, len(of_row), 2)), of_row.take(np.arange(1, len(of_row), 2))
-        # Each cell of the one row with each of the other.
-        sizes = right.lengths[left.owners]
-        one = np.repeat(left.items, sizes)
-        begins = np.concatenate(([0], np.cumsum(sizes)))
-        places = np.repeat(right.starts[:-1][left.owners] - begins[:-1], sizes) + np.arange(begins[-1])
-        self._found.setdefault(name, []).append((one, right.items[places]))
+        self._found.setdefault(name, []).append((left, right))
 
-    def demands(self, name: str) -> Iterator[Limit | Occupancy]:
+    def add_apart(self, name: str, left: Integers, right: Integers, bucket: Integers) -> None:
+        """Rows that are not both to have values of one bucket, (V,) the bucket of each value."""
+        self._apart.setdefault(name, []).append((left, right, bucket))
+
+    def demands(self, name: str) -> Iterator[Limit | Occupancy | Either]:
         """What says the same of an assignment."""
-        pairs = np.concatenate([np.stack(both) for both in self._found[name]], axis=1)
-        values = self._cells.values
-        (left, right), (v, w) = pairs // values, pairs % values
-        first, edge = group_numbers(left, right)
-        pattern, kind = Lists.grouped(edge, v * values + w, len(first)).distinct().alike()
+        for rows, others, whole in self._apart.get(name, ()):
+            yield from self._excluding(name, rows, others, whole)
+        if name not in self._found:
+            return
+        left, right = (joined(side) for side in zip(*self._found[name], strict=True))
+        kind_of, kinds = _kinds_of_values(joined([left, right]), self._cells.values)
+        (one, v), (other, w) = self._each_with_each(left, right, kind_of)
+        first, edge = group_numbers(one, other)
+        pattern, number_of = Lists.grouped(edge, v * kinds + w, len(first)).distinct().alike()
         for number in range(len(pattern)):
             mine = np.flatnonzero(edge == pattern[number])
-            some = first[np.flatnonzero(kind == number)]
-            cliques = Lists.of(_cliques(left[some], right[some]))
-            bucket = _buckets(v[mine], w[mine], values)
+            some = first[np.flatnonzero(number_of == number)]
+            bucket = _buckets(v[mine], w[mine], kinds)
             if bucket is not None:
-                yield from self._apart(name, cliques, bucket)
+                yield from self._excluding(name, one[some], other[some], bucket[kind_of])
                 continue
-            bucket = _buckets(*_others(v[mine], w[mine], values), values)
-            if bucket is None or bool((bucket < 0).any()):  # what excludes all others is in no bucket
+            bucket = _buckets(*_others(v[mine], w[mine], kinds), kinds)
+            if bucket is None or bool((bucket[kind_of] < 0).any()):
+                # What excludes all others is in no bucket.
                 raise NotLiftedError("values that exclude others in no pattern")
-            for load in self._loads(cliques, bucket):
+            for load in self._loads(Lists.of(_cliques(one[some], other[some])), bucket[kind_of]):
                 yield Occupancy(name, load, filled(load.groups, 0), filled(load.groups, 1))
 
-    def _apart(self, name: str, cliques: Lists, bucket: Integers) -> Iterator[Limit]:
+    def _each_with_each(
+        self, left: Lists, right: Lists, kind_of: Integers
+    ) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
+        """The rows and the kinds of values of the cells of pairs, each of the one row with each of the other."""
+        sides = []
+        for cells in (left, right):
+            row = cells.items[cells.starts[:-1]] // self._cells.values
+            kinds = Lists(cells.starts, kind_of[cells.items % self._cells.values]).distinct()
+            sides.append((row, kinds))
+        (one, left), (other, right) = sides
+        sizes = right.lengths[left.owners]
+        begins = np.concatenate(([0], np.cumsum(sizes)))
+        places = np.repeat(right.starts[:-1][left.owners] - begins[:-1], sizes) + np.arange(begins[-1])
+        pair = np.repeat(left.owners, sizes)
+        return (one[pair], np.repeat(left.items, sizes)), (other[pair], right.items[places])
+
+    def _excluding(
+        self, name: str, left: Integers, right: Integers, bucket: Integers
+    ) -> Iterator[Limit | Either]:
+        """Rows all of which exclude each other are one group; and groups may exclude each other."""
+        left, right = np.minimum(left, right), np.maximum(left, right)
+        first, _ = group_numbers(left, right)
+        left, right = left[first], right[first]
+        component = components(left, right, self._cells.rows)
+        sizes, edges = np.bincount(component[component >= 0]), np.bincount(component[left])
+        whole = 2 * edges == sizes * (sizes - 1)
+        of_row = Lists.grouped(component[component >= 0], np.flatnonzero(component >= 0), len(sizes))
+        cliques = [of_row.take(np.flatnonzero(whole))]
+        for number in np.flatnonzero(~whole).tolist():
+            mine = component[left] == number
+            parts = _parts(left[mine], right[mine], of_row.row(number))
+            if parts is None:
+                cliques.append(Lists.of(_cliques(left[mine], right[mine])))
+            else:
+                yield from one_part_only(name, parts, bucket, self._cells.rows)
         zero = np.zeros((1, 1), np.int64)
-        for load in self._loads(cliques, bucket):
+        for load in self._loads(joined(cliques), bucket):
             yield Limit(name, load, zero, zero + 1)
 
     def _loads(self, cliques: Lists, bucket: Integers) -> Iterator[Load]:
@@ -77,13 +129,54 @@ class RowPairs:
             some = cliques.take(np.flatnonzero(layer == number))
             group = filled(self._cells.rows, NONE)
             group[some.items] = some.owners
-            yield Load(
-                group.astype(np.int32),
-                len(some),
-                bucket.astype(np.int32),
-                int(bucket.max()) + 1,
-                filled(self._cells.rows, 1),
-            )
+            yield load_of(group, bucket)
+
+
+def load_of(group: Integers, bucket: Integers) -> Load:
+    """How many rows of each group (R,) have values of each bucket (V,)."""
+    groups, buckets = int(group.max()) + 1, int(bucket.max()) + 1
+    weight = np.ones(len(group), np.int64)
+    return Load(group.astype(np.int32), groups, bucket.astype(np.int32), buckets, weight)
+
+
+def one_part_only(name: str, parts: Lists, bucket: Integers, rows: int) -> Iterator[Either]:
+    """In each bucket there are rows of one of these groups at most: of each there are none, or of all others."""
+    if len(parts) > _MOST_PARTS:
+        raise NotLiftedError("groups of rows that exclude each other, too many")
+    zero = np.zeros((1, 1), np.int64)
+    for number in range(len(parts) if len(parts) > 2 else 1):
+        mine, others = filled(rows, NONE), filled(rows, NONE)
+        others[parts.items] = 0
+        mine[parts.row(number)] = 0
+        others[parts.row(number)] = NONE
+        yield Either(name, tuple(Limit(name, load_of(group, bucket), zero, zero) for group in (mine, others)))
+
+
+def _parts(left: Integers, right: Integers, rows: Integers) -> Lists | None:
+    """Groups that exclude each other, each with each; None if that is not what the pairs are."""
+    if len(rows) > _MOST_IN_PARTS:
+        return None
+    near = np.zeros((len(rows), len(rows)), np.bool_)
+    one, other = np.searchsorted(rows, left), np.searchsorted(rows, right)
+    near[one, other] = near[other, one] = True
+    rank, count = alike_rows(near)
+    sizes = np.bincount(rank, minlength=count)
+    if 2 * len(left) != len(rows) ** 2 - int((sizes**2).sum()):
+        return None
+    return Lists.grouped(rank, rows, count)
+
+
+def _kinds_of_values(cells: Lists, values: int) -> tuple[Integers, int]:
+    """(V,) a number for each value, alike where they are in the same sets, and how many kinds there are."""
+    sets = Lists(cells.starts, cells.items % values)
+    first, _ = sets.alike()
+    if len(first) * values > _MOST_IN_SETS:
+        return np.arange(values), values
+    sets = sets.take(first)
+    inside = np.zeros((values, len(sets)), np.bool_)
+    inside[sets.items, sets.owners] = True
+    rank, count = alike_rows(inside)
+    return rank.astype(np.int64), count
 
 
 def _others(one: Integers, other: Integers, values: int) -> tuple[Integers, Integers]:
