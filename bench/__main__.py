@@ -16,6 +16,7 @@ from bench.log import failover, power_loss
 from bench.members import centralised, membership
 from bench.members.backends import BACKENDS, Backend, backend_of
 from bench.members.idle import membership_idle
+from bench.members.presets import presets
 from bench.members.processes import MOST_PROCESSES
 from bench.members.socket_runs import SPREAD
 from bench.policies.amounts import Amounts
@@ -143,6 +144,14 @@ def membership_crash(
 def membership_idle_command(nodes: int, seconds: float, json_wanted: bool) -> None:
     """Members in one process, on loopback, while nothing happens: packets, bytes, CPU."""
     finish(f"membership-idle, N = {nodes}", membership_idle(nodes, seconds), json_wanted)
+
+
+@bench.command("membership-presets")
+@click.option("--seeds", type=click.IntRange(1), default=10, show_default=True, help="Runs of each.")
+@json_option
+def membership_presets_command(seeds: int, json_wanted: bool) -> None:
+    """How long a crash, a join and a leave take with the presets local, lan and wan, simulated."""
+    finish("membership-presets, N = 10", presets(range(seeds)), json_wanted)
 
 
 @bench.command("cut-sensitivity")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from membership.runtime.application_checks import ApplicationCheckError, application_check
     from membership.runtime.change_feed import Change, ChangeFeed, ClusterStatus, MembershipEndedError
     from membership.runtime.core_factory import Mode
+    from membership.runtime.event_loops.trio_block import NotInTrioError
     from membership.runtime.join_diagnosis import (
         JoinError,
         JoinRefusedError,
@@ -80,6 +81,7 @@ _LAZY = {
     "JoinTimeoutError": "membership.runtime.join_diagnosis",
     "LastViewError": "membership.runtime.last_view",
     "MembershipEndedError": "membership.runtime.change_feed",
+    "NotInTrioError": "membership.runtime.event_loops.trio_block",
     "SeedForeignClusterError": "membership.runtime.join_diagnosis",
     "SeedKeyError": "membership.runtime.join_diagnosis",
     "SeedNotRotaError": "membership.runtime.join_diagnosis",
@@ -133,6 +135,7 @@ __all__ = [
     "MembershipEndedError",
     "MembershipError",
     "Mode",
+    "NotInTrioError",
     "RecoveryError",
     "SeedForeignClusterError",
     "SeedKeyError",
@@ -166,3 +169,7 @@ def __getattr__(name: str) -> object:
     value: object = imported if module == f"membership.{name}" else getattr(imported, name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

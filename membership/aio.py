@@ -290,3 +290,7 @@ vanish as a crash would; every other way out of it leaves gracefully, in bounded
 serve_ensemble = _facade(membership.ensemble_service.serve_ensemble, Ensemble)
 """`membership.serve_ensemble` for asyncio, with the same arguments and errors. Every vote is synced to disk in the
 loop's thread."""
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

@@ -251,3 +251,7 @@ gracefully, in bounded time; a second KeyboardInterrupt meanwhile makes the proc
 
 serve_ensemble = _facade(membership.ensemble_service.serve_ensemble, Ensemble)
 """`membership.serve_ensemble` for threads, with the same arguments and errors."""
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

@@ -6,9 +6,9 @@ facades for asyncio (`aio`) and threads (`blocking`) wrap this one.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -30,7 +30,8 @@ from membership.runtime.core_factory import Identity, Mode
 from membership.runtime.data_directory import recall
 from membership.runtime.driver import Driver
 from membership.runtime.event_loops.task_scope import run_scope
-from membership.runtime.join_diagnosis import JoinRefusedError, log
+from membership.runtime.event_loops.trio_block import trio_block
+from membership.runtime.join_diagnosis import JoinRefusedError
 from membership.runtime.last_view import LastView, LastViewError, Remembered
 from membership.runtime.transport_setup import open_transport
 from membership.settings import Settings
@@ -42,6 +43,8 @@ from membership.transport.services import Handler
 from membership.transport.transport import Transport
 from membership.wire.frames import UNKNOWN_CLUSTER
 from membership.wire.key_ring import KeyRing
+
+log = logging.getLogger("membership")
 
 
 class JoinArgumentError(MembershipError, ValueError):
@@ -174,7 +177,7 @@ class Cluster(TrioSurface, ClusterSurface):
         return {**protocol, **dict(sorted(self.transport.counters.items()))}
 
 
-@asynccontextmanager
+@trio_block
 async def join(
     listen: str | Address,
     seeds: Iterable[str | Address] = (),
@@ -326,7 +329,9 @@ async def join(
             on_waiting(cluster)
         tasks: list[Callable[[], Awaitable[None]]] = [transport.run, driver.run]
         if check is not None:
-            tasks.append(CheckRunner(driver, check, random.Random(driver.core.me.incarnation)).run)
+            tasks.append(
+                CheckRunner(driver, check, random.Random(driver.core.me.incarnation), driver.log).run
+            )
 
         async def leave() -> None:
             if driver.state.view is not None:

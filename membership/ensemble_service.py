@@ -6,10 +6,9 @@ cluster whose views it records; those join with `mode=Mode.CENTRALISED`, in othe
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 
 import trio
@@ -30,6 +29,8 @@ from membership.protocol.view.view_difference import ViewChanged
 from membership.runtime.change_feed import ClusterState, ClusterStatus
 from membership.runtime.driver import read_message, transmit
 from membership.runtime.event_loops.task_scope import run_scope
+from membership.runtime.event_loops.trio_block import trio_block
+from membership.runtime.member_log import MemberLog
 from membership.runtime.transport_setup import new_signer, open_transport
 from membership.runtime.voter_storage import StateDirectory
 from membership.settings import Settings
@@ -39,8 +40,6 @@ from membership.transport.faults import FaultInjector, Faults
 from membership.transport.resolve import resolve_seeds
 from membership.transport.transport import Arrival, Transport
 from membership.wire.key_ring import KeyRing
-
-log = logging.getLogger("rota.membership")
 
 
 class Ensemble(TrioSurface, EnsembleSurface):
@@ -57,7 +56,7 @@ class Ensemble(TrioSurface, EnsembleSurface):
         return {**protocol, **dict(sorted(self.transport.counters.items()))}
 
 
-@asynccontextmanager
+@trio_block
 async def serve_ensemble(
     listen: str | Address,
     members: Iterable[str | Address],
@@ -132,6 +131,7 @@ class _VoterDriver:
         self.state = ClusterState()
         self._transport = transport
         self._voter = voter
+        self._log = MemberLog(voter.me.name)
         self._directory = directory
         self._wake_at = 0.0
 
@@ -167,7 +167,7 @@ class _VoterDriver:
         match event:
             case ViewChanged():
                 view = event.configuration
-                log.info("the ensemble has decided view %d of %d members", view.epoch, len(view))
+                self._log.info("the ensemble has decided view %d of %d members", view.epoch, len(view))
                 self.state.publish(
                     status=ClusterStatus.MEMBER,
                     quorum=True,
@@ -177,12 +177,14 @@ class _VoterDriver:
                     failed=event.failed,
                 )
             case QuorumLost():
-                log.warning("no majority of the ensemble within reach: views stay as they are until one is")
+                self._log.warning(
+                    "no majority of the ensemble within reach: views stay as they are until one is"
+                )
                 self.state.publish(quorum=False)
             case QuorumRegained():
-                log.warning("a majority of the ensemble is within reach again")
+                self._log.warning("a majority of the ensemble is within reach again")
                 self.state.publish(quorum=True)
             case Dropped(reason):
-                log.warning("dropped what arrived: %s", reason)
+                self._log.warning("dropped what arrived: %s", reason)
             case _:
                 pass

@@ -155,3 +155,22 @@ def test_every_error_of_a_policy_says_what_to_do() -> None:
         if not any(keyword.arg in {"hint", None} for keyword in call.keywords)
     ]
     assert not silent
+
+
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "policies/*/README.md", "deploy/README.md")
+PROSE_WIDTH = 100
+FENCED = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$", re.MULTILINE | re.DOTALL)
+UNBROKEN = re.compile(r"`[^`]*`|\]\([^)]*\)")
+NO_PROSE = ("|", "#", "<!--", "![", "    ")
+"""How lines of tables, headings, remarks, pictures and code begin."""
+
+
+def test_lines_of_prose_in_the_documentation_are_short() -> None:
+    """Lines that have no blank to break at, and those without prose, are as wide as they must be."""
+    too_long = []
+    for path in (path for pattern in PAGES for path in sorted(ROOT.glob(pattern))):
+        for line in FENCED.sub("", path.read_text()).splitlines():
+            words = UNBROKEN.sub(lambda part: "x" * len(part[0]), line).lstrip("-*0123456789. ")
+            if len(line) > PROSE_WIDTH and " " in words and not line.startswith(NO_PROSE):
+                too_long.append(f"{path.relative_to(ROOT)}: {line}")
+    assert not too_long

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args, get_origin
 
 import click
 
@@ -121,6 +121,8 @@ a [Problem](#problem); its codes are among the [errors](errors.md).
 def _kind(kind: Any) -> str:
     if kind is None or isinstance(kind, str):
         return f"`{kind}`" if kind else ""
+    if get_origin(kind) is list:
+        return f"list of {_kind(get_args(kind)[0])}"
     name = getattr(kind, "__name__", "")
     return f"[{name}](#{name.lower()})" if name not in ("", "dict") else "an object"
 

@@ -8,7 +8,6 @@ stuck and failing checks are bounded in number and time. Probes go on beside it.
 from __future__ import annotations
 
 import inspect
-import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -19,8 +18,7 @@ import trio
 from membership.errors import MembershipError
 from membership.protocol.monitoring.edge_detector import DetectorFactory
 from membership.protocol.view.member import Member
-
-log = logging.getLogger("membership")
+from membership.runtime.member_log import MemberLog
 
 Check = Callable[[Member], bool | Awaitable[bool]]
 """Whether a member is healthy. An exception, or no answer in time, is a no."""
@@ -91,7 +89,8 @@ class Checked(Protocol):
 class CheckRunner:
     """Keep `run` running while the process is a member."""
 
-    def __init__(self, checked: Checked, what: ApplicationCheck, rng: random.Random) -> None:
+    def __init__(self, checked: Checked, what: ApplicationCheck, rng: random.Random, log: MemberLog) -> None:
+        self._log = log
         self._checked = checked
         self._what = what
         self._rng = rng
@@ -123,7 +122,7 @@ class CheckRunner:
         failures = 0 if healthy else self._failures.get(subject.incarnation, 0) + 1
         self._failures[subject.incarnation] = failures
         if failures == self._what.failures:
-            log.warning("the application's check finds %s unhealthy: %s", subject.name, why)
+            self._log.warning("the application's check finds %s unhealthy: %s", subject.name, why)
         # Every time, not only when it changes: a core that has just got this subject knows nothing yet.
         self._checked.report_check(subject.incarnation, failures < self._what.failures)
 

@@ -46,8 +46,9 @@ from membership.protocol.view.member import Member
 from membership.protocol.view.view_difference import ViewChanged
 from membership.runtime.change_feed import ClusterStatus
 from membership.runtime.core_factory import CoreFactory, Identity, Mode
-from membership.runtime.join_diagnosis import JoinDiagnosis, log, unheard
+from membership.runtime.join_diagnosis import JoinDiagnosis, unheard
 from membership.runtime.last_view import LastView, LastViewError, Remembered
+from membership.runtime.member_log import MemberLog
 from membership.runtime.process import MemberProcess
 from membership.runtime.transport_setup import new_signer
 from membership.settings import Settings
@@ -125,7 +126,8 @@ class Driver:
         broadcaster: Broadcaster | None = None,
     ) -> None:
         self.transport = transport
-        self.diagnosis = JoinDiagnosis()
+        self.log = MemberLog(identity.name)
+        self.diagnosis = JoinDiagnosis(self.log)
         self.on_event: Callable[[Event], None] | None = None
         """Told of each event of the core; for measurements."""
         self._settings = settings
@@ -238,30 +240,30 @@ class Driver:
             case Evicted():
                 self._tell_eviction(event)
             case QuorumLost():
-                log.warning(
+                self.log.warning(
                     "no majority within reach: the view stays as it is until one is%s", unheard(event)
                 )
             case QuorumRegained():
-                log.warning("a majority is within reach again")
+                self.log.warning("a majority is within reach again")
             case JoinRefused(reason, final):
                 self.diagnosis.refused(reason)
                 if final and self.state.status is ClusterStatus.EVICTED:
-                    log.error("not rejoining any more: the cluster refuses this process: %s", reason)
+                    self.log.error("not rejoining any more: the cluster refuses this process: %s", reason)
             case JoinWaiting(reason):
                 self.diagnosis.waiting(reason)
             case Dropped(reason):
-                log.warning("dropped what arrived: %s", reason)
+                self.log.warning("dropped what arrived: %s", reason)
             case EdgeFailed(subject):
-                log.info("%s does not answer this process's probes", subject)
+                self.log.info("%s does not answer this process's probes", subject)
             case EdgeRecovered(subject):
-                log.info("%s answers this process's probes again", subject)
+                self.log.info("%s answers this process's probes again", subject)
 
     def _tell_view(self, event: ViewChanged) -> None:
         view = event.configuration
         if isinstance(self.core, Core) and (expected := self.core.gathering):
             self.diagnosis.waiting(f"{expected} processes, this one included, must meet first")
             return
-        log.info(
+        self.log.info(
             "view %d: %d members, %d joined, %d replaced, %d updated, %d left, %d evicted, %d failed",
             view.epoch,
             len(view.members),
@@ -279,12 +281,14 @@ class Driver:
             return
         if at is None:
             why = "an operator wants it" if event.by_operator else "rejoin is off"
-            log.warning("evicted from view %d; staying out, as %s", event.epoch, why)
+            self.log.warning("evicted from view %d; staying out, as %s", event.epoch, why)
             return
         restarted = event.restarted
         names = ", ".join(restarted[:8]) + (" …" if len(restarted) > 8 else "")
         why = f"view {event.epoch} can have no majority without {names}" if restarted else ""
-        log.warning("%s; rejoining in %.1f s", why or f"evicted from view {event.epoch}", at - self._now())
+        self.log.warning(
+            "%s; rejoining in %.1f s", why or f"evicted from view {event.epoch}", at - self._now()
+        )
 
     # The disk
 
@@ -311,7 +315,7 @@ class Driver:
             await trio.to_thread.run_sync(file.save, memory)
         except LastViewError as error:
             self.process.on_save_failed(str(error))
-            log.warning("%s; trying again in %.1f s", error, self.process.save_pause)
+            self.log.warning("%s; trying again in %.1f s", error, self.process.save_pause)
         else:
             self._command(self.process.on_saved(memory, self._now()))
             await self._complete(file)
@@ -322,7 +326,7 @@ class Driver:
         try:
             await trio.to_thread.run_sync(file.complete)
         except LastViewError as error:
-            log.warning("only one copy of the last view could be written: %s", error)
+            self.log.warning("only one copy of the last view could be written: %s", error)
 
     async def wait_until_saved(self) -> None:
         """Wait until the first view is saved, or could not be; at once without a disk."""

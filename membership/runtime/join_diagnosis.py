@@ -6,7 +6,6 @@ once, not at every try. Nothing here changes what the core does.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 import trio
@@ -15,6 +14,7 @@ from membership.address import Address
 from membership.errors import MembershipError
 from membership.protocol.context.effects import QuorumLost
 from membership.protocol.lifecycle.founder_election import JOINING_TOO
+from membership.runtime.member_log import MemberLog
 from membership.transport.errors import (
     ForeignClusterError,
     KeyMismatchError,
@@ -26,8 +26,6 @@ from membership.transport.errors import (
 )
 from membership.transport.resolve import is_numeric, is_wildcard
 from membership.transport.transport import MEMBERSHIP_SERVICE, Transport
-
-log = logging.getLogger("membership")
 
 DIAGNOSIS_TIMEOUT = 2.0
 """Seconds a seed gets to answer."""
@@ -91,7 +89,8 @@ _ERRORS: tuple[tuple[type[TransportError], type[JoinError]], ...] = (
 class JoinDiagnosis:
     """What stands in the way of a join at present."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: MemberLog) -> None:
+        self._log = log
         self._problem: tuple[type[JoinError], str] | None = None
         self._told_by_core = False
         self._answered = 0
@@ -184,7 +183,7 @@ class JoinDiagnosis:
         self._problem = (kind, text)
         if said and text not in self._logged and len(self._logged) < LINES_LOGGED:
             self._logged[text] = None
-            log.warning("not joined yet: %s", text)
+            self._log.warning("not joined yet: %s", text)
 
 
 def unheard(event: QuorumLost) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
+from membership.address import Address
 from membership.wire.frames import FrameError
 
 log = logging.getLogger("membership")
@@ -16,8 +17,9 @@ log = logging.getLogger("membership")
 class Drops:
     """Counts drops as `KIND_dropped_REASON`, where KIND is datagrams, streams or frames."""
 
-    def __init__(self, counters: Counter[str]) -> None:
+    def __init__(self, counters: Counter[str], me: Address | None) -> None:
         self._counters = counters
+        self._me = me
         self._told: set[str] = set()
 
     def count(self, kind: str, error: FrameError, source: object = None) -> None:
@@ -28,6 +30,6 @@ class Drops:
             self._told.add(name)
             who = source if source is not None else error.sender
             log.warning(
-                "dropped %s of %s (%s): %s; further ones are only counted", kind, who or "somebody",
+                "%s: dropped %s of %s (%s): %s; further ones are only counted", self._me, kind, who or "somebody",
                 error.reason, error,
             )  # fmt: skip

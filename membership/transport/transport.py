@@ -95,7 +95,7 @@ class Transport:
         self._frame_limit = frame_limit
         self.protection = protection
         self.incarnation = None
-        self._drops = Drops(counters)
+        self._drops = Drops(counters, self.advertised)
         self._codec = DatagramCodec(self.advertised, cluster_id, protection)
         self._services = Services(
             self._envelope,

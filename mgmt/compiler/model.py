@@ -474,16 +474,14 @@ class Model:
         clash: Clash | None = self._columnar_clash(snapshot, parts, deadline.part(_LIFTED))
         if clash is None:
             try:
-                if general is None:
-                    with phase(snapshot, budget, deadline.left):
-                        general = self._in_cells(snapshot, self.program)
+                with phase(snapshot, budget, deadline.left):
+                    clash = self._clash_of(general or self._in_cells(snapshot, self.program), deadline, seed)
             except (UnsupportedConstructError, SolveTimeout):  # too large to speak of rows
                 model = self.revised(database=self._database.clone(snapshot.dump(), snapshot.moment))
                 queries = {query.name: query for query in self.queries if isinstance(query, BoundQuery)}
                 return error_of(
                     ConstraintClash.of(model, queries, deadline=deadline, seed=seed), self.queries
                 )
-            clash = self._clash_of(general, deadline, seed)
         return error_of(clash, self.queries, self._relaxing(snapshot, clash, budget, seed))
 
     def _clash_of(self, general: GeneralPart, deadline: Deadline, seed: int) -> Clash:

@@ -9,7 +9,7 @@ What it is not: it knows neither SQL nor a solver (see ``mgmt.compiler.encoding`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
@@ -874,7 +874,12 @@ class Problem:
     @property
     def definitions(self) -> list[Definitions]:
         """What defines variables, each block after those that it speaks of."""
-        found: list[Definitions] = [
+        return [*self.written_sums, *in_order(self.defining_blocks)]
+
+    @property
+    def defining_blocks(self) -> list[Definitions]:
+        """The same without sums of cells, in no order."""
+        return [
             *self.operations,
             *self.conjunctions,
             *self.gates,
@@ -882,8 +887,14 @@ class Problem:
             *self.totals,
             *self.equalities,
         ]
-        found = [block for block in found if len(defined_by(block))]
-        return [*self.written_sums, *sorted(found, key=lambda block: int(defined_by(block)[0]))]
+
+    def with_sums(self, values: Integers) -> Integers:
+        """Values of variables, and of what else stands in expressions: here nothing does."""
+        return values
+
+    def cells_hold(self, values: Integers) -> bool:
+        """Whether what is demanded of cells, in no row, holds: here nothing is."""
+        return True
 
     @property
     def constraint_names(self) -> tuple[str, ...]:
@@ -912,6 +923,12 @@ class Problem:
             elif not isinstance(kept, bool) and kept.any():
                 rows.append(block.take(np.flatnonzero(kept)))
         return replace(self, rows=rows, redundant=[])
+
+
+def in_order(blocks: Iterable[Definitions]) -> list[Definitions]:
+    """Definitions by the first variable that each defines: after those that they speak of."""
+    found = [block for block in blocks if len(defined_by(block))]
+    return sorted(found, key=lambda block: int(defined_by(block)[0]))
 
 
 def defined_by(block: Definitions) -> Integers:

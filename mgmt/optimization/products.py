@@ -25,7 +25,7 @@ from mgmt.optimization.columns import (
     stacked,
     too_large,
 )
-from mgmt.optimization.problem import Problem
+from mgmt.optimization.problem import Definitions, Problem, Thresholds, in_order
 
 _UNKNOWN = -1
 
@@ -53,6 +53,32 @@ class Grid:
         nullable = np.flatnonzero(self.null != FALSE)
         owners = np.concatenate((np.repeat(np.arange(self.rows), self.values), nullable))
         return Lists.grouped(owners, np.concatenate((cells.ravel(), self.null[nullable])), self.rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlaggedGrid:
+    """The choices of ``base`` where the flags of the rows hold, and none where they do not: the cells of ``grid``."""
+
+    base: Grid
+    grid: Grid
+
+    @property
+    def flags(self) -> Integers:
+        return self.grid.null ^ 1
+
+    @property
+    def cells(self) -> Integers:
+        """The literals of all its cells, row by row; each holds where that of ``base`` does and the row's flag."""
+        return _every_cell(self.grid)
+
+    @property
+    def parts(self) -> Lists:
+        """Of each cell that of ``base``, and the flag."""
+        return Lists.side_by_side(_every_cell(self.base), np.repeat(self.flags, self.grid.values))
+
+
+def _every_cell(grid: Grid) -> Integers:
+    return grid.literals(np.arange(grid.rows)[:, None], np.arange(grid.values)[None, :]).ravel()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,6 +153,24 @@ class Sums:
         terms = Lists(np.concatenate(([0], np.cumsum(lengths))), cells)
         return Linears(filled(len(places), 0), terms, weights)
 
+    def worth(self, chosen: Integers) -> Integers:
+        """What each comes to if each row of the grid takes this value, or none (-1)."""
+        rows, values = self.rows.members, self.values.members
+        value = chosen[rows.items]
+        placed = np.flatnonzero(value >= 0)
+        of_value = Lists.grouped(values.items, np.arange(len(values.items)), self.grid.values)
+        places, starts = of_value.places(value[placed])
+        entry, places = np.repeat(placed, np.diff(starts)), of_value.items[places]
+        keys = rows.owners[entry] * len(values) + values.owners[places]
+        known, number = np.unique(keys, return_inverse=True)
+        totals = filled(len(known) + 1, 0)
+        np.add.at(totals, number, self.rows.weights[entry] * self.values.weights[places])
+        wanted = self.row_groups * len(values) + self.value_groups
+        place = np.searchsorted(known, wanted)
+        there = np.append(known, -1)[place] == wanted
+        found: Integers = np.where(there, totals[place], 0)
+        return found
+
     def ranges(self) -> tuple[Integers, Integers]:
         """Each row takes one value at most.  OverflowError beyond 64 bits."""
         above, below = np.maximum(self.rows.weights, 0), np.minimum(self.rows.weights, 0)
@@ -165,6 +209,14 @@ class Occupied:
     numbers: Integers
 
 
+def _chosen(grid: Grid, values: Integers) -> Integers:
+    """The value that each row takes, or -1."""
+    held = values[grid.first : grid.first + grid.rows * grid.values].reshape(grid.rows, grid.values)
+    if not held.size:
+        return filled(grid.rows, -1)
+    return np.where(held.any(1), held.argmax(1), -1)
+
+
 @dataclass(slots=True)
 class FactoredProblem(Problem):
     """A problem with choices whose cells are not written down.
@@ -173,6 +225,8 @@ class FactoredProblem(Problem):
     """
 
     grids: list[Grid] = field(default_factory=list)
+    flagged_grids: list[FlaggedGrid] = field(default_factory=list)
+    """Some of them again: choices beside flags."""
     sums: list[Sums] = field(default_factory=list)
     cell_rows: list[tuple[int, CellRows]] = field(default_factory=list)
     """Each with the number of blocks of other rows that came before it."""
@@ -199,6 +253,19 @@ class FactoredProblem(Problem):
             for grid, (_, _, nullable) in zip(found, sizes, strict=True)
         ]
         return self.grids
+
+    def flag(self, base: Grid, grid: Grid, flags: Integers) -> None:
+        """One of the grids becomes the choices of another one in the rows where these literals hold."""
+        flagged = FlaggedGrid(base, replace(grid, null=flags ^ 1))
+        self.grids[self.grids.index(grid)] = flagged.grid
+        self.flagged_grids.append(flagged)
+
+    def flagged(self, base: Grid, rows: Integers, flags: Integers) -> Grid | None:
+        """The grid of these choices where these literals hold, one for each row."""
+        for each in self.flagged_grids:
+            if each.base.first == base.first and bool((each.flags[rows] == flags)[rows >= 0].all()):
+                return each.grid
+        return None
 
     def new_sums(
         self, grid: Grid, rows: Side, values: Side, row_groups: Integers, value_groups: Integers
@@ -240,6 +307,22 @@ class FactoredProblem(Problem):
                 self.grow(2 * len(several))
                 self.occupied.append(Occupied(targets, -1 - several))
         return self._above_zero[places]
+
+    def one_of(self, cells: Lists) -> Integers:
+        """In each row a literal that holds exactly when one of these cells does, all of one row of a grid."""
+        found, first = filled(len(cells), FALSE), cells.items[cells.starts[:-1]]
+        for grid in self.grids:
+            mine = np.flatnonzero((first >= grid.first) & (first < grid.first + grid.rows * grid.values))
+            some = cells.take(mine)
+            rows = (first[mine] - grid.first) // grid.values
+            values = Side.of(
+                (some.items - grid.first) % grid.values, filled(len(some.items), 1), some.owners, len(mine)
+            )
+            each = np.arange(len(mine))
+            found[mine] = self.above_zero(
+                self.new_sums(grid, Side.alone(rows), values, each, each).terms.items
+            )
+        return found
 
     @property
     def constraint_names(self) -> tuple[str, ...]:
@@ -299,6 +382,39 @@ class FactoredProblem(Problem):
         whose, literals = np.concatenate(owners), np.concatenate(items)
         kept = literals != FALSE
         return Lists.grouped(whose[kept], literals[kept], len(choices))
+
+    # ---- what follows -------------------------------------------------------------------------------
+
+    @property
+    def definitions(self) -> list[Definitions]:
+        """What defines variables, each block after those that it speaks of."""
+        there = [
+            Thresholds(block.targets, Linears.single(block.numbers).scaled(-1).plus(1))
+            for block in self.occupied
+        ]
+        return in_order([*self.defining_blocks, *there])
+
+    def fixed(self) -> tuple[Integers, Integers]:
+        """Bounds of all variables, and from the end those of sums."""
+        ends = Problem.fixed(self)
+        sums = self.bounds(-1 - np.arange(self._sum_count))
+        return np.append(ends[0], sums[0][::-1]), np.append(ends[1], sums[1][::-1])
+
+    def with_sums(self, values: Integers) -> Integers:
+        """Values of variables, the cells among them, and from the end those of sums: under their numbers."""
+        chosen = {grid.first: _chosen(grid, values) for grid in self.grids}
+        sums = [block.worth(chosen[block.grid.first]) for block in self.sums]
+        return np.append(values, np.concatenate([filled(0, 0), *sums])[::-1])
+
+    def cells_hold(self, values: Integers) -> bool:
+        """Whether every block of demands on cells holds."""
+        for _, block in self.cell_rows:
+            pairs = np.arange(len(block.rows) * len(block.values))
+            groups = pairs // len(block.values), pairs % len(block.values)
+            sums = Sums(0, block.grid, block.rows, block.values, *groups)
+            if bool((sums.worth(_chosen(block.grid, values)) > (0 if block.none else 1)).any()):
+                return False
+        return True
 
     def written_out(self, linears: Linears) -> Linears:
         """The same without sums over cells of one row, and variables that stand for expressions."""

@@ -208,6 +208,13 @@ class Reading(Suspicions):
     agent: str
 
 
+class ScrapeTargets(TypedDict):
+    """A member's agent, as the service discovery of Prometheus reads it; its labels say whose, and in which rack."""
+
+    targets: list[str]
+    labels: dict[str, str]
+
+
 class Event(TypedDict):
     """Something that happened.  Numbers are each agent's own; ``time`` is in Unix seconds."""
 

@@ -41,6 +41,7 @@ ENDPOINTS = """rota agent
 GET  /                     this list; in a browser: the console
 GET  /v1/status            health: quorum, controller, layout epoch, open moves
 GET  /v1/members           the view
+GET  /v1/sd/prometheus     the agents, for Prometheus to find them (http_sd_configs)
 GET  /v1/events?after=N    what happened at the controller; with Accept: text/event-stream it goes on
                            (?local=1: what happened at this agent)
 GET  /v1/suspicions        who suspects whom now, votes, why no new view yet
@@ -136,6 +137,11 @@ class Endpoints:
 
     async def members(self, request: Request) -> Response:
         return JSONResponse(self._backend.members())
+
+    async def scrape_targets(self, request: Request) -> Response:
+        from rota.http.metrics import scrape_targets
+
+        return JSONResponse(scrape_targets(self._backend.members()))
 
     async def suspicions(self, request: Request) -> Response:
         return JSONResponse(self._backend.suspicions())

@@ -1,6 +1,6 @@
-"""``/metrics``: what ``/v1/status`` counts, in the text format that Prometheus reads.
+"""What Prometheus reads: ``/metrics``, what ``/v1/status`` counts, and ``/v1/sd/prometheus``, where the agents are.
 
-It is a function of the status, so agents and ensemble members show the same under the same names.
+Functions of the status and of the view, so agents and ensemble members show the same under the same names.
 """
 
 from __future__ import annotations
@@ -8,13 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from rota.http.answers import Members, ScrapeTargets
+
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+ANY_ADDRESS = ("0.0.0.0", "::")
 
 GAUGES = {
     "ready": "Whether this agent can be relied on: it is in, and a majority is within reach.",
@@ -127,3 +131,26 @@ class _Status(Collector):
             words = re.sub("(?<=[a-z])(?=[A-Z])", "_", name)  # the log's requests are counted by their types
             metric = re.sub("[^a-z0-9_]", "_", words.lower())
             yield CounterMetricFamily(f"rota_{metric}", f"{name}, since the start.", value=count)
+
+
+def scrape_targets(members: Members) -> list[ScrapeTargets]:
+    """The members' agents as `http_sd_configs` reads them; a version before 0.2 does not say where it answers."""
+    return [
+        {
+            "targets": [_reached_at(url.netloc, url.hostname, member["address"])],
+            "labels": {"__scheme__": url.scheme, "member": member["name"], **_rack(member["tags"])},
+        }
+        for member in members["members"]
+        if (url := urlsplit(member["http"] or "")).hostname
+    ]
+
+
+def _reached_at(netloc: str, hostname: str | None, address: str) -> str:
+    """Where it listens; for every address of its host, the one that the other members use."""
+    if hostname not in ANY_ADDRESS:
+        return netloc
+    return f"{address.rpartition(':')[0]}:{netloc.rpartition(':')[2]}"
+
+
+def _rack(tags: Mapping[str, str]) -> dict[str, str]:
+    return {"rack": tags["rack"]} if "rack" in tags else {}

@@ -61,6 +61,10 @@ def _of_the_membership(endpoints: Endpoints) -> list[Operation]:
     return [
         Operation("/v1/members", endpoints.members, "The view", answers.Members),
         Operation("/v1/suspicions", endpoints.suspicions, "Who suspects whom now", answers.Reading),
+        Operation(
+            "/v1/sd/prometheus", endpoints.scrape_targets, "The agents, for Prometheus to find them (http_sd)",
+            list[answers.ScrapeTargets],
+        ),
         Operation("/v1/views", endpoints.views, "When each member installed each view", answers.Views),
         Operation("/v1/hosts/{name}", endpoints.host, "What the agent of a host tells of it", answers.HostReport),
         Operation("/v1/measured", endpoints.measured, "The last hour of each host", answers.AllMeasured),

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from bench.__main__ import bench
-from bench.members import membership
+from bench.members import membership, presets
 from bench.members.alerts import alerts_complete, observers_of
 from bench.members.backends import RealSockets, Simulated
 from bench.members.run import Run, summary
@@ -53,6 +53,16 @@ def test_loss_and_codec_reach_the_simulator() -> None:
     assert coded["messages_per_node"] == calm["messages_per_node"], "the same run, byte by byte"
     lossy = membership.bootstrap(40, [0], Simulated(loss=0.2)).figures
     assert lossy["messages_per_node"] > calm["messages_per_node"]
+
+
+@pytest.mark.slow("three clusters of ten, the widest for minutes of virtual time")
+def test_the_presets_take_the_longer_the_farther_their_members_are_apart() -> None:
+    figures = presets.presets([1]).figures["medians"]
+    for event in presets.EVENTS:
+        local, lan, wan = (figures[name][event] for name in ("local", "lan", "wan"))
+        assert 0 < local < lan < wan
+    for name, (settings, _) in presets.NETWORKS.items():
+        assert figures[name]["crash"] < 7 * settings.probe_interval
 
 
 def run(seed: int, seconds: float | None) -> Run:

@@ -45,7 +45,7 @@ def test_a_drain_shows_what_would_move_and_then_is_ordered(page: Page, agent: Fa
     with served(agent) as server:
         page.open(f"{server.url}#/host/{HOST}")
         press(page, "Drain …")
-        page.until_text("dialog pre", f"{HOST} -> n1: s01 <b>s03</b>")
+        page.until_text("dialog .lines", f"{HOST} -> n1: s01 <b>s03</b>")
         assert agent.ordered == []
         press(page, "Cancel")
         page.until(lambda: not page.texts("dialog"), "the dialog stays")
@@ -66,16 +66,17 @@ def test_the_plan_is_shown_before_it_is_carried_out(page: Page, agent: FakeAgent
     with served(agent) as server:
         page.open(server.url)
         press(page, "Apply …")
-        page.until_text("dialog pre", "nothing to do")
+        page.until_text("dialog .lines", "nothing to do")
         assert page.run("return document.querySelector('dialog .confirm').disabled")
         press(page, "Close")
         agent.plan |= {
-            "text": "plan p4-n1: 6 moves",
+            "text": "plan p4-n1:\n6 moves",
             "moves": [{}],
             "dangers": ["s01 has one copy on the way"],
         }
         press(page, "Apply …")
-        page.until_text("dialog pre", "6 moves")
+        page.until_text("dialog .lines", "6 moves")
+        assert page.texts("dialog .lines p") == ["plan p4-n1:", "6 moves"]
         assert "s01 has one copy on the way" in page.text("dialog")
         press(page, "Carry it out")
         page.until_text("dialog .done", "Plan p4-n1 is carried out: 6 moves, 1 wave")
@@ -86,7 +87,7 @@ def test_the_plan_is_shown_before_it_is_carried_out(page: Page, agent: FakeAgent
         press(page, "Close")
         agent.control_now = {"phase": "paused", "paused": True}
         press(page, "Resume …")
-        page.until_text("dialog pre", "6 moves")
+        page.until_text("dialog .lines", "6 moves")
         agent.broken["resume"] = ApiError("the controller cannot be reached", code="unreachable", status=503)
         press(page, "Resume")
         page.until_text("dialog .problem", "the controller cannot be reached")

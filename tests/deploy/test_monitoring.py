@@ -15,8 +15,13 @@ import httpx
 import pytest
 import trio
 
+from membership import Address
+from rota.access.access import Access
+from rota.http.api import build_application
+from rota.http.server import serve
 from rota.local.cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
 from tests.own_addresses import own_address
+from tests.rota.test_api import FakeNode
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ALERTS = DEPLOY / "prometheus/alerts.yml"
@@ -47,7 +52,8 @@ def test_the_unit_is_sound_and_hardened(tmp_path: Path) -> None:
     assert float(re.findall(r"Overall exposure level for \S+: ([\d.]+)", exposure)[0]) < 2.5
 
 
-def write_configuration(cluster: LocalCluster, directory: Path) -> None:
+def configured(cluster: LocalCluster, directory: Path) -> Path:
+    """All agents are scraped twice a second; what takes minutes to be an alert takes a second here."""
     directory.mkdir()
     alerts = re.sub(r"for: \w+", "for: 1s", ALERTS.read_text())
     (directory / "alerts.yml").write_text(alerts)
@@ -56,12 +62,12 @@ def write_configuration(cluster: LocalCluster, directory: Path) -> None:
     configuration = configuration.replace("15s", "500ms").replace("- 127.0.0.1:7947", f"[{targets}]")
     configuration = re.sub(r"targets:\s+\[", "targets: [", configuration)
     (directory / "prometheus.yml").write_text(configuration)
+    return directory
 
 
 @asynccontextmanager
-async def prometheus(cluster: LocalCluster, directory: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """Prometheus, scraping all agents twice a second; what takes minutes to be an alert takes a second here."""
-    write_configuration(cluster, directory)
+async def prometheus(directory: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """Prometheus with the configuration of this directory."""
     address = own_address()
     async with trio.open_nursery() as nursery:
         command = [
@@ -108,7 +114,7 @@ def metrics_named(dashboard: Any) -> set[str]:
 async def test_prometheus_reads_a_cluster_and_is_alarmed_while_a_majority_is_gone(tmp_path: Path) -> None:
     async with (
         open_local_cluster(ClusterPlan(tmp_path / "cluster", nodes=3, racks=3, segments=3)) as cluster,
-        prometheus(cluster, tmp_path / "prometheus") as client,
+        prometheus(configured(cluster, tmp_path / "prometheus")) as client,
     ):
         settled = lambda answers: any(map(is_settled, answers.values()))  # noqa: E731
         await cluster.wait_until(settled, timeout=PATIENCE, what="a placement")
@@ -135,3 +141,29 @@ async def test_prometheus_reads_a_cluster_and_is_alarmed_while_a_majority_is_gon
         for name in ("n2", "n3"):
             await cluster.start_one(name)
         await until(client, firing, {})
+
+
+class OneMember(FakeNode):
+    """Its view has one member, whose agent answers here."""
+
+    at: str
+
+    def members(self) -> dict[str, Any]:
+        own = {"name": "n1", "address": "127.0.0.1:1", "http": f"http://{self.at}", "tags": {"rack": "r1"}}
+        return {"epoch": 3, "members": [own]}
+
+
+async def test_prometheus_finds_the_agents_by_any_of_them(tmp_path: Path) -> None:
+    node, access = OneMember(), Access()
+    async with trio.open_nursery() as nursery:
+        served = partial(serve, build_application(node, access), Address("127.0.0.1", 0), access, None)
+        node.at = str(await nursery.start(served))
+        (tmp_path / "prometheus.yml").write_text(
+            "global: {scrape_interval: 500ms}\n"
+            "scrape_configs:\n"
+            "- job_name: rota\n"
+            f"  http_sd_configs: [{{url: 'http://{node.at}/v1/sd/prometheus'}}]\n"
+        )
+        async with prometheus(tmp_path) as client:
+            await until(client, f'up{{job="rota", instance="{node.at}", member="n1", rack="r1"}}', {"": 1})
+        nursery.cancel_scope.cancel()

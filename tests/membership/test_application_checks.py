@@ -20,6 +20,7 @@ from membership.runtime.application_checks import (
     CheckRunner,
     application_check,
 )
+from membership.runtime.member_log import MemberLog
 from tests.membership.test_cluster import address, running
 
 
@@ -46,7 +47,7 @@ class Bench:
 async def checked(bench: Bench, what: ApplicationCheck, until: Callable[[], bool]) -> None:
     """Run the checks until this is so."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(CheckRunner(bench, what, random.Random(1)).run)
+        nursery.start_soon(CheckRunner(bench, what, random.Random(1), MemberLog("n1")).run)
         while not until():
             bench.news = trio.Event()
             await bench.news.wait()

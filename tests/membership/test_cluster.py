@@ -179,7 +179,9 @@ async def test_a_joiner_that_starts_before_its_seed_waits_for_it(
     async with running() as hosts:
         hosts.start(2)
         await trio.sleep(20)
-        assert caplog.messages == ["not joined yet: 10.0.0.1:7946 cannot be reached: Connection refused"]
+        assert caplog.messages == [
+            "10.0.0.2:7946: not joined yet: 10.0.0.1:7946 cannot be reached: Connection refused"
+        ]
         hosts.start(1)
         await hosts.until(lambda: hosts.hosts[2].size == 2, timeout=60)
 

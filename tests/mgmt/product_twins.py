@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from mgmt.compiler.encoding.columns import Choices, Column
+from mgmt.compiler.encoding.columns import Choices, Column, Truths
 from mgmt.compiler.encoding.encoder import Encoder, Encoding
 from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn
 from mgmt.compiler.model import Model
@@ -74,6 +74,8 @@ def answers(encoding: Encoding) -> list[tuple[int, ...] | None]:
 
 def _ways(column: VariableColumn) -> list[list[int]]:
     """Of each row the literals of its values, by value, and that of NULL."""
+    if isinstance(column.cells, Truths):
+        return np.stack((column.cells.true, column.cells.false), 1).tolist()
     options = column.cells.options.take(np.arange(len(column)))  # type: ignore[union-attr]
     return [
         [*options.literals[options.codes.starts[row] : options.codes.starts[row + 1]].tolist()]

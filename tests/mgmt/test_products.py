@@ -24,25 +24,33 @@ CREATE TABLE node (name TEXT PRIMARY KEY, rack TEXT, cap INTEGER NOT NULL, price
 CREATE TABLE spare (node TEXT NOT NULL REFERENCES node (name), kind TEXT NOT NULL, room INTEGER NOT NULL,
                     PRIMARY KEY (node, kind));
 CREATE TABLE pod (name TEXT PRIMARY KEY, app TEXT, cpu INTEGER NOT NULL, weight INTEGER,
-                  variable__node TEXT {null} REFERENCES node (name));
+                  variable__node TEXT {null} REFERENCES node (name){flag});
 CREATE TABLE demand (pod TEXT NOT NULL REFERENCES pod (name), kind TEXT NOT NULL, amount INTEGER NOT NULL,
                      PRIMARY KEY (pod, kind));
 """
 _NUMBERS = ("pod.cpu", "pod.weight", "node.price", "pod.cpu * node.cap", "pod.cpu - node.price", "1")
 _TRUTHS = ("node.ready", "pod.cpu > 2", "pod.cpu < node.cap", "pod.weight IS NULL", "node.rack = pod.app")
+_FLAGGED = (
+    "pod.variable__on",
+    "pod.variable__on AND node.ready",
+    "pod.cpu > 1 AND pod.variable__on",
+    "NOT pod.variable__on",
+)
 _ALIKE = ("count(DISTINCT node.rack)", "min(pod.cpu)", "max(node.price)", "max(pod.weight)")
 
 
 class _Maker:
     """Random rows and policies over them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, truths: tuple[str, ...] = _TRUTHS, most_pods: int = 3) -> None:
         self._draw = Random(seed)
+        self._truths = truths
+        self._most_pods = most_pods
 
     def rows(self) -> dict[str, list[dict[str, Any]]]:
         draw = self._draw
         nodes = [f"n{number}" for number in range(draw.randrange(1, 4))]
-        pods = [f"p{number}" for number in range(draw.randrange(1, 4))]
+        pods = [f"p{number}" for number in range(draw.randrange(1, 1 + self._most_pods))]
         return {
             "node": [
                 {
@@ -84,7 +92,7 @@ class _Maker:
     def _statement(self, number: int) -> str:
         draw = self._draw
         name = f"c{number}"
-        where = f" WHERE {draw.choice(_TRUTHS)}" if draw.random() < 0.4 else ""
+        where = f" WHERE {draw.choice(self._truths)}" if draw.random() < 0.4 else ""
         joined = f"FROM pod JOIN node ON pod.variable__node = node.name{where}"
         keys = draw.choice(
             (
@@ -99,7 +107,8 @@ class _Maker:
         bound = f"{draw.choice(('<=', '>=', '<>', '='))} {draw.randrange(-1, 5)}"
         kind = draw.randrange(15)
         if kind == 0:
-            return f"CREATE CONSTRAINT {name} AS SELECT pod.name {joined} CHECK {draw.choice((*_TRUTHS, 'FALSE'))};"
+            check = draw.choice((*self._truths, "FALSE"))
+            return f"CREATE CONSTRAINT {name} AS SELECT pod.name {joined} CHECK {check};"
         if kind == 1:
             return (
                 f"CREATE CONSTRAINT {name} AS SELECT {keys} {joined} GROUP BY {keys} "
@@ -132,7 +141,7 @@ CHECK sum(CASE WHEN pod.variable__node = node.name THEN pod.cpu ELSE 0 END) <= n
             )
         if kind == 7:
             return f"""CREATE CONSTRAINT {name} AS SELECT * FROM node CHECK {draw.choice(("", "NOT "))}EXISTS
-(SELECT 1 FROM pod WHERE pod.variable__node = node.name AND {draw.choice(_TRUTHS)});"""
+(SELECT 1 FROM pod WHERE pod.variable__node = node.name AND {draw.choice(self._truths)});"""
         if kind == 8:
             return f"""CREATE CONSTRAINT {name} AS SELECT a.name FROM pod AS a JOIN node AS x
 ON a.variable__node = x.name JOIN pod AS b ON a.name < b.name JOIN node AS y ON b.variable__node = y.name
@@ -175,7 +184,7 @@ CHECK count(DISTINCT variable__node) {bound};"""
 
     def _aggregate(self) -> str:
         draw = self._draw
-        condition = f" FILTER (WHERE {draw.choice(_TRUTHS)})" if draw.random() < 0.4 else ""
+        condition = f" FILTER (WHERE {draw.choice(self._truths)})" if draw.random() < 0.4 else ""
         return (
             draw.choice((f"sum({draw.choice(_NUMBERS)})", "count(*)", "count(pod.weight)", *_ALIKE))
             + condition
@@ -192,18 +201,21 @@ ON pod.variable__node = node.name GROUP BY node.name;
 CREATE CONSTRAINT o AS SELECT * FROM load {total};"""
 
 
-def _check(seed: int) -> bool:
-    """Whether anything of it was a product."""
-    maker = _Maker(seed)
+def _check(seed: int, *, flagged: bool = False) -> bool:
+    """Whether anything of it was a product, of flagged rows if there are any."""
+    maker = _Maker(seed, _FLAGGED, 2) if flagged else _Maker(seed)
     rows, policies = maker.rows(), maker.policies()
     database = Database()
-    database.load_schema(_SCHEMA.format(null="NOT NULL" if seed % 2 else ""))
+    flag = ", variable__on BOOLEAN NOT NULL" if flagged else ""
+    database.load_schema(_SCHEMA.format(null="NOT NULL" if flagged or seed % 2 else "", flag=flag))
     database.replace_rows(rows)
     try:
         factored, cells = encodings(database, policies)
     except UnsupportedConstructError:
         return False
     assert answers(factored) == answers(cells), (rows, policies)
+    if flagged:
+        return bool(factored.factored.flagged_grids)
     return bool(factored.factored.sums or factored.factored.cell_rows)
 
 
@@ -286,7 +298,7 @@ def test_rows_over_cells_say_of_which_row_of_a_constraint_each_is() -> None:
 
 def test_thirty_million_cells_take_no_room_where_nobody_asks_for_them() -> None:
     database = Database(memory=10**9)  # of which two million cells would be enough
-    database.load_schema(_SCHEMA.format(null="NOT NULL"))
+    database.load_schema(_SCHEMA.format(null="NOT NULL", flag=""))
     nodes = [
         {"name": f"n{number}", "rack": f"r{number % 20}", "cap": 9, "price": 1, "ready": number % 9 > 0}
         for number in range(1000)
@@ -319,3 +331,9 @@ CREATE CONSTRAINT level AS SELECT * FROM load MINIMIZE max(pods);
 def test_what_is_fetched_apart_allows_and_costs_what_every_candidate_does(chunk: int) -> None:
     found = [_check(1000 * chunk + number) for number in range(12)]
     assert sum(found) > len(found) // 2
+
+
+@pytest.mark.parametrize("chunk", budgeted(range(30), 2, in_test=1))
+def test_so_it_is_of_rows_that_are_flagged_beside_their_choice(chunk: int) -> None:
+    found = [_check(1000 * chunk + number, flagged=True) for number in range(16)]
+    assert any(found)

@@ -118,6 +118,26 @@ class FakeStore:
         self._appended.append(("a part", data))
 
 
+async def test_where_prometheus_finds_the_agents(client: httpx.AsyncClient, node: FakeNode) -> None:
+    def member(name: str, http: str | None, **tags: str) -> dict[str, Any]:
+        return {"name": name, "address": f"{name}.example:7946", "http": http, "tags": tags}
+
+    found = [
+        member("n1", "http://127.0.0.1:7947", rack="r1", owner="us"),
+        member("n2", "https://0.0.0.0:7957"),
+        member("n3", "https://[::1]:7967", rack="r2"),
+        member("n4", None),
+    ]
+    node.members = lambda: {"epoch": 3, "members": found}  # type: ignore[method-assign]
+    answer = await client.get("/v1/sd/prometheus")
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == [
+        {"targets": ["127.0.0.1:7947"], "labels": {"__scheme__": "http", "member": "n1", "rack": "r1"}},
+        {"targets": ["n2.example:7957"], "labels": {"__scheme__": "https", "member": "n2"}},
+        {"targets": ["[::1]:7967"], "labels": {"__scheme__": "https", "member": "n3", "rack": "r2"}},
+    ]
+
+
 async def test_a_backup_in_parts_and_back(client: httpx.AsyncClient, node: FakeNode) -> None:
     part = await client.get("/v1/backup/part?start=3&end=9")
     assert (part.headers["content-type"], part.content) == ("application/octet-stream", b"\x03\x09")

@@ -66,6 +66,7 @@ from mgmt.optimization.columns import (
     filled,
     group_numbers,
 )
+from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.expansion import expanded
 from mgmt.optimization.problem import Objective, Problem, Source, scale
 from mgmt.optimization.products import CellRows, FactoredProblem, Side
@@ -127,6 +128,20 @@ class Encoding:
     fetched_rows: int = 0
     steps: dict[str, StepFigures] = field(default_factory=dict)
 
+    def written_out(self, deadline: Deadline) -> Problem:
+        """The problem.  SolveTimeout when it would take longer."""
+        stop = self.factored.watch
+
+        def watch(cells: int) -> None:
+            if stop is not None:
+                stop(cells)
+            if deadline.passed:
+                raise SolveTimeout(f"{cells} cells, and more, were not written down for a solver in time")
+
+        if stop is not None:
+            self.factored.watch = watch
+        return self.problem
+
     @cached_property
     def problem(self) -> Problem:
         """With every cell written down."""
@@ -142,6 +157,8 @@ class Encoding:
 
 _NEGATED = (Comparison, Conjunction, Disjunction, Negation)
 """What says the opposite by itself."""
+_FEWER = 2
+"""Times: so many fewer rows of a view are worth literals of their own."""
 _MANY_ROWS = 100_000
 _SECONDS_A_ROW = 3e-7
 """A candidate takes more than that, whatever is asked of it."""
@@ -174,8 +191,19 @@ class Encoder:
         ``columns``: only these (table, variable column), in lower case, are decided; None: all of them.
         """
         numbers = quantities_of(program, catalog)
+        flagged = {
+            (
+                _relation_of(step, step.apart.choice).lower(),
+                step.apart.choice.column.lower(),
+                flag.column.lower(),
+            )
+            for step in program
+            if isinstance(step, SplitQuery)
+            and step.apart is not None
+            and (flag := step.apart.flag) is not None
+        }
         tables = TableEncoder(
-            self._snapshot, catalog, self._problem, self._evaluator.values, columns, numbers
+            self._snapshot, catalog, self._problem, self._evaluator.values, columns, numbers, flagged
         )
         tables.encode()
         self._encoding.columns.extend(tables.columns)
@@ -376,7 +404,30 @@ class Encoder:
                 cells.append(column)
             else:
                 symbolic[name.lower()] = column
-        self._store_view(view, constants, cells, symbolic, scope.exists)
+        exists = scope.exists
+        if cells and not symbolic:
+            first, exists = self._once_each(cells, exists)
+            cells = [
+                column for column in (take(each, first) for each in cells) if isinstance(column, Constants)
+            ]
+        self._store_view(view, constants, cells, symbolic, exists)
+
+    def _once_each(self, cells: Sequence[Constants], exists: Integers) -> tuple[Integers, Integers]:
+        """Rows that look alike, of which one at most exists, as one: a row of each, and under which literal it exists.
+
+        They are cells of one choice: whatever joins with the rows joins with fewer.
+        """
+        every = np.arange(len(exists))
+        choice = self._problem.choice_of(exists >> 1)
+        if not len(exists) or bool((exists & 1).any()) or bool((choice < 0).any()):
+            return every, exists
+        codes = [self._evaluator.values.codes(column) for column in cells]
+        first, number = group_numbers(choice, *codes)
+        if _FEWER * len(first) > len(exists):
+            return every, exists
+        order = np.argsort(first)
+        of_group = Lists.grouped(np.argsort(order)[number], exists >> 1, len(first))
+        return first[order], self._problem.one_of(of_group)
 
     def _store_view(
         self,

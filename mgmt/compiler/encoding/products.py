@@ -21,6 +21,7 @@ from mgmt.compiler.encoding.columns import (
     GridOptions,
     Numbers,
     RelationData,
+    Truths,
     take,
 )
 from mgmt.compiler.encoding.evaluate import Evaluator, Lazily, Rows
@@ -28,6 +29,7 @@ from mgmt.compiler.relational import apart
 from mgmt.language.bound_queries.expressions import (
     Aggregate,
     AggregateFunction,
+    Cell,
     Comparison,
     Conjunction,
     Expression,
@@ -99,6 +101,8 @@ class Product:
     rows: Half
     values: Half
     classes: Classes | None
+    flagged: Grid | None
+    """The same choices where a flag holds, and none elsewhere."""
 
     # ---- constants ----------------------------------------------------------------------------------
 
@@ -191,13 +195,14 @@ class Product:
             self.classes.values[pair][first],
         )
 
-    def _sums(self, groups: _Groups, weights: _Weights) -> Linears:
-        """For each group the sum of its cells, times their weights."""
+    def _sums(self, groups: _Groups, weights: _Weights, *, flagged: bool = False) -> Linears:
+        """For each group the sum of its cells, times their weights; ``flagged``: of those of flagged rows."""
+        grid = self.flagged if flagged and self.flagged is not None else self.grid
         members, counts = self.values.members, groups.counts
         if self.classes is None:
             rows = _side(self.rows.members, weights.rows, groups.rows, counts[0])
             values = _side(members, weights.values, groups.values, counts[1])
-            return self.problem.new_sums(self.grid, rows, values, groups.row_groups, groups.value_groups)
+            return self.problem.new_sums(grid, rows, values, groups.row_groups, groups.value_groups)
         spread = self._spread(groups.rows, weights)
         first, number = group_numbers(groups.values, self.values.classes)
         one, other, keys = spread.pairs(groups.values[first], self.values.classes[first], counts[1])
@@ -205,7 +210,7 @@ class Product:
         order = np.argsort(known)
         rows = _side(spread.members, spread.weights, spread.groups, len(spread.of))
         values = _side(members, weights.values, number, len(first))
-        found = self.problem.new_sums(self.grid, rows, values, one, other)
+        found = self.problem.new_sums(grid, rows, values, one, other)
         return found.summed(order[np.searchsorted(known[order], keys)], len(groups))
 
     # ---- what is asked ------------------------------------------------------------------------------
@@ -235,8 +240,9 @@ class Product:
 
     def _aggregate(self, groups: _Groups, aggregate: Aggregate, template: Rows) -> Column:
         weights = self._everywhere()
-        conditions = aggregate.condition
-        for condition in conditions.operands if isinstance(conditions, Conjunction) else ():
+        operands = aggregate.condition.operands if isinstance(aggregate.condition, Conjunction) else ()
+        conditions = [each for each in operands if not isinstance(each, Cell)]
+        for condition in conditions:
             weights = self._times(weights, _slot(condition), _holds)
         operand = aggregate.operand
         if aggregate.function in _SUMS:
@@ -247,7 +253,7 @@ class Product:
                     _slot(operand),
                     lambda column: column.whole(operand) if is_sum else _known(column),
                 )
-            return Numbers.plain(self._sums(groups, weights))
+            return Numbers.plain(self._sums(groups, weights, flagged=len(conditions) < len(operands)))
         assert operand is not None
         return self._of_the_different(groups, weights, aggregate, _slot(operand), template)
 
@@ -384,13 +390,24 @@ class Separator:
         self._tables = 0
 
     def fetch(self, query: apart.Apart, relation: str, around: str = "") -> Product | None:
-        """``relation``: that of the rows that choose; None where not all of them are there or theirs is no grid."""
+        """``relation``: that of the rows that choose; None where not all of them are there or theirs is no grid.
+
+        None, too, where a flag is none beside these choices.
+        """
         data = self._relations[relation.lower()]
         choices = data.columns[query.choice.column.lower()]
         if not isinstance(choices, Choices) or not isinstance(choices.options, GridOptions):
             return None
         if (data.exists != TRUE).any():
             return None
+        grid, flagged = choices.options.grid, None
+        if query.flag is not None:
+            flags = data.columns[query.flag.column.lower()]
+            flagged = (
+                self._problem.flagged(grid, choices.index, flags.true) if isinstance(flags, Truths) else None
+            )
+            if flagged is None:
+                return None
         ids, rows, row_classes = self._half(query.rows, around)
         _, values, value_classes = self._half(query.values, around)
         members = np.append(choices.index, -1)[data.places(ids)]
@@ -398,7 +415,8 @@ class Separator:
         keys = self._evaluator.values.codes(values.columns[query.key])
         values = replace(values, members=choices.options.places(keys))
         classes = self._classes(query, row_classes, value_classes) if query.has_classes else None
-        return Product(self._evaluator, self._problem, choices.options.grid, rows, values, classes)
+        grid = flagged if flagged is not None and query.all_flagged else grid
+        return Product(self._evaluator, self._problem, grid, rows, values, classes, flagged)
 
     def _half(self, side: apart.Side, around: str) -> tuple[Integers, Half, list[Constants]]:
         """The numbers of the rows that choose, one side, and the columns of its classes, one row for each."""

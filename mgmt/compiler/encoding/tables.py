@@ -6,7 +6,7 @@ holds over variable columns too.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -160,12 +160,15 @@ class TableEncoder:
         values: Values,
         columns: Container[tuple[str, str]] | None = None,
         quantities: Container[tuple[str, str]] = (),
+        flagged: Iterable[tuple[str, str, str]] = (),
     ) -> None:
         """``columns``: only these (table, variable column), in lower case, are decided; None: all of them.
 
-        ``quantities``: those of them that are numbers, not lists of values.
+        ``quantities``: those of them that are numbers, not lists of values.  ``flagged`` are tables with a choice and a
+        flag that are asked about together.
         """
         self._snapshot = snapshot
+        self._flagged = sorted(flagged)
         self._quantities = quantities
         self._columns = columns
         self._catalog = catalog
@@ -189,15 +192,26 @@ class TableEncoder:
             (len(each.keys), len(domain), column.nullable)
             for (each, column), domain in zip(wanted, domains, strict=True)
         ]
-        grids = self._problem.new_grids(sizes)
+        beside = [
+            (place, flag)
+            for table, choice, flag in self._flagged
+            for place, (each, column) in enumerate(wanted)
+            if (each.table.name.lower(), column.name.lower()) == (table, choice) and not column.nullable
+            if any(_is_flag(own) and own.name.lower() == flag for own in each.variables)
+        ]
+        grids = self._problem.new_grids([*sizes, *(sizes[place] for place, _ in beside)])
         choices = {
             (each.table.name, column.name): Choices(
                 GridOptions(self._problem, grid, domain), np.arange(grid.rows)
             )
-            for (each, column), grid, domain in zip(wanted, grids, domains, strict=True)
+            for (each, column), grid, domain in zip(wanted, grids, domains, strict=False)
         }
         for each in tables:
             self._encode_table(each, choices)
+        for (place, flag), grid in zip(beside, grids[len(wanted) :], strict=True):
+            flags = self.relations[wanted[place][0].table.name.lower()].columns[flag]
+            assert isinstance(flags, Truths)
+            self._problem.flag(grids[place], grid, flags.true)
 
     def _fetch(self, table: Table) -> _TableRows:
         keys = ", ".join(map(quote, table.primary_key))
@@ -330,6 +344,10 @@ def _options(column: Column, rows: Integers) -> tuple[Integers, Integers, Intege
         literals = np.concatenate((column.true[rows], column.false[rows]))
         return np.tile(np.arange(count), 2), np.repeat([1, 0], count), literals
     return filled(0, 0), filled(0, 0), filled(0, 0)
+
+
+def _is_flag(column: SchemaColumn) -> bool:
+    return _is_truth(column) and not column.nullable
 
 
 def _is_truth(column: SchemaColumn) -> bool:

@@ -75,10 +75,12 @@ class CellClash:
 
     @classmethod
     def of(cls, encoding: Encoding, backend: Backend, *, deadline: Deadline, seed: int) -> CellClash:
-        """The clash of an encoded problem, as far as it is found in time."""
-        return cls(
-            encoding, find_core(encoding.problem, backend, deadline=deadline, seed=seed), backend, seed
-        )
+        """The clash of an encoded problem, as far as it is found in time.
+
+        SolveTimeout and UnsupportedConstructError where the problem is not even written down.
+        """
+        problem = encoding.written_out(deadline)
+        return cls(encoding, find_core(problem, backend, deadline=deadline, seed=seed), backend, seed)
 
     @property
     def core(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +11,12 @@ import numpy as np
 
 from mgmt.compiler.encoding.encoder import Encoding
 from mgmt.compiler.infeasibility.clashes import core_member, slack_of_cells
-from mgmt.errors import CoreMember, OverflowError  # noqa: A004 - the published name
+from mgmt.errors import (
+    CoreMember,
+    OverflowError,  # noqa: A004 - the published name
+    SolveTimeout,
+    UnsupportedConstructError,
+)
 from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.optimization.assignment import Indices, Mask
 from mgmt.optimization.backends import Backend
@@ -48,7 +54,7 @@ class LiftedClash:
     ) -> LiftedClash | None:
         """None where what is lifted does not clash, or that is not seen in time."""
         try:
-            demands = demands_of(encoding.problem, cells)
+            demands = demands_of(encoding.factored, cells)
             if deadline.passed:
                 return None
             lifted = LiftedConstraints.of(demands)
@@ -131,8 +137,12 @@ class LiftedClash:
 
     def _of_pairs(self, names: set[str], deadline: Deadline, *, whole: bool) -> elastic.Slack | None:
         """Of rows that are pairs cliques do not tell which must give."""
-        encoding = self.encoding
-        found = slack_of_cells(encoding, self.backend, names, whole=whole, deadline=deadline, seed=self.seed)
+        encoding, found = self.encoding, None
+        with suppress(SolveTimeout, UnsupportedConstructError):  # too large to be written down
+            encoding.written_out(deadline)
+            found = slack_of_cells(
+                encoding, self.backend, names, whole=whole, deadline=deadline, seed=self.seed
+            )
         if found is None:
             return None
         gives = []

@@ -16,7 +16,7 @@ from mgmt.compiler.encoding.tables import choices_of
 from mgmt.compiler.partition import ColumnName, Step
 from mgmt.compiler.parts.choice_cells import cells_of
 from mgmt.compiler.verification.oracle import Verdict
-from mgmt.errors import SolveTimeout
+from mgmt.errors import SolveTimeout, UnsupportedConstructError
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.contradictions import contradicted
@@ -54,7 +54,6 @@ class GeneralPart:
         started = time.perf_counter()
         with snapshot.scratch():
             encoding = Encoder(snapshot).encode(program, catalog, columns)
-            _ = encoding.problem  # with every cell, while the budget and the memory are watched
         cells = cells_of(encoding.columns) if lifts else None
         return cls(encoding, backend, time.perf_counter() - started, cells)
 
@@ -77,7 +76,7 @@ class GeneralPart:
             return self._decided(settled, time.perf_counter() - started)
         found = None
         if self.cells is not None:
-            found = search(self.encoding.problem, self.cells, deadline=deadline, seed=seed, workers=workers)
+            found = search(self.encoding.factored, self.cells, deadline=deadline, seed=seed, workers=workers)
             if found.optimum is not None and found.optimum.values is None:
                 return Impossible(found.impossible)
             if found.whole:
@@ -92,14 +91,14 @@ class GeneralPart:
         self, found: LiftedSearch | None, *, deadline: Deadline, seed: int, workers: int
     ) -> Optimum:
         """The backend's solution, from where the engines came, or theirs where that is no worse."""
-        problem, first = self.encoding.problem, None if found is None else found.optimum
+        first = None if found is None else found.optimum
         if found is not None and found.values is not None:
-            hint = dict(enumerate(found.values.tolist()))
+            hint = dict(enumerate(found.values[: self.encoding.factored.variables].tolist()))
         else:
             hint = _hint(self.encoding)
         try:
             optimum = optimize(
-                problem,
+                self.encoding.written_out(deadline),
                 self.backend,
                 hint,
                 choices=choices_of(self.encoding.columns),
@@ -107,7 +106,7 @@ class GeneralPart:
                 seed=seed,
                 workers=workers,
             )
-        except SolveTimeout:
+        except (SolveTimeout, UnsupportedConstructError):  # the latter: too large to be written down
             if first is None:
                 raise
             return first
@@ -122,7 +121,7 @@ class GeneralPart:
         """The state as it stands, if it breaks nothing and meets a bound that nothing can beat."""
         if present is None or present.violations:
             return None
-        problem = self.encoding.problem
+        problem = self.encoding.factored
         values = dict.fromkeys(tier_objectives(problem), 0)
         for objective in problem.objectives:
             sign = -1 if objective.maximize else 1
@@ -146,12 +145,14 @@ class GeneralPart:
             for key, old, new in zip(column.keys, column.current, values, strict=True):
                 if old != new:
                     deltas.append(delta_of(column.table, column.column, key, old, new))
+        factored = encoding.factored
         if optimum.values is not None:
-            claims = {o.name: value_of(o.linear, optimum.values) for o in encoding.problem.objectives}
+            known = factored.with_sums(optimum.values[: factored.variables])
+            claims = {o.name: value_of(o.linear, known) for o in factored.objectives}
         statistics = {
             "backend": self._backend_name(optimum, found),
             "solver_calls": optimum.solver_calls,
-            "variables": encoding.problem.variables - 1,
+            "variables": factored.variables - 1,
             "candidate_rows": encoding.fetched_rows,
             "encode_seconds": self.encode_seconds,
             "solve_seconds": seconds,
@@ -159,7 +160,7 @@ class GeneralPart:
         }
         if found is not None:
             statistics["notes"] = (*found.notes, *(f"not lifted: {each}" for each in found.left_out))
-        names = tuple(objective.name for objective in encoding.problem.objectives)
+        names = tuple(objective.name for objective in factored.objectives)
         return Decided("cells", assignments, tuple(deltas), optimum.tiers, claims, names, statistics)
 
     def _backend_name(self, optimum: Optimum, found: LiftedSearch | None) -> str:

@@ -3,7 +3,8 @@
 ``pod JOIN node ON pod.variable__node = node.name`` has a candidate row for each pod and node.  What is asked of them
 where they are counted and summed in groups, or where no row may be, is known from the pods and from the nodes alone.
 Conditions between both sides, and what is computed of both, need no candidates either, only *classes*: the different
-values, on each side, of the columns that they read.
+values, on each side, of the columns that they read.  A *flag* is a boolean that is decided in the same rows: what it is
+a condition of is asked of the rows in which it holds alone.
 
 What it is not: nothing is fetched here (see ``mgmt.compiler.encoding.products``).
 """
@@ -70,12 +71,15 @@ class Side:
 class Apart:
     """How a query is fetched apart, and what is asked of its groups without the comparison with the choice.
 
-    ``key`` is the slot of what the choice is compared with.  ``mixed`` are the slots that are computed of both sides,
-    by ``mixed_texts`` over the tables ``_ROWS`` and ``_VALUES`` of classes, where ``conditions`` hold.
+    ``key`` is the slot of what the choice is compared with.  ``flag`` is a condition of aggregates, or one of all rows
+    (``all_flagged``).  ``mixed`` are the slots that are computed of both sides, by ``mixed_texts`` over the tables
+    ``_ROWS`` and ``_VALUES`` of classes, where ``conditions`` hold.
     """
 
     choice: Cell
     key: int
+    flag: Cell | None
+    all_flagged: bool
     rows: Side
     values: Side
     mixed: tuple[int, ...]
@@ -143,22 +147,28 @@ class _InseparableError(Exception):
     """More is asked than sums over rows and values."""
 
 
-def _only_link(parts: Parts) -> tuple[Cell, int] | None:
-    """The choice and the slot that it is compared with, where that is all that is asked of any choice."""
+def _only_link(parts: Parts) -> tuple[Cell, int, Cell | None] | None:
+    """The choice, the slot that it is compared with and the flag beside it, where that is all that is asked of any."""
     links: dict[tuple[str, str, int], Cell] = {}
-    cells = compared = 0
+    flags: dict[tuple[str, str], Cell] = {}
+    cells = compared = flagged = 0
     for expression in (*parts.gates, *parts.asked):
         for node in expression.walk():
             if isinstance(node, Subquery):
                 return None
             cells += isinstance(node, Cell)
+            if isinstance(node, Cell) and node.type is SqlType.BOOLEAN:
+                flags[node.source.lower(), node.column.lower()] = node
+                flagged += 1
             if (link := _link(node)) is not None:
                 compared += 1
                 links[link[0].source.lower(), link[0].column.lower(), link[1]] = link[0]
-    if len(links) != 1 or cells != compared:
+    if len(links) != 1 or cells != compared + flagged or len(flags) > 1:
         return None
-    (((_, _, slot), cell),) = links.items()
-    return cell, slot
+    (((alias, _, slot), cell),) = links.items()
+    if any(source != alias for source, _ in flags):
+        return None
+    return cell, slot, next(iter(flags.values()), None)
 
 
 def _link(node: Expression) -> tuple[Cell, int] | None:
@@ -172,12 +182,13 @@ def _link(node: Expression) -> tuple[Cell, int] | None:
 class _Separation:
     """Decides on which side each source, condition and slot is."""
 
-    def __init__(self, parts: Parts, choice: Cell, key: int) -> None:
+    def __init__(self, parts: Parts, choice: Cell, key: int, flag: Cell | None) -> None:
         self._parts = parts
         self._choice = choice
         self._key = key
+        self._flag = flag
         self._gated = any(_link(gate) for gate in parts.gates)
-        if not all(map(_link, parts.gates)):
+        if not all(_link(gate) or isinstance(gate, Cell) for gate in parts.gates):
             raise _InseparableError
         self._aliases = {source.alias.lower() for source in parts.sources}
         if parts.around:
@@ -197,6 +208,8 @@ class _Separation:
         return Apart(
             self._choice,
             self._key,
+            self._flag,
+            any(isinstance(gate, Cell) for gate in parts.gates),
             self._side(self._rows, columns[0], mixed),
             self._side(self._values, columns[1], mixed),
             mixed,
@@ -313,7 +326,9 @@ class _Separation:
             raise _InseparableError
         linked = self._gated or any(map(_link, conditions))
         kept = [condition for condition in conditions if not _link(condition)]
-        if not linked or not all(isinstance(one, Fetched) for one in kept):
+        if not linked or not all(isinstance(one, (Fetched, Cell)) for one in kept):
+            raise _InseparableError
+        if function in _OF_THE_DIFFERENT and any(isinstance(one, Cell) for one in kept):
             raise _InseparableError
         if not (operand is None or isinstance(operand, Fetched)):
             raise _InseparableError
@@ -324,7 +339,7 @@ class _Separation:
         """What is added for a row under which conditions; None for 1."""
         if not has_variable(operand):
             return operand, []
-        if _link(operand) or isinstance(operand, Conjunction):
+        if _link(operand) or isinstance(operand, (Conjunction, Cell)):
             return None, list(_conjuncts(operand))
         if isinstance(operand, Arithmetic) and operand.operator == "*":
             for one, other in (operand.children, operand.children[::-1]):

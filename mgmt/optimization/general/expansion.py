@@ -46,6 +46,7 @@ def expanded(problem: FactoredProblem) -> Problem:
         _count=problem.variables,
     )
     made.grow(sum(2 * grid.rows * grid.values for grid in problem.grids))
+    made.grow(sum(6 * each.grid.rows * each.grid.values for each in problem.flagged_grids))
     made.grow(sum(_size(block) for _, block in problem.cell_rows))
     made.rows.extend(_choosing(grid) for grid in problem.grids)
     sums = _WrittenSums.of(problem, made)
@@ -54,6 +55,7 @@ def expanded(problem: FactoredProblem) -> Problem:
     made.rows.extend(block for _, block in sorted(blocks, key=itemgetter(0)))
     made.redundant.extend(replace(block, linears=sums.within(block.linears)) for block in problem.redundant)
     made.conjunctions.extend(problem.conjunctions)
+    made.conjunctions.extend(Conjunctions(each.cells, each.parts) for each in problem.flagged_grids)
     for block in problem.occupied:
         _define(made, problem, block)
     made.operations.extend(

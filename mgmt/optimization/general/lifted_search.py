@@ -16,7 +16,7 @@ from mgmt.optimization.engines import UnsuitableError, solve_in_parts
 from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import value_of
 from mgmt.optimization.general.lexicographic import Optimum, TierResult, tier_objectives
-from mgmt.optimization.general.operators import broken_rows, completed
+from mgmt.optimization.general.operators import completed, holds
 from mgmt.optimization.lifting import ChoiceCells, LeftOut, Lifted, lift
 from mgmt.optimization.problem import Problem
 
@@ -67,7 +67,7 @@ def search(
         return LiftedSearch(Optimum(None, (), 0), None, lifted.left_out, (), found.engine, found.notes)
     values = completed(problem, lifted.cells.variable, lifted.cells.held(found.choice))
     optimum = None
-    if values is not None and next(iter(broken_rows(problem, values)), None) is None:
+    if values is not None and holds(problem, values):
         optimum = Optimum(values, _tiers(problem, values, lifted, found), int(found.solver_variables > 0))
     return LiftedSearch(optimum, values, lifted.left_out, (), found.engine, found.notes)
 

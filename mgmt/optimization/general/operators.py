@@ -128,10 +128,11 @@ def operate(operator: Operator, starts: Integers, values: Integers) -> Integers:
 
 
 def completed(problem: Problem, known: Integers, values: Integers) -> Integers | None:
-    """The values of all variables, given those that are known; None if something is neither known nor defined."""
+    """The values of all variables (and sums), given those known; None if something is neither known nor defined."""
     found, told = filled(problem.variables, 0), np.zeros(problem.variables, np.bool_)
     found[0], told[0] = 1, True
     found[known], told[known] = values, True
+    found = problem.with_sums(found)
     for block in defined(problem):
         new = np.flatnonzero(~told[block.variables])
         if len(new):
@@ -141,8 +142,13 @@ def completed(problem: Problem, known: Integers, values: Integers) -> Integers |
     return found if told.all() else None
 
 
+def holds(problem: Problem, values: Integers) -> bool:
+    """Whether all demands hold."""
+    return not any(True for _ in broken_rows(problem, values)) and problem.cells_hold(values)
+
+
 def broken_rows(problem: Problem, values: Integers) -> Iterator[tuple[Rows, Mask]]:
-    """Each block of demands with the rows of it that do not hold."""
+    """Each block of demands with the rows of it that do not hold; those on cells alone are not among them."""
     for block in problem.rows:
         if isinstance(block, LiteralRows):
             held = hold(block.literals.items, values)

@@ -12,7 +12,7 @@ from itertools import chain
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, UNLIMITED, Assignment, Limit, Skew
+from mgmt.optimization.assignment import NONE, UNLIMITED, Assignment, Limit, Mask, Skew
 from mgmt.optimization.columns import Integers, Lists, filled
 from mgmt.optimization.dense_ranks import alike_rows, firsts, joint_ranks
 from mgmt.optimization.general.deadline import Deadline
@@ -20,9 +20,9 @@ from mgmt.optimization.infeasibility.constraint_instances import Ban, Constraint
 from mgmt.optimization.infeasibility.count_problem import solve
 from mgmt.optimization.infeasibility.deletion_filter import minimal_core
 from mgmt.optimization.lifting import ChoiceCells, Demands, assignment_of
-from mgmt.optimization.lifting.families import PlacedRows
-from mgmt.optimization.lifting.normal_form import Ranges, values_within
 from mgmt.optimization.lifting.row_pairs import PairedRows
+from mgmt.optimization.lifting.sums.families import PlacedRows
+from mgmt.optimization.lifting.sums.normal_form import values_within
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,22 +153,28 @@ def _in_units(limit: Limit, rows: PlacedRows | PairedRows) -> Iterator[tuple[Lim
 
 def _bans(demands: Demands, cells: ChoiceCells) -> list[tuple[Ban, Lists]]:
     """By constraint what bounds on single rows forbid, and the rows of the constraint by choosing row."""
-    parts: dict[str, list[Ranges]] = {}
+    tables: dict[str, Mask] = {}
+    told: dict[str, list[tuple[Integers, Integers]]] = {}
+
+    def table_of(name: str, choosers: Integers, rows: Integers) -> Mask:
+        told.setdefault(name, []).append((choosers, rows))
+        return tables.setdefault(name, np.zeros((cells.rows, cells.values + 1), np.bool_))
+
+    for block in demands.forbidden_cells:
+        choosers, values = block.rows.members, block.values.members
+        tags = block.row_tags[choosers.owners][:, None] + block.value_tags[values.owners][None, :]
+        table = table_of(block.constraint, np.repeat(choosers.items, len(values.items)), tags.ravel())
+        table[choosers.items[:, None], values.items[None, :]] = True
     for name, ranges in demands.bounds_on_rows:
-        parts.setdefault(name, []).append(ranges)
+        chooser, kept = values_within(ranges, cells)
+        np.logical_or.at(table_of(name, chooser, ranges.demanded.rows), chooser, ~kept)
     found = []
-    for name, some in parts.items():
-        forbidden = np.zeros((cells.rows, cells.values + 1), np.bool_)
-        choosers, rows = [], []
-        for ranges in some:
-            chooser, kept = values_within(ranges, cells)
-            np.logical_or.at(forbidden, chooser, ~kept)
-            choosers.append(chooser)
-            rows.append(ranges.demanded.rows)
+    for name, forbidden in tables.items():
         rank, number = alike_rows(forbidden)
         patterns = forbidden[firsts(rank, number)]
         anything = np.asarray(patterns.any(axis=1))
         row_class = np.where(anything[rank], rank, NONE)
-        told = Lists.grouped(np.concatenate(choosers), np.concatenate(rows), cells.rows).distinct()
-        found.append((Ban(name, row_class.astype(np.intp), patterns), told))
+        choosers_of_name, rows = (np.concatenate(column) for column in zip(*told[name], strict=True))
+        by_chooser = Lists.grouped(choosers_of_name, rows, cells.rows).distinct()
+        found.append((Ban(name, row_class.astype(np.intp), patterns), by_chooser))
     return found

@@ -25,8 +25,8 @@ from mgmt.optimization.columns import (
     sum_of,
 )
 from mgmt.optimization.general.operators import Operator
-from mgmt.optimization.lifting.cell_sums import CellSums
-from mgmt.optimization.lifting.normal_form import Rowwise
+from mgmt.optimization.lifting.sums.cell_sums import CellSums
+from mgmt.optimization.lifting.sums.normal_form import Rowwise
 from mgmt.optimization.problem import NO_BOUND, LiteralRows, Problem, Relation, Rows
 
 _MOST_TERMS = 4_000_000
@@ -142,7 +142,7 @@ class _Rewriter:
             changed = self._round(clauses)
             if changed is None or len(changed.linears.terms.items) > _MOST_TERMS:
                 break
-            clauses = changed
+            clauses = replace(changed, linears=self._sums.settled(changed.linears))
         return clauses
 
     def _settled(self, clauses: Clauses) -> Clauses:
@@ -167,24 +167,7 @@ class _Rewriter:
 
     def _ranges(self, linears: Linears) -> tuple[Integers, Integers]:
         """What expressions come to at least and at most, each row having one value, atoms whatever they may be."""
-        terms, owners = linears.terms.items, linears.terms.owners
-        atomic = terms >= self._sums.width
-        cells = Linears(linears.constants, linears.terms.keep(~atomic), linears.coefficients[~atomic])
-        rowwise = Rowwise.of(cells, self._sums.cells)
-        low, high = self._limits(terms[atomic])
-        ends = np.stack((linears.coefficients[atomic] * low, linears.coefficients[atomic] * high))
-        found = []
-        for end, of_row in zip((ends.min(0), ends.max(0)), rowwise.ends(cells.coefficients), strict=True):
-            total = filled(len(linears), 0)
-            np.add.at(total, owners[atomic], end)
-            np.add.at(total, rowwise.owners, of_row)
-            found.append(total)
-        return found[0], found[1]
-
-    def _limits(self, terms: Integers) -> tuple[Integers, Integers]:
-        problem, atoms = self._sums.problem, np.maximum(terms - self._sums.width, 0)
-        is_cell = terms < self._sums.width
-        return np.where(is_cell, 0, problem.lower[atoms]), np.where(is_cell, 1, problem.upper[atoms])
+        return Rowwise.of(linears, self._sums).ends(len(linears))
 
     # ---- one round ----------------------------------------------------------------------------------
 
@@ -345,7 +328,7 @@ class _Rewriter:
 
     def _of_several(self, bounds: _Bounds) -> tuple[_Bounds, _Bounds]:
         """Of bounds on sums: the operands of greatests in their place, or what sums of 0 and 1 say of their parts."""
-        low, high = self._limits(bounds.linears.terms.items)
+        low, high = self._sums.limits(bounds.linears.terms.items)
         boolean = ~bounds.linears.terms.any((low != 0) | (high != 1))
         either, both = self._of_booleans(bounds.take(boolean))
         more, further = self._of_greatests(bounds.take(~boolean))

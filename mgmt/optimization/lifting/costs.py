@@ -20,12 +20,12 @@ from mgmt.optimization.assignment import (
 )
 from mgmt.optimization.columns import Integers, Linears, Lists, filled, group_numbers, stacked
 from mgmt.optimization.general.operators import Operator
-from mgmt.optimization.lifting.cell_sums import CellSums
-from mgmt.optimization.lifting.factors import factors_of
-from mgmt.optimization.lifting.families import Family, families_of
 from mgmt.optimization.lifting.functions import operated, placed, weighted
-from mgmt.optimization.lifting.normal_form import reduced
+from mgmt.optimization.lifting.matches import matches_of
 from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.lifting.sums.cell_sums import CellSums
+from mgmt.optimization.lifting.sums.families import Family, families_of
+from mgmt.optimization.lifting.sums.normal_form import reduced
 from mgmt.optimization.load_functions import Greatest, LoadFunction, LoadNumber, Positive, greatest
 from mgmt.optimization.problem import Objective
 
@@ -52,7 +52,7 @@ class CostLifter:
     def costs_of(self, objective: Objective) -> Costs:
         """Raises NotLiftedError if it has no structure that loads have."""
         factor = (-1 if objective.maximize else 1) * objective.weight
-        linear = self._sums.of(Linears.of(objective.linear)).scaled(factor)
+        linear = self._sums.written_out(self._sums.of(Linears.of(objective.linear))).scaled(factor)
         terms, factors = linear.terms.items, linear.coefficients
         is_cell = terms < self._sums.width
         found: list[Cost] = []
@@ -92,6 +92,8 @@ class CostLifter:
     # ---- costs of loads -----------------------------------------------------------------------------
 
     def _of_one_shape(self, name: str, atoms: Integers, factors: Integers) -> list[LoadCost]:
+        if bool(self._sums.is_defined(Operator.MATCH, atoms).all()):
+            return list(matches_of(self._sums, atoms).costs(name, factors, self._cells.rows))
         peaks = bool(self._sums.is_defined(Operator.MAXIMUM, atoms).all())
         wide = peaks and (len(atoms) == 1 or self._operands_each(atoms) >= _WIDE)
         if wide and not self._are_of_one_sum(atoms):
@@ -124,7 +126,7 @@ class CostLifter:
         function = resolver.resolved(linears)
         if not resolver.bases:
             raise NotLiftedError("a cost of no sum")
-        factors = [factors_of(base, self._cells.values) for base in resolver.bases]
+        factors = [self._sums.factors(base) for base in resolver.bases]
         return [(function, family) for family in families_of(factors, self._cells.rows, self._cells.values)]
 
     def _placed(self, function: LoadFunction, family: Family, otherwise: int) -> LoadFunction:
@@ -136,7 +138,7 @@ class CostLifter:
         if factor < 0:
             raise NotLiftedError("a greatest that is to be great")
         operands = self._flattened(np.array([atom]))
-        lowest = int(self._sums.problem.lower[atom - self._sums.width])
+        lowest = int(self._sums.lower[atom - self._sums.width])
         constant = operands.is_constant
         if constant.any():
             lowest = max(lowest, int(operands.constants[constant].max()))
@@ -194,14 +196,14 @@ class _Resolver:
 
     def resolved(self, linears: Linears) -> LoadFunction:
         sums = self._sums
-        is_cell = linears.terms.items < sums.width
+        is_cell = ~sums.is_atom(linears.terms.items)
         parts: list[tuple[Integers, LoadFunction]] = []
         constants = linears.constants
         if is_cell.any():
             cells = Linears(
                 filled(len(linears), 0), linears.terms.keep(is_cell), linears.coefficients[is_cell]
             )
-            base = reduced(cells, sums.cells)
+            base = reduced(cells, sums)
             constants = constants + base.constants
             lengths = base.linears.terms.lengths
             if lengths.any() and not lengths.all():
@@ -251,7 +253,7 @@ class _Resolver:
 
     def _at_most_zero(self, operands: Linears) -> LoadFunction:
         """Whether sums are at most a bound, or at least one."""
-        base = reduced(operands, self._sums.cells)
+        base = reduced(operands, self._sums)
         if not base.linears.terms.lengths.all():
             raise NotLiftedError("a sum of nothing beside sums of something")
         load, rising = LoadNumber(self._known(base.linears)), base.factors > 0
@@ -299,7 +301,7 @@ def _shapes(sums: CellSums) -> Integers:
 def _shape_of(linears: Linears, sums: CellSums, shapes: Integers) -> Integers:
     """The same for expressions: whether they have cells, and the structures of their atoms, in any order."""
     terms, owners = linears.terms.items, linears.terms.owners
-    atomic = terms >= sums.width
+    atomic = sums.is_atom(terms)
     found = linears.terms.any(~atomic).astype(np.int64)
     np.add.at(found, owners[atomic], _mixed(shapes[terms[atomic] - sums.width]))
     return found

@@ -6,22 +6,26 @@ two rows apart; clauses of several are alternatives, bucket by bucket.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from mgmt.optimization.assignment import UNLIMITED, Amounts, Condition, Either, Limit, Occupancy, Skew
+from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Condition, Either, Limit, Occupancy, Skew
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, stacked
 from mgmt.optimization.general.operators import Operator
-from mgmt.optimization.lifting.cell_sums import CellSums
 from mgmt.optimization.lifting.choices import ChoiceCells
 from mgmt.optimization.lifting.clauses import Clauses, over, shifted
-from mgmt.optimization.lifting.factors import Factors, factors_of
-from mgmt.optimization.lifting.families import Family, PlacedRows, families_of
 from mgmt.optimization.lifting.matches import matches_of
-from mgmt.optimization.lifting.normal_form import (
+from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.lifting.row_pairs import PairedRows, RowPairs, one_part_only
+from mgmt.optimization.lifting.skews import skews_of
+from mgmt.optimization.lifting.sums.cell_sums import CellSums
+from mgmt.optimization.lifting.sums.factors import Factors, places_in
+from mgmt.optimization.lifting.sums.families import Family, PlacedRows, families_of
+from mgmt.optimization.lifting.sums.normal_form import (
+    Demanded,
     Ranges,
     as_literals,
     disjoined,
@@ -29,10 +33,11 @@ from mgmt.optimization.lifting.normal_form import (
     normalized,
     values_within,
 )
-from mgmt.optimization.lifting.refusal import NotLiftedError
-from mgmt.optimization.lifting.row_pairs import PairedRows, RowPairs
-from mgmt.optimization.lifting.skews import skews_of
 from mgmt.optimization.problem import NO_BOUND
+from mgmt.optimization.products import CellRows
+
+_MANY = 3
+"""Of rows: more than a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +64,11 @@ class Demands:
         """Of limits and skews: the rows of the constraint that demand them, put together when somebody asks."""
         self.bounds_on_rows: list[tuple[str, Ranges]] = []
         """By constraint the bounds on the cells of single rows, which say what is allowed."""
+        self.forbidden_cells: list[CellRows] = []
+        """Of rows and values of all choices."""
         self.impossible: list[str] = []
         self.left_out: list[LeftOut] = []
-        self._pairs = RowPairs(self._cells)
+        self._pairs = RowPairs(sums)
 
     @property
     def cells(self) -> ChoiceCells:
@@ -81,14 +88,45 @@ class Demands:
         for size in np.unique(sizes[sizes > 1]).tolist():
             self._try(clauses.name, self._add_alternatives, clauses.take(np.flatnonzero(sizes == size)))
 
+    def add_cells(self, block: CellRows) -> None:
+        """Take in what is demanded of cells."""
+        rows, values = self._sums.places.sides(block)
+        if block.none:
+            self.allowed[rows.members.items[:, None], values.members.items[None, :]] = False
+            self.forbidden_cells.append(replace(block, rows=rows, values=values))
+            return
+        sizes, disjoint = (
+            rows.members.lengths,
+            len(np.unique(values.members.items)) == len(values.members.items),
+        )
+        two = rows.members.take(np.flatnonzero(sizes == 2)).items
+        if len(two) and disjoint:
+            bucket = filled(self._cells.values, NONE)
+            bucket[values.members.items] = values.members.owners
+            pairs = two[::2], two[1::2], bucket, block.row_tags[sizes == 2], block.value_tags
+            self._pairs.add_apart(block.constraint, *pairs)
+        some, there = np.flatnonzero(sizes > (2 if disjoint else 1)), np.flatnonzero(values.members.lengths)
+        if not len(some):
+            return
+        one, other = np.repeat(some, len(there)), np.tile(there, len(some))
+        whole = np.ones(len(one), np.bool_)
+        factors = Factors(rows.members, rows.weights, values.members, one, other, whole).with_equal_kinds()
+        for family in families_of([factors], self._cells.rows, self._cells.values):
+            (load,) = family.loads
+            lower, upper = filled(len(one), 0), filled(len(one), 1)
+            bounds = family.spread(lower, 0), family.spread(upper, int(UNLIMITED))
+            limit = Limit(block.constraint, load, *bounds)
+            self.limits.append(limit)
+            self.origins[limit] = partial(_placed_cells, family, block, one, other)
+
     def finish(self) -> None:
         """Take in what is known when all clauses are."""
         for name in self._pairs.names:
             try:
-                for demand, origin in self._pairs.demands(name):
+                for demand in self._pairs.demands(name):
                     if isinstance(demand, Limit):
                         self.limits.append(demand)
-                        self.origins[demand] = partial(_itself, origin)
+                        self.origins[demand] = partial(self._pairs.rows_of, name)
                     else:
                         self.conditions.append(demand)
             except NotLiftedError as reason:
@@ -105,14 +143,15 @@ class Demands:
 
     def _merged(self, clauses: Clauses) -> Clauses:
         """All that a clause says of what rows have in one bound, and of what they do not have in another."""
+        clauses = self._with_memberships(clauses)
         plain = ~self._sums.atomic(clauses.linears)
         several = np.bincount(clauses.owners, minlength=len(clauses))[clauses.owners] > 1
         one_sided = (clauses.lower == -NO_BOUND) | (clauses.upper == NO_BOUND)
         mask = np.flatnonzero(plain & (several | one_sided))
         bounds = clauses.linears.take(mask), clauses.lower[mask], clauses.upper[mask]
-        some = mask[is_membership(*bounds, self._cells)]
+        some = mask[is_membership(*bounds, self._sums)]
         others = np.setdiff1d(np.arange(len(clauses.owners)), some)
-        literals = as_literals(clauses.linears.take(some), clauses.lower[some], self._cells)
+        literals = as_literals(clauses.linears.take(some), clauses.lower[some], self._sums)
         owner = clauses.owners[others]
         has, has_not, always = disjoined(literals, clauses.owners[some], len(clauses), self._cells.values)
         made = []
@@ -132,7 +171,21 @@ class Demands:
         )
         return merged.take(np.flatnonzero(~always)) if always.any() else merged
 
+    def _with_memberships(self, clauses: Clauses) -> Clauses:
+        """Products written out where a bound, beside others, asks only whether there is anybody."""
+        several = np.bincount(clauses.owners, minlength=len(clauses))[clauses.owners] > 1
+        asked = several & self._sums.is_product(clauses.linears) & (clauses.lower == 1)
+        if not asked.any():
+            return clauses
+        order = np.argsort(np.concatenate((np.flatnonzero(~asked), np.flatnonzero(asked))))
+        kept, written = (
+            clauses.linears.take(np.flatnonzero(~asked)),
+            clauses.linears.take(np.flatnonzero(asked)),
+        )
+        return replace(clauses, linears=stacked([kept, self._sums.written_out(written)]).take(order))
+
     def _rows_in(self, linears: Linears) -> Integers:
+        """Of how many rows the cells are."""
         owners, rows = linears.terms.owners, self._sums.row_of(linears.terms.items)
         first, _ = group_numbers(owners, rows)
         return np.bincount(owners[first], minlength=len(linears))
@@ -160,7 +213,15 @@ class Demands:
             self._add_either(clauses.name, columns)
 
     def _add_either(self, name: str, columns: list[Ranges]) -> None:
-        factors = [factors_of(column.linears, self._cells.values) for column in columns]
+        factors = [self._sums.factors(column.linears) for column in columns]
+        if len(columns) == 2:
+            unconditional = self._unconditional(columns, factors)
+            if unconditional.any():
+                kept, some = np.flatnonzero(~unconditional), np.flatnonzero(unconditional)
+                self._add_normalized(name, columns[0].take(some))
+                columns, factors = [one.take(kept) for one in columns], [one.take(kept) for one in factors]
+            if not len(columns[0]) or self._add_all_or_none(name, columns, factors):
+                return
         for family in families_of(factors, self._cells.rows, self._cells.values):
             limits = tuple(
                 Limit(name, load, *self._bounds_at(family, column))
@@ -168,6 +229,62 @@ class Demands:
             )
             # Places that no clause is about may have anything.
             self.conditions.append(Either(name, limits))
+
+    def _unconditional(self, columns: Sequence[Ranges], factors: Sequence[Factors]) -> Mask:
+        """Which first bounds hold anyway: they are demanded of each row that counts there if it is there.
+
+        A sum of no negative weight is 0 where nobody is.
+        """
+        bound, guard = columns
+        terms = guard.linears.terms
+        of_row = (guard.upper == 0) & (guard.lower <= 0) & ~self._sums.is_product(guard.linears)
+        of_row &= ~terms.any(guard.linears.coefficients != 1)
+        told = factors[0]
+        asked = told.whole & (bound.lower <= 0) & (bound.upper >= 0) & of_row
+        asked &= ~told.rows.any(told.weights < 0)[told.row_kind]
+        some = np.flatnonzero(asked)
+        first, group = group_numbers(told.row_kind[some], told.value_kind[some], bound.upper[some])
+        cells = terms.take(some)
+        entry, _ = group_numbers(group[cells.owners], cells.items)
+        owner, cell = group[cells.owners][entry], cells.items[entry]
+        rows, values = (
+            told.rows.take(told.row_kind[some[first]]),
+            told.values.take(told.value_kind[some[first]]),
+        )
+        inside = places_in(rows, owner, self._sums.row_of(cell)) >= 0
+        inside &= places_in(values, owner, self._sums.value_of(cell)) >= 0
+        every = np.bincount(owner[inside], minlength=len(first)) == rows.lengths * values.lengths
+        found = np.zeros(len(bound), np.bool_)
+        found[some] = every[group]
+        return found
+
+    def _add_all_or_none(self, name: str, columns: Sequence[Ranges], factors: Sequence[Factors]) -> bool:
+        """Rows that are all in a bucket or none of them, whichever it is, use one bucket; whether that is it."""
+        (none, every), one = columns, factors[0]
+        if bool((none.upper != 0).any()):
+            none, every, one = every, none, factors[1]
+        totals = filled(len(one.rows), 0)
+        np.add.at(totals, one.rows.owners, one.weights)
+        same = np.array_equal(every.linears.terms.starts, none.linears.terms.starts) and np.array_equal(
+            every.linears.terms.items, none.linears.terms.items
+        )
+        if not same or bool((none.upper != 0).any()) or bool((every.lower != totals[one.row_kind]).any()):
+            return False
+        if not bool(one.whole.all()) or bool((one.weights <= 0).any()):
+            return False
+        families = families_of([one], self._cells.rows, self._cells.values)
+        for family in families:
+            (load,) = family.loads
+            rows = np.flatnonzero(load.group >= 0)
+            there = np.zeros((load.groups, load.buckets + 1), np.bool_)
+            there[family.group, family.bucket] = True  # values of no bucket are of the last, where nothing is
+            elsewhere = ~there[load.group[rows][:, None], load.bucket[None, :]]
+            if not bool(self._cells.required[rows].all()) or bool((self.allowed[rows] & elsewhere).any()):
+                return False
+        for family in families:
+            (load,) = family.loads
+            self.conditions.append(Occupancy(name, load, filled(load.groups, 0), filled(load.groups, 1)))
+        return True
 
     def _bounds_at(self, family: Family, ranges: Ranges) -> tuple[Amounts, Amounts]:
         lower = np.maximum(ranges.lower, 0)
@@ -194,7 +311,7 @@ class Demands:
         """The bounds of clauses."""
         rows = clauses.rows[clauses.owners]
         ranges = Ranges.of(clauses.linears, clauses.lower, clauses.upper, rows)
-        return normalized(ranges, self._cells)
+        return normalized(ranges, self._sums)
 
     # ---- single bounds ------------------------------------------------------------------------------
 
@@ -206,7 +323,7 @@ class Demands:
 
     def _add_normalized(self, name: str, ranges: Ranges) -> None:
         """Bounds that say something."""
-        rows = self._rows_in(ranges.linears)
+        rows = np.where(self._sums.is_product(ranges.linears), _MANY, self._rows_in(ranges.linears))
         self._ban(name, ranges.take(rows == 1))
         unit = ~ranges.linears.terms.any(ranges.linears.coefficients != 1)
         apart = (rows == 2) & unit & (ranges.upper == 1) & (ranges.lower <= 0)
@@ -214,8 +331,8 @@ class Demands:
         ranges = ranges.take((rows > 1) & ~apart)
         if not len(ranges):
             return
-        factors = factors_of(ranges.linears, self._cells.values)
-        clause = is_membership(ranges.linears, ranges.lower, ranges.upper, self._cells)
+        factors = self._sums.factors(ranges.linears)
+        clause = is_membership(ranges.linears, ranges.lower, ranges.upper, self._sums)
         whole = factors.whole & ~ranges.linears.terms.any(ranges.linears.coefficients < 0)
         self._add_clauses(name, ranges.take(~whole & clause))
         differences = ranges.take(~whole & ~clause).multiplied()
@@ -233,7 +350,7 @@ class Demands:
         """One of several rows has, or has not, some values: those that are asked about the same are one alternative."""
         if not len(some):
             return
-        literals = as_literals(some.linears, some.lower, self._cells)
+        literals = as_literals(some.linears, some.lower, self._sums)
         if literals.negated.any() and not literals.negated.all():
             raise NotLiftedError("values of some rows that depend on those of others")
         values = Lists(literals.cells.starts, self._sums.value_of(literals.cells.items))
@@ -275,7 +392,7 @@ class Demands:
         if sums.atomic(operands).any():
             raise NotLiftedError("how many are used of what is no sum over cells")
         open_ = filled(len(operands), -NO_BOUND), -operands.constants
-        used, _, _ = normalized(Ranges.of(operands.plus(-operands.constants), *open_), self._cells)
+        used, _, _ = normalized(Ranges.of(operands.plus(-operands.constants), *open_), self._sums)
         empty = (used.lower == -NO_BOUND) & (used.upper == 0)
         if bool((used.linears.coefficients <= 0).any()) or bool((~empty & (used.lower != 1)).any()):
             raise NotLiftedError("how many are used of what may be less than nothing")
@@ -290,7 +407,7 @@ class Demands:
             raise NotLiftedError("how many are used, at different prices")
         low, high = over(*shifted(clauses.lower, clauses.upper, -constants), first)
         lower, upper = np.maximum(low, 0), np.minimum(high, linears.terms.lengths)
-        factored = factors_of(used.linears, self._cells.values).without_weights()
+        factored = self._sums.factors(used.linears).without_weights()
         self._add_occupancies(clauses.name, factored, owners, lower, upper)
 
     def _add_matches(self, clauses: Clauses) -> None:
@@ -311,7 +428,14 @@ class Demands:
         self, name: str, factored: Factors, owners: Integers, lower: Integers, upper: Integers
     ) -> None:
         """Bounds that are about the same buckets, together."""
-        _, kind = factored.values.alike()
+        alone = (upper == 1) & (lower <= 0) & self._over_one_kind(factored, owners, len(upper))
+        if alone.any():
+            self._add_one_part_only(name, factored, owners, np.flatnonzero(alone))
+            kept = np.flatnonzero(~alone[owners])
+            number = np.cumsum(~alone) - 1
+            owners, factored = number[owners[kept]], factored.take(kept)
+            lower, upper = lower[~alone], upper[~alone]
+        kind = factored.value_kind
         order = np.lexsort((kind, owners))
         _, same = Lists.grouped(owners, kind[order], len(lower)).alike()
         found: list[Occupancy] = []
@@ -338,6 +462,36 @@ class Demands:
                 found.append(Occupancy(name, load, np.maximum(low, 0), np.minimum(high, load.buckets)))
         self.conditions.extend(found)
 
+    def _over_one_kind(self, factored: Factors, owners: Integers, count: int) -> Mask:
+        """Which bounds are on sums of several rows, all with the same values."""
+        least, most = filled(count, len(factored.values)), filled(count, -1)
+        np.minimum.at(least, owners, factored.value_kind)
+        np.maximum.at(most, owners, factored.value_kind)
+        found: Mask = (least == most) & (np.bincount(owners, minlength=count) > 1)
+        return found
 
-def _itself(rows: PlacedRows | PairedRows) -> PlacedRows | PairedRows:
+    def _add_one_part_only(self, name: str, factored: Factors, owners: Integers, bounds: Integers) -> None:
+        """Of each of these bounds: at most one of its sums, over different rows and the same values, is something."""
+        order = np.lexsort((factored.row_kind, owners))
+        of_bound = Lists.grouped(owners[order], factored.row_kind[order], int(owners.max()) + 1).take(bounds)
+        values = filled(int(owners.max()) + 1, 0)
+        values[owners] = factored.value_kind
+        first, same = of_bound.alike()
+        for number, example in enumerate(first.tolist()):
+            parts = factored.rows.take(of_bound.row(example))
+            sets = factored.values.take(np.unique(values[bounds[same == number]]))
+            if len(np.unique(parts.items)) < len(parts.items) or len(np.unique(sets.items)) < len(sets.items):
+                raise NotLiftedError("how many are used of several loads that overlap")
+            bucket = filled(self._cells.values, NONE)
+            bucket[sets.items] = sets.owners
+            self.conditions.extend(one_part_only(name, parts, bucket, self._cells.rows))
+
+
+def _itself(rows: PlacedRows) -> PlacedRows:
     return rows
+
+
+def _placed_cells(family: Family, block: CellRows, rows: Integers, values: Integers) -> PlacedRows:
+    """The rows that demand of groups of cells that one of each holds at most."""
+    ones = filled(len(rows), 1)
+    return family.placed(Demanded(block.row_tags[rows] + block.value_tags[values], ones, 0 * ones, ones))

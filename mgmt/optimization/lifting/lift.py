@@ -8,13 +8,14 @@ import numpy as np
 
 from mgmt.optimization.assignment import Assignment, Colocation, Cost, Tier
 from mgmt.optimization.dense_ranks import alike_rows, firsts
-from mgmt.optimization.lifting.cell_sums import CellSums
 from mgmt.optimization.lifting.choices import ChoiceCells, following_rows
 from mgmt.optimization.lifting.clauses import clauses_of
 from mgmt.optimization.lifting.costs import CostLifter
 from mgmt.optimization.lifting.demands import Demands, LeftOut
 from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.problem import Problem
+from mgmt.optimization.products import FactoredProblem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +51,8 @@ def demands_of(problem: Problem, cells: ChoiceCells) -> Demands:
 
 def _demands(problem: Problem, sums: CellSums) -> Demands:
     demands = Demands(sums)
+    for _, block in problem.cell_rows if isinstance(problem, FactoredProblem) else ():
+        demands.add_cells(block)
     for clauses in clauses_of(problem, sums):
         demands.add(clauses)
     demands.finish()

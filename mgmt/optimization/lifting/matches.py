@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Load, Mask, Occupancy
-from mgmt.optimization.columns import Integers, Linears, Lists, components, filled
-from mgmt.optimization.lifting.cell_sums import CellSums
+from mgmt.optimization.assignment import NONE, LoadCost, Mask, Occupancy
+from mgmt.optimization.columns import Integers, Linears, Lists, components, filled, group_numbers
 from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.lifting.row_pairs import load_of
+from mgmt.optimization.lifting.sums.cell_sums import CellSums
+from mgmt.optimization.load_functions import LoadNumber, Product, Quotient, Total, constant
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +35,7 @@ class Matches:
         for kind, bucket in enumerate(self.buckets):
             mine = self.kind == kind
             group = components(self.left[mine], self.right[mine], rows)
-            load = _load(group, bucket)
+            load = load_of(group, bucket)
             one = filled(load.groups, 1)
             yield Occupancy(name, load, one, one), np.flatnonzero(group >= 0)
 
@@ -49,7 +51,26 @@ class Matches:
             if bool(may_have[group >= 0][:, np.append(True, bucket < 0)].any()):
                 raise NotLiftedError("pairs of which one is not to match, of rows that may be in no bucket")
             two = filled(1, 2)
-            yield Occupancy(name, _load(group, bucket), two, filled(1, int(bucket.max()) + 1))
+            yield Occupancy(name, load_of(group, bucket), two, filled(1, int(bucket.max()) + 1))
+
+    def costs(self, name: str, factors: Integers, rows: int) -> Iterator[LoadCost]:
+        """A price for each pair that matches: of n rows of a bucket, all of which pay the same, n (n - 1) / 2 do."""
+        for kind, bucket in enumerate(self.buckets):
+            inside = self.kind == kind
+            one, other = np.sort(np.stack((self.left[inside], self.right[inside])), axis=0)
+            first, number = group_numbers(one, other)
+            prices = filled(len(first), 0)
+            np.add.at(prices, number, factors[inside])
+            for price in np.unique(prices[prices != 0]).tolist():
+                mine = first[prices == price]
+                group = components(one[mine], other[mine], rows)
+                sizes = np.bincount(group[group >= 0])
+                if int((sizes * (sizes - 1)).sum()) != 2 * len(mine):
+                    raise NotLiftedError("prices of pairs that are no whole groups")
+                load = LoadNumber(0)
+                pairs = Quotient(Product(load, Total((load, constant(-1)))), constant(2))
+                cost = pairs if price == 1 else Product(constant(price), pairs)
+                yield LoadCost(name, 1, (load_of(group, bucket),), cost, False)
 
 
 def matches_of(sums: CellSums, atoms: Integers) -> Matches:
@@ -91,9 +112,3 @@ def _row_of_each(sums: CellSums, side: Linears, atom: Integers, count: int) -> I
     if bool((found < 0).any()) or bool((found[owner] != row).any()):
         raise NotLiftedError("matches of what is no choice")
     return found
-
-
-def _load(group: Integers, bucket: Integers) -> Load:
-    weight = np.ones(len(group), np.int64)
-    groups, buckets = int(group.max()) + 1, int(bucket.max()) + 1
-    return Load(group.astype(np.int32), groups, bucket.astype(np.int32), buckets, weight)

@@ -1,6 +1,7 @@
 """Pairs of rows that exclude each other: not both have a value of the same bucket, or of different ones.
 
-Cliques of the former are limits of one; rows of the latter go together, in one bucket.  Which buckets there are is
+Cliques of the former are limits of one, and groups of rows that exclude each other are alone in a bucket; rows of the
+latter go together, in one bucket.  Which buckets there are is
 found out for the pairs: values that exclude each other are of one, or else those that do not.
 """
 
@@ -11,81 +12,180 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Limit, Load, Occupancy
-from mgmt.optimization.columns import Integers, Lists, Mask, components, filled, group_numbers
-from mgmt.optimization.lifting.choices import ChoiceCells
-from mgmt.optimization.lifting.normal_form import Ranges, Rowwise
+from mgmt.optimization.assignment import NONE, Either, Limit, Load, Occupancy
+from mgmt.optimization.columns import (
+    Integers,
+    Lists,
+    Mask,
+    components,
+    filled,
+    group_numbers,
+    joined,
+)
+from mgmt.optimization.dense_ranks import alike_rows
 from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.lifting.sums.cell_sums import CellSums
+from mgmt.optimization.lifting.sums.normal_form import Ranges, Rowwise
 
 _MOST_CLIQUES = 5_000
+_MOST_IN_PARTS = 3_000
+_MOST_PARTS = 100
+_MOST_IN_SETS = 20_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PairsOfCells:
+    """Pairs of rows, of which some cells of the one and some of the other exclude each other."""
+
+    left: Lists
+    right: Lists
+    rows: Integers
+    """Of a constraint, that which demands each."""
+    values: int
+
+    def rows_of(self, load: Load, group: int, bucket: int) -> Integers:
+        choosing = (side.items[side.starts[:-1]] // self.values for side in (self.left, self.right))
+        inside = np.logical_and.reduce([load.group[each] == group for each in choosing])
+        some = np.flatnonzero(inside)
+        there = self.left.take(some)
+        return self.rows[some[there.any(load.bucket[there.items % self.values] == bucket)]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PairsApart:
+    """Pairs of rows that are not both to have values of one bucket, (V,) the bucket of each value."""
+
+    left: Integers
+    right: Integers
+    bucket: Integers
+    row_tags: Integers
+    value_tags: Integers
+    """The sum of that of a pair and that of a bucket is the row of a constraint that demands it."""
+
+    def rows_of(self, load: Load, group: int, bucket: int) -> Integers:
+        inside = (load.group[self.left] == group) & (load.group[self.right] == group)
+        own = np.unique(self.bucket[load.bucket == bucket])
+        tags = self.row_tags[inside][:, None] + self.value_tags[own[own >= 0]][None, :]
+        return np.asarray(tags.ravel(), np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedRows:
     """Rows of a constraint each of which keeps two choosing rows apart: together they do so of all of a clique."""
 
-    left: Integers
-    right: Integers
-    value: Integers
-    """What the left one may not have where the right one has a value of the same bucket."""
-    rows: Integers
+    pairs: tuple[_PairsOfCells | _PairsApart, ...]
 
     def rows_of(self, load: Load, group: int, bucket: int) -> Integers:
         """Those of a bucket and a clique, which is a group of the load."""
-        inside = (load.group[self.left] == group) & (load.group[self.right] == group)
-        found: Integers = np.unique(self.rows[inside & (load.bucket[self.value] == bucket)])
+        found: Integers = np.unique(
+            np.concatenate([some.rows_of(load, group, bucket) for some in self.pairs])
+        )
         return found
 
 
 class RowPairs:
     """Collects pairs, by the constraint that demands them."""
 
-    def __init__(self, cells: ChoiceCells) -> None:
-        self._cells = cells
-        self._found: dict[str, list[tuple[Integers, Integers, Integers]]] = {}
+    def __init__(self, sums: CellSums) -> None:
+        self._sums, self._cells = sums, sums.cells
+        self._found: dict[str, list[_PairsOfCells]] = {}
+        self._apart: dict[str, list[_PairsApart]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self._found)
+        return tuple(dict.fromkeys((*self._apart, *self._found)))
+
+    def rows_of(self, name: str) -> PairedRows:
+        """Of a constraint."""
+        return PairedRows((*self._apart.get(name, ()), *self._found.get(name, ())))
 
     def add(self, name: str, ranges: Ranges) -> None:
         """Sums of some cells of two rows each, of which at most one is to hold."""
         linears = ranges.linears
         if not len(linears):
             return
-        rowwise = Rowwise.of(linears, self._cells)
+        rowwise = Rowwise.of(linears, self._sums)
         of_row = Lists.grouped(rowwise.number, linears.terms.items, len(rowwise.rows))
         left, right = of_row.take(np.arange(0, len(of_row), 2)), of_row.take(np.arange(1, len(of_row), 2))
-        # Each cell of the one row with each of the other.
-        sizes = right.lengths[left.owners]
-        one = np.repeat(left.items, sizes)
-        begins = np.concatenate(([0], np.cumsum(sizes)))
-        places = np.repeat(right.starts[:-1][left.owners] - begins[:-1], sizes) + np.arange(begins[-1])
-        rows = np.repeat(ranges.demanded.rows[left.owners], sizes)
-        self._found.setdefault(name, []).append((one, right.items[places], rows))
+        pairs = _PairsOfCells(left, right, ranges.demanded.rows, self._cells.values)
+        self._found.setdefault(name, []).append(pairs)
 
-    def demands(self, name: str) -> Iterator[tuple[Limit | Occupancy, PairedRows]]:
-        """What says the same of an assignment, and which rows demand it."""
-        one, other, demanding = (np.concatenate(column) for column in zip(*self._found[name], strict=True))
-        values = self._cells.values
-        left, right, v, w = one // values, other // values, one % values, other % values
-        first, edge = group_numbers(left, right)
-        pattern, kind = Lists.grouped(edge, v * values + w, len(first)).distinct().alike()
-        origin = PairedRows(left, right, v, demanding)
+    def add_apart(
+        self,
+        name: str,
+        left: Integers,
+        right: Integers,
+        bucket: Integers,
+        row_tags: Integers,
+        value_tags: Integers,
+    ) -> None:
+        """Rows that are not both to have values of one bucket, (V,) the bucket of each value."""
+        self._apart.setdefault(name, []).append(_PairsApart(left, right, bucket, row_tags, value_tags))
+
+    def demands(self, name: str) -> Iterator[Limit | Occupancy | Either]:
+        """What says the same of an assignment."""
+        for pairs in self._apart.get(name, ()):
+            yield from self._excluding(name, pairs.left, pairs.right, pairs.bucket)
+        if name not in self._found:
+            return
+        found = self._found[name]
+        left, right = joined([pairs.left for pairs in found]), joined([pairs.right for pairs in found])
+        kind_of, kinds = _kinds_of_values(joined([left, right]), self._cells.values)
+        (one, v), (other, w) = self._each_with_each(left, right, kind_of)
+        first, edge = group_numbers(one, other)
+        pattern, number_of = Lists.grouped(edge, v * kinds + w, len(first)).distinct().alike()
         for number in range(len(pattern)):
             mine = np.flatnonzero(edge == pattern[number])
-            some = first[np.flatnonzero(kind == number)]
-            cliques = Lists.of(_cliques(left[some], right[some]))
-            bucket = _buckets(v[mine], w[mine], values)
+            some = first[np.flatnonzero(number_of == number)]
+            bucket = _buckets(v[mine], w[mine], kinds)
             if bucket is not None:
-                for load in self._loads(cliques, bucket):
-                    yield Limit(name, load, filled(1, 0)[None], filled(1, 1)[None]), origin
+                yield from self._excluding(name, one[some], other[some], bucket[kind_of])
                 continue
-            bucket = _buckets(*_others(v[mine], w[mine], values), values)
-            if bucket is None or bool((bucket < 0).any()):  # what excludes all others is in no bucket
+            bucket = _buckets(*_others(v[mine], w[mine], kinds), kinds)
+            if bucket is None or bool((bucket[kind_of] < 0).any()):
+                # What excludes all others is in no bucket.
                 raise NotLiftedError("values that exclude others in no pattern")
-            for load in self._loads(cliques, bucket):
-                yield Occupancy(name, load, filled(load.groups, 0), filled(load.groups, 1)), origin
+            for load in self._loads(Lists.of(_cliques(one[some], other[some])), bucket[kind_of]):
+                yield Occupancy(name, load, filled(load.groups, 0), filled(load.groups, 1))
+
+    def _each_with_each(
+        self, left: Lists, right: Lists, kind_of: Integers
+    ) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
+        """The rows and the kinds of values of the cells of pairs, each of the one row with each of the other."""
+        sides = []
+        for cells in (left, right):
+            row = cells.items[cells.starts[:-1]] // self._cells.values
+            kinds = Lists(cells.starts, kind_of[cells.items % self._cells.values]).distinct()
+            sides.append((row, kinds))
+        (one, left), (other, right) = sides
+        sizes = right.lengths[left.owners]
+        begins = np.concatenate(([0], np.cumsum(sizes)))
+        places = np.repeat(right.starts[:-1][left.owners] - begins[:-1], sizes) + np.arange(begins[-1])
+        pair = np.repeat(left.owners, sizes)
+        return (one[pair], np.repeat(left.items, sizes)), (other[pair], right.items[places])
+
+    def _excluding(
+        self, name: str, left: Integers, right: Integers, bucket: Integers
+    ) -> Iterator[Limit | Either]:
+        """Rows all of which exclude each other are one group; and groups may exclude each other."""
+        left, right = np.minimum(left, right), np.maximum(left, right)
+        first, _ = group_numbers(left, right)
+        left, right = left[first], right[first]
+        component = components(left, right, self._cells.rows)
+        sizes, edges = np.bincount(component[component >= 0]), np.bincount(component[left])
+        whole = 2 * edges == sizes * (sizes - 1)
+        of_row = Lists.grouped(component[component >= 0], np.flatnonzero(component >= 0), len(sizes))
+        cliques = [of_row.take(np.flatnonzero(whole))]
+        for number in np.flatnonzero(~whole).tolist():
+            mine = component[left] == number
+            parts = _parts(left[mine], right[mine], of_row.row(number))
+            if parts is None:
+                cliques.append(Lists.of(_cliques(left[mine], right[mine])))
+            else:
+                yield from one_part_only(name, parts, bucket, self._cells.rows)
+        zero = np.zeros((1, 1), np.int64)
+        for load in self._loads(joined(cliques), bucket):
+            yield Limit(name, load, zero, zero + 1)
 
     def _loads(self, cliques: Lists, bucket: Integers) -> Iterator[Load]:
         """Cliques that share no row are groups of one load."""
@@ -94,13 +194,54 @@ class RowPairs:
             some = cliques.take(np.flatnonzero(layer == number))
             group = filled(self._cells.rows, NONE)
             group[some.items] = some.owners
-            yield Load(
-                group.astype(np.int32),
-                len(some),
-                bucket.astype(np.int32),
-                int(bucket.max()) + 1,
-                filled(self._cells.rows, 1),
-            )
+            yield load_of(group, bucket)
+
+
+def load_of(group: Integers, bucket: Integers) -> Load:
+    """How many rows of each group (R,) have values of each bucket (V,)."""
+    groups, buckets = int(group.max()) + 1, int(bucket.max()) + 1
+    weight = np.ones(len(group), np.int64)
+    return Load(group.astype(np.int32), groups, bucket.astype(np.int32), buckets, weight)
+
+
+def one_part_only(name: str, parts: Lists, bucket: Integers, rows: int) -> Iterator[Either]:
+    """In each bucket there are rows of one of these groups at most: of each there are none, or of all others."""
+    if len(parts) > _MOST_PARTS:
+        raise NotLiftedError("groups of rows that exclude each other, too many")
+    zero = np.zeros((1, 1), np.int64)
+    for number in range(len(parts) if len(parts) > 2 else 1):
+        mine, others = filled(rows, NONE), filled(rows, NONE)
+        others[parts.items] = 0
+        mine[parts.row(number)] = 0
+        others[parts.row(number)] = NONE
+        yield Either(name, tuple(Limit(name, load_of(group, bucket), zero, zero) for group in (mine, others)))
+
+
+def _parts(left: Integers, right: Integers, rows: Integers) -> Lists | None:
+    """Groups that exclude each other, each with each; None if that is not what the pairs are."""
+    if len(rows) > _MOST_IN_PARTS:
+        return None
+    near = np.zeros((len(rows), len(rows)), np.bool_)
+    one, other = np.searchsorted(rows, left), np.searchsorted(rows, right)
+    near[one, other] = near[other, one] = True
+    rank, count = alike_rows(near)
+    sizes = np.bincount(rank, minlength=count)
+    if 2 * len(left) != len(rows) ** 2 - int((sizes**2).sum()):
+        return None
+    return Lists.grouped(rank, rows, count)
+
+
+def _kinds_of_values(cells: Lists, values: int) -> tuple[Integers, int]:
+    """(V,) a number for each value, alike where they are in the same sets, and how many kinds there are."""
+    sets = Lists(cells.starts, cells.items % values)
+    first, _ = sets.alike()
+    if len(first) * values > _MOST_IN_SETS:
+        return np.arange(values), values
+    sets = sets.take(first)
+    inside = np.zeros((values, len(sets)), np.bool_)
+    inside[sets.items, sets.owners] = True
+    rank, count = alike_rows(inside)
+    return rank.astype(np.int64), count
 
 
 def _others(one: Integers, other: Integers, values: int) -> tuple[Integers, Integers]:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, UNLIMITED, Load, Skew
-from mgmt.optimization.columns import Integers, Linears, Lists, filled, joined
+from mgmt.optimization.columns import Integers, Linears, Lists, filled
 from mgmt.optimization.lifting.choices import ChoiceCells
-from mgmt.optimization.lifting.factors import factors_of
-from mgmt.optimization.lifting.families import PlacedRows
-from mgmt.optimization.lifting.normal_form import Demanded, Ranges
 from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.lifting.sums.factors import Factors, factors_of, joined_factors
+from mgmt.optimization.lifting.sums.families import PlacedRows
+from mgmt.optimization.lifting.sums.normal_form import Demanded, Ranges
 from mgmt.optimization.problem import NO_BOUND
 
 _FREE = int(UNLIMITED)
@@ -24,12 +24,10 @@ _FREE = int(UNLIMITED)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Differences:
-    """Differences of sums over the same rows: numbers of the rows, and of the values of both sums."""
+    """Differences of sums over the same rows: the kind of rows, and the kinds of values of both sums."""
 
-    rows: Lists
-    weights: Integers
-    of_rows: Integers
-    values: Lists
+    factors: Factors
+    rows: Integers
     greater: Integers
     less: Integers
     most: Integers
@@ -40,13 +38,13 @@ def skews_of(name: str, ranges: Ranges, cells: ChoiceCells) -> dict[Skew, Placed
     """With the rows that demand them, by the bucket that has more.  NotLiftedError where bounds are about else."""
     found = _differences(ranges, cells)
     skews = {}
-    for number in np.unique(found.of_rows).tolist():
-        mine = np.flatnonzero(found.of_rows == number)
+    for kind in np.unique(found.rows).tolist():
+        mine = np.flatnonzero(found.rows == kind)
         used, places = np.unique(np.concatenate((found.greater[mine], found.less[mine])), return_inverse=True)
         greater, less = places[: len(mine)], places[len(mine) :]
         most = np.full((len(used), len(used)), _FREE, np.int64)
         np.minimum.at(most, (greater, less), found.most[mine])
-        load = _load(found, int(mine[0]), found.values.take(used), cells)
+        load = _load(found.factors, kind, found.factors.values.take(used), cells)
         told = PlacedRows.of(len(used), filled(len(mine), 0), greater, found.demanded.take(mine))
         skews[_skew(name, load, most)] = told
     return skews
@@ -60,27 +58,20 @@ def _differences(ranges: Ranges, cells: ChoiceCells) -> _Differences:
         if not terms.lengths.all():
             raise NotLiftedError("amounts that depend on the row and on the value at once")
         sides.append(factors_of(Linears(filled(len(terms), 0), terms, factors[factors > 0]), cells.values))
-    above, below = sides
-    weighted = [
-        Lists(2 * side.rows.starts, np.stack((side.rows.items, side.weights), 1).ravel()) for side in sides
-    ]
-    _, number = joined(weighted).alike()
     count = len(ranges)
-    if not (above.whole.all() and below.whole.all() and np.array_equal(number[:count], number[count:])):
+    both = joined_factors(sides).with_equal_kinds()
+    rows, values = both.row_kind, both.value_kind
+    if not (both.whole.all() and np.array_equal(rows[:count], rows[count:])):
         raise NotLiftedError("amounts that depend on the row and on the value at once")
-    both = joined([above.values, below.values])
-    first, value = both.alike()
     # What is at least a number is the other way round at most its negation.
     upper, lower = np.flatnonzero(ranges.upper < NO_BOUND), np.flatnonzero(ranges.lower > -NO_BOUND)
-    one, other = value[:count], value[count:]
+    one, other = values[:count], values[count:]
     where = np.concatenate((upper, lower))
     told = ranges.demanded.take(where)
     factors = told.factors * np.where(np.arange(len(where)) < len(upper), 1, -1)
     return _Differences(
-        above.rows.take(where),
-        above.take(where).weights,
-        number[:count][where],
-        both.take(first),
+        both,
+        rows[:count][where],
         np.concatenate((one[upper], other[lower])),
         np.concatenate((other[upper], one[lower])),
         np.concatenate((ranges.upper[upper], -ranges.lower[lower])),
@@ -88,13 +79,13 @@ def _differences(ranges: Ranges, cells: ChoiceCells) -> _Differences:
     )
 
 
-def _load(found: _Differences, example: int, values: Lists, cells: ChoiceCells) -> Load:
+def _load(factors: Factors, kind: int, values: Lists, cells: ChoiceCells) -> Load:
     if len(np.unique(values.items)) < len(values.items):
         raise NotLiftedError("differences of sums over values in common")
-    rows = found.rows.row(example)
     group, weight, bucket = filled(cells.rows, NONE), filled(cells.rows, 0), filled(cells.values, NONE)
+    rows = factors.rows.row(kind)
     group[rows] = 0
-    weight[rows] = found.weights[found.rows.starts[example] : found.rows.starts[example + 1]]
+    weight[rows] = factors.weights[factors.rows.starts[kind] : factors.rows.starts[kind + 1]]
     bucket[values.items] = values.owners
     return Load(group.astype(np.int32), 1, bucket.astype(np.int32), len(values), weight)
 

@@ -10,21 +10,23 @@ import numpy as np
 
 from mgmt.optimization.assignment import NONE, Indices
 from mgmt.optimization.columns import Integers, Linear, Linears, Lists, filled, integers
-from mgmt.optimization.general.operators import broken_rows, completed
+from mgmt.optimization.general.operators import completed, holds
 from mgmt.optimization.lifting import ChoiceCells
 from mgmt.optimization.problem import Objective, Problem, Source
+from mgmt.optimization.products import CellRows, FactoredProblem, Side
 
 
-def choice_of(rows: int, values: int, nullable: bool, current: Indices) -> tuple[Problem, ChoiceCells]:
+def choice_of(
+    rows: int, values: int, nullable: bool, current: Indices
+) -> tuple[FactoredProblem, ChoiceCells]:
     """A problem with one column of choices, and its cells: row by row, with NULL at the end."""
-    problem = Problem()
-    literals = problem.new_literals(rows * values).reshape(rows, values)
-    null = problem.new_literals(rows) if nullable else integers([])
-    every = np.concatenate((literals, null[:, None]), axis=1) if nullable else literals
-    problem.require_one(Lists.side_by_side(*every.T), exactly=True, spells_out=True)
+    problem = FactoredProblem()
+    (grid,) = problem.new_grids([(rows, values, nullable)])
+    cells = grid.literals(np.arange(rows)[:, None], np.arange(values)[None, :])
+    null = grid.null if nullable else integers([])
     row = np.concatenate((np.repeat(np.arange(rows), values), np.arange(len(null))))
     value = np.concatenate((np.tile(np.arange(values), rows), filled(len(null), NONE)))
-    variables = np.concatenate((literals.ravel(), null)) >> 1
+    variables = np.concatenate((cells.ravel(), null)) >> 1
     required = np.full(rows, not nullable)
     column = filled(rows, 0)
     return problem, ChoiceCells(rows, values, row, value, variables, required, current, column)
@@ -51,7 +53,7 @@ class ProblemMaker:
 
     def __init__(self, seed: int, *, flagged: bool = False) -> None:
         self.random = random = Random(seed)
-        most = (3, 2) if flagged else (4, 3)
+        most = (3, 2) if flagged else (5, 3)
         self.rows, self.values = random.randint(1, most[0]), random.randint(1, most[1])
         today = [random.randrange(self.values) for _ in range(self.rows)]
         nullable = random.random() < 0.4
@@ -92,8 +94,19 @@ class ProblemMaker:
         rows = [row for row in range(self.rows) if group is None or self._groups[row] == group]
         weighted = random.random() < 0.5
         cell = self._flagged if len(self._flags) and random.random() < 0.5 else self._cell
+        if cell == self._cell and random.random() < 0.7:
+            return self._product(rows, values, weighted)
         terms = [(cell(r, v), self._weights[r] if weighted else 1) for r in rows for v in values]
         return self._total([literal for literal, _ in terms], [factor for _, factor in terms])
+
+    def _product(self, rows: list[int], values: list[int], weighted: bool) -> Linears:
+        """The same, not written out."""
+        weights = integers([self._weights[row] if weighted else 1 for row in rows])
+        sides = (
+            Side.of(integers(rows), weights, filled(len(rows), 0), 1),
+            Side.of(integers(values), filled(len(values), 1), filled(len(values), 0), 1),
+        )
+        return self.problem.new_sums(self.problem.grids[0], *sides, integers([0]), integers([0]))
 
     def _total(self, literals: list[int], factors: list[int]) -> Linears:
         parts = Linears.literals(integers(literals), integers(factors))
@@ -150,8 +163,10 @@ class ProblemMaker:
 
     def _demand(self) -> None:
         random, problem = self.random, self.problem
-        kind = random.randrange(6)
-        if kind < 2:
+        kind = random.randrange(7)
+        if kind == 6:
+            self._demand_of_cells()
+        elif kind < 2:
             low, high = random.choice(((None, 2), (None, 4), (1, None), (0, 3), (None, 0)))
             when = self._literal(1) if random.random() < 0.3 else None
             problem.require_range(self._number(), low, high, self._source(), when=when)
@@ -169,6 +184,19 @@ class ProblemMaker:
                     for value in range(self.values):
                         both = integers([self._cell(one, value) ^ 1, self._cell(other, value) ^ 1])
                         problem.require_any(Lists.side_by_side(both[:1], both[1:]), source)
+
+    def _demand_of_cells(self) -> None:
+        """Of the cells of each group of rows with each bucket of values at most one holds, or none."""
+        random, ones = self.random, filled(max(self.rows, self.values), 1)
+        groups, buckets = integers(self._groups), integers(self._buckets)
+        none = random.random() < 0.2
+        rows = Side.of(np.arange(self.rows), ones[: self.rows], groups, 2)
+        values = Side.of(np.arange(self.values), ones[: self.values], buckets, 2)
+        if none:
+            rows, values = rows.take(integers([0])), values.take(integers([1]))
+        tags = np.arange(len(rows)), np.arange(len(values))
+        name = self._source().constraint
+        self.problem.require_cells(CellRows(self.problem.grids[0], rows, values, none, name, *tags))
 
     def _objective(self, tier: int) -> None:
         random = self.random
@@ -193,7 +221,7 @@ class ProblemMaker:
             choice = np.array(values, np.int32)
             found = completed(self.problem, self.cells.variable, self.cells.held(choice))
             assert found is not None
-            yield choice, None if any(broken_rows(self.problem, found)) else found
+            yield choice, found if holds(self.problem, found) else None
 
 
 def _stacked(parts: list[Linears]) -> Linears:

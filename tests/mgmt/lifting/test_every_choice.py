@@ -47,7 +47,7 @@ def as_lifted(choice: Indices, lifted: Lifted) -> Indices:
 @pytest.mark.parametrize("chunk", budgeted(range(500), 4, in_test=1))
 def test_the_assignment_is_the_problem_choice_by_choice(chunk: int) -> None:
     outcomes = Counter(check(seed) for seed in range(20 * chunk, 20 * chunk + 20))
-    assert outcomes["whole"] >= 8, outcomes
+    assert outcomes["whole"] >= 5, outcomes
 
 
 @pytest.mark.parametrize("chunk", budgeted(range(500), 4, in_test=1))

@@ -7,7 +7,7 @@ class Question {
   constructor({ title, meaning, plan, verb, act, done }) {
     this.act = act;
     this.told = done;
-    this.body = h("div", { class: "answer", role: "status" }, "Asking the controller …");
+    this.body = h("div", { class: "answer", role: "status" }, "Asking the controller; this may take some seconds …");
     this.confirm = h("button", { class: "confirm", type: "button" }, verb);
     this.close = h("button", { class: "plain", type: "button" }, "Cancel");
     this.confirm.disabled = true;
@@ -41,6 +41,8 @@ class Question {
 
 const refused = (error) => ({ nodes: [h("p", { class: "problem" }, worded(error))], possible: false });
 
+const lined = (what, lines) => h("div", { class: "lines", tabindex: "0", "aria-label": what, role: "group" }, lines.map((line) => h("p", {}, line)));
+
 export class Actions {
   constructor(source) {
     this.source = source;
@@ -57,7 +59,7 @@ export class Actions {
     if (error) return refused(error);
     const isEmpty = [answer.moves, answer.primaries, answer.roles, answer.slots].every((each) => !each.length);
     const dangers = answer.dangers.map((danger) => h("p", { class: "problem" }, danger));
-    return { nodes: [...dangers, h("pre", { tabindex: "0", "aria-label": "the plan" }, answer.text)], possible: answer.feasible && (emptyIsPossible || !isEmpty) };
+    return { nodes: [...dangers, lined("the plan", answer.text.split("\n"))], possible: answer.feasible && (emptyIsPossible || !isEmpty) };
   }
 
   // What would change if a host were drained, or were not.
@@ -66,7 +68,7 @@ export class Actions {
     const { answer, error } = await this.source.send("/v1/what-if", { sql });
     if (error) return refused(error);
     const lines = answer.lines.length ? answer.lines : ["nothing would be moved"];
-    return { nodes: [h("pre", { tabindex: "0", "aria-label": "what would change" }, lines.join("\n")), ...(answer.error ? [h("p", { class: "problem" }, worded(answer.error))] : [])], possible: answer.possible };
+    return { nodes: [lined("what would change", lines), ...(answer.error ? [h("p", { class: "problem" }, worded(answer.error))] : [])], possible: answer.possible };
   }
 
   post(path, body) {

@@ -58,7 +58,7 @@ function withoutStore({ status, members, racks }, lost) {
 
 // What the controller is at, where that is not to rest; what an agent that stands by knows of the placement is old, so
 // without the controller's word nothing is called good.
-function ofTheController({ status, control, layout, plan, errors }, lost) {
+function ofTheController({ status, control, layout, plan, errors, racks }, lost) {
   const news = (level, title, detail) => ({ level: lost.title ? "warn" : level, title: lost.title || title, detail: `${lost.when}${detail}` });
   const alarm = (title, detail) => ({ level: "bad", title, detail: `${lost.when}${detail}` });
   if (errors.control) return { ...news("warn", "The controller cannot be asked", errors.control), level: "warn" };
@@ -84,6 +84,9 @@ function ofTheController({ status, control, layout, plan, errors }, lost) {
     case "waiting for hosts": return news("busy", "Waiting for hosts", control.last_error);
   }
   if (errors.layout) return { ...news("warn", "The placement cannot be read", errors.layout), level: "warn" };
+  // The view is new, the rest may be as before it: who is gone is still named.
+  const held = racks.flatMap(({ hosts }) => hosts).reduce((sum, { lost: copies }) => sum + copies.length, 0);
+  if (held && control.phase === "settled" && !control.under_replicated) return news("warn", `${counted(held, "copy", "copies")} lost`, "The controller has not looked at the store since.");
   if (control.phase !== "settled" || !layout) return news("busy", "The controller takes its place", "What it finds is not known yet.");
   return null;
 }
@@ -122,7 +125,7 @@ function lastCopies(control) {
 function ofThePlacement({ status, control, layout, members, racks, departed, now }, lost) {
   const troubles = broken(control, layout);
   if (troubles) {
-    const detail = `${lost.title ? `${lost.title}. ` : ""}${lost.when}${lastCopies(control)}No host there is can take more copies by the rules: start another one, best in a rack of its own${layout.drained.length ? `, or \`rota undrain ${layout.drained[0]}\`` : ""}.`;
+    const detail = `${lost.title ? `${lost.title}. ` : ""}${lost.when}${lastCopies(control)}No host can take more copies under the rules: start another one, best in a rack of its own${layout.drained.length ? `, or \`rota undrain ${layout.drained[0]}\`` : ""}.`;
     return { level: "warn", title: troubles.replace(/\. $/, ""), detail };
   }
   const disks = control.disks ?? []; // the store goes on; but somebody has to see to the disk

@@ -41,17 +41,17 @@ export class Plots {
   }
 
   // `measured`: by host.
-  render({ measured, problem, now }) {
-    this.facts = { measured, problem, now };
+  render({ measured, problem, none = "Nothing is measured yet; the agents do so every ten seconds.", now }) {
+    this.facts = { measured, problem, none, now };
     const lines = QUANTITIES.map((quantity) => [quantity, Object.entries(measured ?? {}).map(([host, each]) => [host, points(each, quantity.name, now)]).filter(([, found]) => found.length)]);
     const drawn = lines.filter(([, hosts]) => hosts.length);
-    show(this.place, drawn.length ? drawn.map(([{ name }]) => name) : ["none", problem], () => this.build(drawn, problem));
+    show(this.place, drawn.length ? drawn.map(([{ name }]) => name) : ["none", problem, none], () => this.build(drawn, problem, none));
     for (const [quantity, hosts] of drawn) this.draw(quantity, hosts);
   }
 
-  build(drawn, problem) {
+  build(drawn, problem, none) {
     this.panels.clear();
-    if (!drawn.length) return h("p", { class: problem ? "problem" : "nothing" }, problem || "Nothing is measured yet; the agents do so every ten seconds.");
+    if (!drawn.length) return h("p", { class: problem ? "problem" : "nothing" }, problem || none);
     return h("div", { class: "plots" }, drawn.map(([{ name, title }]) => {
       const canvas = h("canvas", { role: "img", "data-quantity": name, "aria-label": title });
       const now = h("span", { class: "soft" });

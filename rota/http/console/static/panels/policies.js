@@ -47,7 +47,10 @@ function objectives(list, meanings) {
   const cell = (value) => h("td", { class: "number" }, value === null || value === undefined ? "–" : String(value));
   return h("table", {},
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "objective"), h("th", { scope: "col", class: "number" }, "tier"), h("th", { scope: "col", class: "number" }, "before"), h("th", { scope: "col", class: "number" }, "now"), h("th", { scope: "col", class: "number" }, "bound"))),
-    h("tbody", {}, list.map((each) => h("tr", {}, h("td", { title: meanings.get(each.name)?.meaning ?? "" }, name(each.name), h("div", { class: "sentence" }, sentence(meanings.get(each.name)?.meaning ?? ""))), cell(each.tier), cell(each.before), cell(each.after), cell(each.bound)))));
+    h("tbody", {}, list.flatMap((each) => [
+      h("tr", { class: "objective" }, h("td", {}, name(each.name)), cell(each.tier), cell(each.before), cell(each.after), cell(each.bound)),
+      h("tr", { class: "sentence" }, h("td", { colspan: "5", title: meanings.get(each.name)?.meaning ?? "" }, sentence(meanings.get(each.name)?.meaning ?? ""))),
+    ])));
 }
 
 // What it comes to, without the reasons: those are in the list of all rules.

@@ -1,8 +1,10 @@
 """Expressions over the cells of choices: what depends on one row alone, however it is written, is a sum over its cells.
 
-Cells are numbered ``row * values + value``.  What depends on a row and on another one that follows it is a sum over the
-cells of both.  What depends on several rows in another way than by a sum stays an *atom*: the variable of the problem,
-with what defines it; atoms are numbered after the cells.
+Cells are numbered ``row * values + value``.  What depends on several rows in another way than by a sum stays an *atom*:
+the variable of the problem, with what defines it; atoms are numbered after the cells.  A row and one that follows it
+count as one: what depends on both alone is a sum over the cells of both.  A sum over products of rows and values is a
+term of its own (``product_terms``) where it stands alone, numbered after the atoms; beside anything else it is written
+out.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import numpy as np
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, integers, stacked
 from mgmt.optimization.general.operators import Defined, Operator, defined, operate
 from mgmt.optimization.lifting.choices import FollowingRows
+from mgmt.optimization.lifting.sums.factors import Factors, factors_of, joined_factors
+from mgmt.optimization.lifting.sums.product_terms import ProductTerms, grid_places
 from mgmt.optimization.problem import Problem
 
 _UNDEFINED = -1
@@ -39,16 +43,20 @@ class CellSums:
         cells = self.cells
         self.width = cells.rows * cells.values
         """Cells are numbered below it, atoms from it on."""
-        number = problem.variables
-        self._constants = filled(number, 0)
-        self._first, self._length = np.arange(number), filled(number, 1)
-        self._terms = [self.width + np.arange(number)]
-        self._factors = [filled(number, 1)]
-        self._pooled = number
+        self.domain_sizes = cells.domain_sizes()
+        self._constants = filled(problem.variables, 0)
+        self._terms = [self.width + np.arange(problem.variables)]
+        self._factors = [filled(problem.variables, 1)]
+        self._first, self._length = np.arange(problem.variables), filled(problem.variables, 1)
+        self._pooled = problem.variables
+        self._add_cells()
+        self.places = grid_places(problem, self._terms[0], cells.values)
+        self.products = ProductTerms.of(problem, self.places)
+        self._add_products()
+        number = len(self._constants)
         self.block, self.place = filled(number, _UNDEFINED), filled(number, 0)
         """Of each atom, in which block of ``atoms`` it is defined, and where there."""
         self.atoms: list[Atoms] = []
-        self._add_cells()
         self._known = np.zeros(number, np.bool_)
         self._add_followed()
         for each in defined(problem):
@@ -77,6 +85,23 @@ class CellSums:
             rest = of_row.take(cells.row[~placed])
             self._set(free, Linears(filled(len(free), 1), rest, filled(len(rest.items), -1)))
 
+    def _add_products(self) -> None:
+        """Sums are numbered from -1 downwards: the last of all are found under these numbers."""
+        count, variables = len(self.products), self.problem.variables
+        self._first_product = self.width + variables
+        self.lower, self.upper = self.problem.bounds(np.arange(variables))
+        self._constants = np.append(self._constants, filled(count, 0))
+        self._first = np.append(self._first, filled(count, 0))
+        self._length = np.append(self._length, filled(count, 0))
+        if not count:
+            return
+        low, high = self.problem.bounds(-1 - np.arange(count))
+        self.lower = np.append(self.lower, (low // self.products.divisors)[::-1])
+        self.upper = np.append(self.upper, (high // self.products.divisors)[::-1])
+        terms = self._first_product + count - 1 - self.products.same
+        each = Lists(np.arange(count + 1), terms)
+        self._set(-1 - np.arange(count), Linears(filled(count, 0), each, self.products.divisors))
+
     def _add_followed(self) -> None:
         """Literals that are cells of rows which follow others."""
         variables = self.following.literals >> 1
@@ -92,7 +117,11 @@ class CellSums:
         self._pooled += len(linears.terms.items)
 
     def of(self, linears: Linears) -> Linears:
-        """Expressions over variables as ones over cells and atoms."""
+        """Expressions over variables as ones over cells and atoms, or one product."""
+        return self.settled(self._replaced(linears))
+
+    def _replaced(self, linears: Linears) -> Linears:
+        """What variables are in place of them."""
         if len(self._terms) > 1:
             self._terms, self._factors = [np.concatenate(self._terms)], [np.concatenate(self._factors)]
         variables, count = linears.terms.items, len(linears)
@@ -108,6 +137,35 @@ class CellSums:
         if bool(((owners[1:] > owners[:-1]) | (terms[1:] > terms[:-1])).all()):
             return found
         return found.summed(np.arange(count), count)
+
+    def settled(self, linears: Linears) -> Linears:
+        """The same with products written out that are no terms, or stand beside others."""
+        products = linears.terms.items >= self._first_product
+        if not products.any():
+            return linears
+        stays = self.products.is_term[self._sum_of(linears.terms.items[products])]
+        products[products] = ~(stays & (linears.terms.lengths == 1)[linears.terms.owners[products]])
+        return self._with_cells(linears, products)
+
+    def written_out(self, linears: Linears) -> Linears:
+        """The same with every product written out."""
+        return self._with_cells(linears, linears.terms.items >= self._first_product)
+
+    def _with_cells(self, linears: Linears, written: Mask) -> Linears:
+        """With these terms, which are products, written out."""
+        if not written.any():
+            return linears
+        owners, factors = linears.terms.owners[written], linears.coefficients[written]
+        parts = [Linears(linears.constants, linears.terms.keep(~written), linears.coefficients[~written])]
+        whose = [np.arange(len(linears))]
+        for mine, found in self.products.written_out(self._sum_of(linears.terms.items[written])):
+            parts.append(self._replaced(found).scaled(factors[mine]))
+            whose.append(owners[mine])
+        return stacked(parts).summed(np.concatenate(whose), len(linears))
+
+    def _sum_of(self, products: Integers) -> Integers:
+        """Which sum of the problem, by its place, each product is."""
+        return self._first_product + len(self.products) - 1 - products
 
     def of_literals(self, literals: Integers) -> Linears:
         """Literals, as 0 and 1."""
@@ -193,15 +251,42 @@ class CellSums:
 
     # ---- what expressions are like ------------------------------------------------------------------
 
+    def is_atom(self, terms: Integers) -> Mask:
+        """Which terms are neither cells nor products."""
+        found: Mask = (terms >= self.width) & (terms < self._first_product)
+        return found
+
     def atomic(self, linears: Linears) -> Mask:
         """Which expressions have atoms."""
-        return linears.terms.any(linears.terms.items >= self.width)
+        return linears.terms.any(self.is_atom(linears.terms.items))
+
+    def is_product(self, linears: Linears) -> Mask:
+        """Which expressions are a product."""
+        return linears.terms.any(linears.terms.items >= self._first_product)
+
+    def limits(self, terms: Integers) -> tuple[Integers, Integers]:
+        """The least and the most of each term."""
+        is_cell, others = terms < self.width, np.maximum(terms - self.width, 0)
+        return np.where(is_cell, 0, self.lower[others]), np.where(is_cell, 1, self.upper[others])
+
+    def factors(self, linears: Linears) -> Factors:
+        """The rows and values of sums over cells and of products, none of them empty and none with atoms."""
+        product = self.is_product(linears)
+        if not product.any():
+            return factors_of(linears, self.cells.values)
+        sums = self._sum_of(linears.terms.items[linears.terms.starts[:-1][product]])
+        told = self.products.factors.take(sums)
+        if product.all():
+            return told
+        parts = told, factors_of(linears.take(np.flatnonzero(~product)), self.cells.values)
+        order = np.argsort(np.argsort(~product, kind="stable"), kind="stable")
+        return joined_factors(parts).with_equal_kinds().take(order)
 
     def is_defined(self, operator: Operator, terms: Integers) -> Mask:
         """Which terms are atoms of this operator."""
         blocks = self.block[np.maximum(terms - self.width, 0)]
         wanted = np.array([block.operator is operator for block in self.atoms] + [False], np.bool_)
-        found: Mask = (terms >= self.width) & wanted[blocks]
+        found: Mask = self.is_atom(terms) & wanted[blocks]
         return found
 
     def operands(self, terms: Integers) -> tuple[Linears, Integers]:

@@ -14,9 +14,9 @@ import numpy as np
 
 from mgmt.optimization.assignment import NONE, Load
 from mgmt.optimization.columns import Integers, Lists, Mask, filled, group_numbers
-from mgmt.optimization.lifting.factors import Factors
-from mgmt.optimization.lifting.normal_form import Demanded
 from mgmt.optimization.lifting.refusal import NotLiftedError
+from mgmt.optimization.lifting.sums.factors import Factors
+from mgmt.optimization.lifting.sums.normal_form import Demanded
 
 _MOST_LAYERS = 40
 
@@ -72,25 +72,25 @@ def families_of(columns: Sequence[Factors], rows: int, values: int) -> list[Fami
     """Families of the sums of several columns that stand side by side, all of rank one."""
     if not all(bool(column.whole.all()) for column in columns):
         raise NotLiftedError("amounts that depend on the row and on the value at once")
-    if any(bool((column.weights < 0).any()) for column in columns):
+    if any(bool(column.rows.any(column.weights < 0)[column.row_kind].any()) for column in columns):
         raise NotLiftedError("amounts of both signs")
     if not len(columns[0]):
         return []
-    by_row = [_with_weights(column).alike()[1] for column in columns]
-    by_value = [column.values.alike()[1] for column in columns]
-    first_of_values, of_values = group_numbers(*by_value)
-    layers, numbers, marks = _layers([column.values.take(first_of_values) for column in columns], values)
+    first_of_values, of_values = group_numbers(*(column.value_kind for column in columns))
+    sets = [column.values.take(column.value_kind[first_of_values]) for column in columns]
+    layers, numbers, marks = _layers(sets, values)
     value_layer, bucket = layers[of_values], numbers[of_values]
     found = []
     for layer in range(len(marks)):
         mine = np.flatnonzero(value_layer == layer)
-        first, of_rows = group_numbers(*(numbers_of[mine] for numbers_of in by_row))
-        row_layers, groups, row_marks = _layers([column.rows.take(mine[first]) for column in columns], rows)
+        first, of_rows = group_numbers(*(column.row_kind[mine] for column in columns))
+        sets = [column.rows.take(column.row_kind[mine[first]]) for column in columns]
+        row_layers, groups, row_marks = _layers(sets, rows)
         for row_layer in range(len(row_marks)):
             inside = np.flatnonzero(row_layers[of_rows] == row_layer)
             members = mine[inside]
             loads = tuple(
-                _load(column.take(mine[first[row_layers == row_layer]]), group, mark)
+                _load(column, column.row_kind[mine[first[row_layers == row_layer]]], group, mark)
                 for column, group, mark in zip(columns, row_marks[row_layer], marks[layer], strict=True)
             )
             found.append(Family(members, loads, groups[of_rows[inside]], bucket[members]))
@@ -116,9 +116,10 @@ def _rank_within(keys: Integers) -> Integers:
     return rank
 
 
-def _load(some: Factors, group: Integers, bucket: Integers) -> Load:
+def _load(factors: Factors, kinds: Integers, group: Integers, bucket: Integers) -> Load:
     weight = filled(len(group), 0)
-    weight[some.rows.items] = some.weights
+    places, _ = factors.rows.places(kinds)
+    weight[factors.rows.items[places]] = factors.weights[places]
     return Load(
         group.astype(np.int32),
         int(group.max(initial=NONE)) + 1,
@@ -126,11 +127,6 @@ def _load(some: Factors, group: Integers, bucket: Integers) -> Load:
         int(bucket.max(initial=NONE)) + 1,
         weight,
     )
-
-
-def _with_weights(column: Factors) -> Lists:
-    pairs = np.stack((column.rows.items, column.weights), 1).ravel()
-    return Lists(2 * column.rows.starts, pairs)
 
 
 def _layers(columns: Sequence[Lists], width: int) -> tuple[Integers, Integers, list[list[Integers]]]:

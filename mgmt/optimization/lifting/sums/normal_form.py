@@ -1,6 +1,7 @@
 """The normal form of bounds on sums over cells: no more of a row than the least it comes to, and no common factor.
 
-Of a row that must have a value exactly one cell holds, so what all of its cells have in common is a constant.
+Of a row that must have a value exactly one cell holds, so what all of its cells have in common is a constant.  What is
+no cell stands for itself.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers
 from mgmt.optimization.lifting.choices import ChoiceCells
+from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.problem import NO_BOUND
 
 
@@ -74,30 +76,39 @@ class Rowwise:
 
     owners: Integers
     rows: Integers
+    """Of each pair; of what is no cell, the term."""
     number: Integers
     """Of each term, the pair that it is of."""
     complete: Mask
     """Whether one of the terms holds, whatever is chosen."""
+    least: Integers
+    """What each pair comes to at least."""
+    most: Integers
 
     @classmethod
-    def of(cls, linears: Linears, cells: ChoiceCells) -> Rowwise:
-        terms, owners = linears.terms.items, linears.terms.owners
-        row = terms // max(1, cells.values)
+    def of(cls, linears: Linears, sums: CellSums) -> Rowwise:
+        terms, owners, cells = linears.terms.items, linears.terms.owners, sums.cells
+        is_cell = terms < sums.width
+        row = np.where(is_cell, terms // max(1, cells.values), terms)
         new = np.ones(len(terms), np.bool_)
         new[1:] = (owners[1:] != owners[:-1]) | (row[1:] != row[:-1])
         number = np.cumsum(new) - 1
-        rows = row[new]
+        rows, of_cells = row[new], is_cell[new]
         sizes = np.bincount(number, minlength=len(rows))
-        complete = (sizes == cells.domain_sizes()[rows]) & cells.required[rows]
-        return cls(owners[new], rows, number, complete)
-
-    def ends(self, factors: Integers) -> tuple[Integers, Integers]:
-        """The least and the most that each pair comes to."""
-        start = np.where(self.complete, 2**62, 0)
+        known = np.where(of_cells, rows, 0)
+        complete = of_cells & (sizes == sums.domain_sizes[known]) & cells.required[known]
+        low, high = sums.limits(terms)
+        low[is_cell] = high[is_cell] = 1
+        ends = np.stack((linears.coefficients * low, linears.coefficients * high))
+        start = np.where(complete | ~of_cells, 2**62, 0)
         least, most = start.copy(), -start
-        np.minimum.at(least, self.number, factors)
-        np.maximum.at(most, self.number, factors)
-        return least, most
+        np.minimum.at(least, number, ends.min(0, initial=2**62))
+        np.maximum.at(most, number, ends.max(0, initial=-(2**62)))
+        return cls(owners[new], rows, number, complete, least, most)
+
+    def ends(self, count: int) -> tuple[Integers, Integers]:
+        """The least and the most that each of so many expressions comes to."""
+        return _summed(self.least, self.owners, count), _summed(self.most, self.owners, count)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,11 +120,10 @@ class Reduced:
     constants: Integers
 
 
-def reduced(linears: Linears, cells: ChoiceCells) -> Reduced:
+def reduced(linears: Linears, sums: CellSums) -> Reduced:
     """Sums over cells in normal form: none that only takes away, no common factor, no constant."""
-    rowwise = Rowwise.of(linears, cells)
-    least, _ = rowwise.ends(linears.coefficients)
-    common = np.where(rowwise.complete, least, 0)
+    rowwise = Rowwise.of(linears, sums)
+    common = np.where(rowwise.complete, rowwise.least, 0)
     constants = linears.constants + _summed(common, rowwise.owners, len(linears))
     coefficients = linears.coefficients - common[rowwise.number]
     kept = coefficients != 0
@@ -128,19 +138,16 @@ def reduced(linears: Linears, cells: ChoiceCells) -> Reduced:
     return Reduced(Linears(filled(len(linears), 0), terms, coefficients // spread), factors, constants)
 
 
-def normalized(ranges: Ranges, cells: ChoiceCells) -> tuple[Ranges, Integers, Integers]:
+def normalized(ranges: Ranges, sums: CellSums) -> tuple[Ranges, Integers, Integers]:
     """The same bounds on sums in normal form, and the least and the most that these come to."""
-    found = reduced(ranges.linears, cells)
+    found = reduced(ranges.linears, sums)
     low, high = _shifted(ranges.lower, -found.constants), _shifted(ranges.upper, -found.constants)
     falling, divisor = found.factors < 0, np.abs(found.factors)
     low, high = np.where(falling, -high, low), np.where(falling, -low, high)
     demanded = Demanded(ranges.demanded.rows, found.factors, low, high)
     low = np.where(low == -NO_BOUND, low, -(-low // divisor))
     high = np.where(high == NO_BOUND, high, high // divisor)
-    rowwise = Rowwise.of(found.linears, cells)
-    ends = rowwise.ends(found.linears.coefficients)
-    least, most = (_summed(end, rowwise.owners, len(ranges)) for end in ends)
-    return Ranges(found.linears, low, high, demanded), least, most
+    return Ranges(found.linears, low, high, demanded), *Rowwise.of(found.linears, sums).ends(len(ranges))
 
 
 def _shifted(bounds: Integers, by: Integers) -> Integers:
@@ -178,9 +185,9 @@ class Literals:
     """Of each pair."""
 
 
-def is_membership(linears: Linears, lower: Integers, upper: Integers, cells: ChoiceCells) -> Mask:
+def is_membership(linears: Linears, lower: Integers, upper: Integers, sums: CellSums) -> Mask:
     """Which bounds say so: of terms of 1 (or of -1 for each row), and what one row says suffices."""
-    rowwise = Rowwise.of(linears, cells)
+    rowwise = Rowwise.of(linears, sums)
     least, most = _plain_ends(linears, rowwise)
     up = (lower == least + 1) & (upper >= most)
     down = (upper == most - 1) & (lower <= least)
@@ -188,13 +195,13 @@ def is_membership(linears: Linears, lower: Integers, upper: Integers, cells: Cho
     sign = filled(len(rowwise.rows), 0)
     sign[rowwise.number] = factors
     uneven = linears.terms.any((np.abs(factors) != 1) | (factors != sign[rowwise.number]))
-    found: Mask = ~uneven & (up | down) & (linears.terms.lengths > 0)
+    found: Mask = ~uneven & (up | down) & (linears.terms.lengths > 0) & ~sums.is_product(linears)
     return found
 
 
-def as_literals(linears: Linears, lower: Integers, cells: ChoiceCells) -> Literals:
+def as_literals(linears: Linears, lower: Integers, sums: CellSums) -> Literals:
     """Those bounds row by row."""
-    rowwise = Rowwise.of(linears, cells)
+    rowwise = Rowwise.of(linears, sums)
     least, _ = _plain_ends(linears, rowwise)
     up = lower == least + 1
     sign = filled(len(rowwise.rows), 0)
