@@ -275,7 +275,8 @@ export class Source {
       if (this.events.has(key)) return;
       this.events.set(key, event);
       if (this.events.size > 3000) this.events.delete(this.events.keys().next().value);
-      for (const resource of touched(event.kind)) this.held[resource].due = true;
+      const news = ["view", "plan-done", "settled"].includes(event.kind) ? Object.keys(this.watched) : [];
+      for (const resource of [...touched(event.kind), ...news]) this.held[resource].due = true;
       this.changed();
     };
     stream.onerror = () => {
