@@ -85,8 +85,11 @@ def field(name: str, value: object, beside: int = 14) -> None:
 
 
 def shortened(text: str, most: int) -> str:
-    """No longer than that; that it was is seen."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """No longer than that, in whole words if one fits; that it was longer is seen."""
+    if len(text) <= most:
+        return text
+    words = text[: most - 1].rpartition(" ")[0]
+    return f"{words} …" if words else text[: most - 1] + "…"
 
 
 def write_bytes(content: bytes) -> None:
