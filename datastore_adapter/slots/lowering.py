@@ -62,7 +62,7 @@ def lower(current: Observation, target: Placement, first: int = 0) -> tuple[Step
         return tuple(steps.steps)
     change = _Change(current, observed, target)
     # First where the next primary has everything already: a Valkey server may be caught in a loop when a shard with a
-    # third copy is handed over (docs/valkey.md), and new copies are then made from the primary that stays.
+    # third copy is handed over (docs/valkey-internals.md), and new copies are then made from the primary that stays.
     for key in change.ready_to_switch():
         steps.switch(observed[key], target)
     comings = change.comings()

@@ -10,11 +10,13 @@ address refuses before it looks at anything else.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from socket import AF_INET, AF_INET6, SOCK_STREAM
+from socket import AF_INET, AF_INET6, SOCK_STREAM, gaierror
 from typing import Final, TypeAlias
 
 import trio
@@ -250,6 +252,8 @@ def _system_text(error: OSError) -> str:
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
     cause = cause if isinstance(cause, OSError) else error
+    if cause.errno is not None and cause.errno in errno.errorcode and not isinstance(cause, gaierror):
+        return os.strerror(cause.errno)
     return cause.strerror or str(cause)
 
 

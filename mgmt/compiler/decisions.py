@@ -1,4 +1,4 @@
-"""What solving one part of a model gives, however it is formulated."""
+"""What solving one part of a model gives."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ Assignments: TypeAlias = dict[tuple[str, str], dict[PrimaryKey, Value]]
 class Decided:
     """The values of a part's cells, and how good they are."""
 
-    formulation: str
-    """``columns`` or ``cells``."""
     assignments: Mapping[tuple[str, str], dict[PrimaryKey, Value]]
     deltas: tuple[Delta, ...]
     tiers: tuple[TierResult, ...]

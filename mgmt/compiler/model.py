@@ -12,18 +12,18 @@ order.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
 
 from mgmt.compiler.compilation import Compilation, deep_nesting_refused
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, no_assignments
 from mgmt.compiler.encoding.encoder import Encoder
 from mgmt.compiler.infeasibility.clashes import CellClash, Clash, ConstraintClash, error_of
+from mgmt.compiler.infeasibility.lifted_clash import LiftedClash
 from mgmt.compiler.infeasibility.relaxations import find_relaxations
-from mgmt.compiler.partition import Partition, restricted
+from mgmt.compiler.partition import ColumnName, Partition, Step, restricted
 from mgmt.compiler.parts.constraint_model import GeneralPart
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.results.solution import doubted, joint_statistics, solution_of, today_instead
@@ -53,8 +53,8 @@ from mgmt.source_text import SourceText
 from mgmt.state.database import Database, Snapshot
 from mgmt.state.date_texts import moment_of
 
-_IN_COLUMNS = 0.5
-"""Of the time for a clash, to see it in columns; the rest is to see it cell by cell where that does not tell."""
+_LIFTED = 0.5
+"""Of the time for a clash, to see it in what is lifted; the rest is to see it cell by cell where that does not tell."""
 
 
 class Model:
@@ -247,9 +247,8 @@ class Model:
                     self._refute(snapshot, today, seed)
                 if not clashes:
                     return InfeasibleError(())
-                return self._infeasible(
-                    snapshot, Deadline.after(a_second_at_least(deadline.left), self._clock), seed
-                )
+                time = Deadline.after(a_second_at_least(deadline.left), self._clock)
+                return self._infeasible(snapshot, parts[0] if len(parts) == 1 else None, time, seed)
 
             decided = self._decide(parts, present, deadline, seed, workers)
             if decided is None:
@@ -326,18 +325,24 @@ class Model:
         groups = [choices, numbers] if partition.divisible and numbers and choices else [partition.parts]
         positions = {result.name: result.position for result in self.queries}
         snapshot.keep_views(self._compilation.kept_views, lambda name: refusals_at(name, positions[name]))
+        if len(groups) == 1:
+            return [self._in_cells(snapshot)]
         found = []
         for group in groups:
-            program: Sequence[PushedView | SplitQuery] = self.program
-            columns = None
-            if len(groups) > 1:
-                program = restricted(program, [each for part in group for each in part.demands])
-                columns = frozenset().union(*(part.columns for part in group))
-            lifts = self._chosen_backend is None
-            found.append(
-                GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend, lifts=lifts)
-            )
+            program = restricted(self.program, [each for part in group for each in part.demands])
+            columns = frozenset().union(*(part.columns for part in group))
+            found.append(self._in_cells(snapshot, program, columns))
         return found
+
+    def _in_cells(
+        self,
+        snapshot: Snapshot,
+        program: Sequence[Step] | None = None,
+        columns: frozenset[ColumnName] | None = None,
+    ) -> GeneralPart:
+        """Encoded: all of the program, or what some of its columns are about."""
+        lifts, program = self._chosen_backend is None, self.program if program is None else program
+        return GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend, lifts=lifts)
 
     def _decide(
         self, parts: Sequence[GeneralPart], present: Verdict | None, deadline: Deadline, seed: int, workers: int
@@ -359,38 +364,30 @@ class Model:
             )
 
     def _infeasible(
-        self, snapshot: Snapshot, parts: Sequence[ColumnarPart | FlaggedPart], deadline: Deadline, seed: int
+        self, snapshot: Snapshot, general: GeneralPart | None, deadline: Deadline, seed: int
     ) -> InfeasibleError:
-        """The error with its core; what would help is looked for on the same snapshot when somebody asks."""
+        """The error with its core; what would help is looked for on the same snapshot when somebody asks.
+
+        ``general``: all there is to decide, where it is encoded as one.
+        """
         budget = deadline.left
-        clash: Clash | None = self._columnar_clash(snapshot, parts, deadline.part(_IN_COLUMNS))
-        if clash is None:
-            try:
-                with phase(snapshot, budget, deadline.left):
-                    general = self._in_cells(snapshot, self.program)
-            except (UnsupportedConstructError, SolveTimeout):  # too large to speak of rows
-                model = self.revised(database=self._database.clone(snapshot.dump(), snapshot.moment))
-                queries = {query.name: query for query in self.queries if isinstance(query, BoundQuery)}
-                return error_of(
-                    ConstraintClash.of(model, queries, deadline=deadline, seed=seed), self.queries
-                )
-            clash = CellClash.of(general.encoding, self._backend, deadline=deadline, seed=seed)
+        try:
+            with phase(snapshot, budget, deadline.left):
+                clash = self._clash_of(general or self._in_cells(snapshot), deadline, seed)
+        except (UnsupportedConstructError, SolveTimeout):  # too large to speak of rows
+            model = self.revised(database=self._database.clone(snapshot.dump(), snapshot.moment))
+            queries = {query.name: query for query in self.queries if isinstance(query, BoundQuery)}
+            return error_of(ConstraintClash.of(model, queries, deadline=deadline, seed=seed), self.queries)
         return error_of(clash, self.queries, self._relaxing(snapshot, clash, budget, seed))
 
-    def _columnar_clash(
-        self, snapshot: Snapshot, parts: Sequence[ColumnarPart | FlaggedPart], deadline: Deadline
-    ) -> ColumnarClash | None:
-        if not parts:
-            return None
-        alone = len(self.partition.parts) == 1 and not self.partition.constants
-        with self.available_views(snapshot):
-            for part in parts:
-                flagged = isinstance(part, FlaggedPart)
-                places = part.places if isinstance(part, FlaggedPart) else part
-                found = columnar_clash(snapshot, places, alone=alone and not flagged, deadline=deadline)
-                if found is not None:
-                    return found
-        return None
+    def _clash_of(self, general: GeneralPart, deadline: Deadline, seed: int) -> Clash:
+        """In what is lifted, or else cell by cell."""
+        if general.cells is not None:
+            encoded, within = (general.encoding, general.cells), deadline.part(_LIFTED)
+            clash = LiftedClash.of(*encoded, self._backend, deadline=within, seed=seed)
+            if clash is not None:
+                return clash
+        return CellClash.of(general.encoding, self._backend, deadline=deadline, seed=seed)
 
     def _relaxing(
         self, snapshot: Snapshot, clash: Clash, budget: float, seed: int

@@ -161,12 +161,16 @@ class PolicySolver:
     def explain(
         self, state: PlacementState, policies: PolicyChoice, question: Question, budget: float, seed: int
     ) -> Explanation:
-        from mgmt.errors import PolicyError
+        from mgmt.errors import PolicyError, SolveTimeout
 
         try:
             database, model = self._compiled(policies)
             fill(database, state)
             return explain(model.at(state.moment), state, question, budget, seed)
+        except SolveTimeout:
+            return Explanation(
+                error=f"no answer within {budget:g} s; ask again when the controller is less busy"
+            )
         except PolicyError as error:
             return Explanation(error=str(error))
 

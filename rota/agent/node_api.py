@@ -225,7 +225,7 @@ class NodeApi:
             "time": self._monitor.now(),
             "disk": None if server is None else disk_of(server),
             "space": await self._monitor.space(),
-            "held": None if server is None else await held_by(server),
+            "held": None if server is None or self.engine is not None else await held_by(server),
             "engine": None if self.engine is None else self.engine.status(),
             "measured": self._monitor.measured(),
         }
@@ -239,7 +239,8 @@ class NodeApi:
             "sync_seconds": self.server.disk.sync_seconds or None,
             "append_seconds": None if self.store_api is None else self.store_api.append_seconds(),
         }
-        return counted({**statistics, **self.server.statistics()}, with_log=True), gauges
+        with_log = self.engine is None  # else there is but the layout in it
+        return counted({**statistics, **self.server.statistics()}, with_log=with_log), gauges
 
     async def measured(self) -> AllMeasured:
         """What the agents of all hosts, or of some, measured in the last hour."""

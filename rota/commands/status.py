@@ -11,7 +11,7 @@ from rota.client.api_client import ApiClient
 from rota.client.target import Target
 from rota.commands.options import api_option, json_option, watch_option
 from rota.errors import ApiError, ReportedFailure
-from rota.terminal.output import ago, away_text, emit, short_id
+from rota.terminal.output import ago, away_text, emit, field, short_id
 from rota.terminal.plan_progress import share_of
 from rota.terminal.watching import watch
 
@@ -76,82 +76,81 @@ def _status(api: Target) -> dict[str, Any]:
 
 
 def _show_status(answer: dict[str, Any]) -> None:
-    def line(name: str, value: object) -> None:
-        click.echo(f"{name:<14}{value}")
-
     version = f", rota {answer['version']}" if "version" in answer else ""  # agents of 0.1 do not say
     where = f" at {answer['address']}" if answer["address"] else ""
-    line("agent", f"{answer['name']}{where}, {answer['state']}{version}")
+    field("agent", f"{answer['name']}{where}, {answer['state']}{version}")
     if answer["epoch"] is None:
-        line("view", "none yet: it is about to join")
+        field("view", "none yet: it is about to join")
         return
-    line("view", f"{answer['epoch']} ({short_id(answer['id'])}), {answer['size']} members")
-    line("quorum", "yes" if answer["quorum"] else _lost_quorum(answer))
+    field("view", f"{answer['epoch']} ({short_id(answer['id'])}), {answer['size']} members")
+    field("quorum", "yes" if answer["quorum"] else _lost_quorum(answer))
     if former := answer.get("former"):
         went = [f"{each['name']} {_how(each['how'])} {ago(each['time'])}" for each in former]
-        line("gone", f"{_some(went)}; `rota members --all` has all")
+        field("gone", f"{_some(went)}; `rota members --all` has all")
     if short := answer.get("short_racks"):
-        line("racks", _some([_short_rack(each) for each in short]))
+        field("racks", _some([_short_rack(each) for each in short]))
     if "ensemble" in answer:
-        line("ensemble", ", ".join(f"{voter['name']} at {voter['address']}" for voter in answer["ensemble"]))
-        line("encryption", _encryption(answer.get("keys")))
+        field("ensemble", ", ".join(f"{voter['name']} at {voter['address']}" for voter in answer["ensemble"]))
+        field("encryption", _encryption(answer.get("keys")))
         _show_risks(answer)
         return
-    line("controller", answer["controller"] or "none")
-    line("encryption", _encryption(answer.get("keys")))
+    field("controller", answer["controller"] or "none")
+    field("encryption", _encryption(answer.get("keys")))
     if answer["control"] is None:
-        line("layout", "this agent runs without the store")
+        field("layout", "this agent runs without the store")
         _show_risks(answer)
         return
     control = answer["control"]
     if answer["engine"] is not None:
-        line("servers", _servers(answer["engine"]))
-    line("layout", _layout(control))
+        field("servers", _servers(answer["engine"]))
+    field("layout", _layout(control))
     if control["shards"]:
         slots = sum(shard["slots"] for shard in control["shards"])
-        line("shards", f"{len(control['shards'])}, with {slots} slots")
+        field("shards", f"{len(control['shards'])}, with {slots} slots")
     if not answer["quorum"]:
-        line("", "what follows is as of the last time a majority answered")
-    line("open moves", control["open_moves"])
+        field("", "what follows is as of the last time a majority answered")
+    field("open moves", control["open_moves"])
     if control["progress"] is not None:
         share, words = share_of(control["progress"])
-        line("progress", f"{share:.0%}, {words}")
+        field("progress", f"{share:.0%}, {words}")
     if control["observing"]:
-        line("observing", "nothing of the engine is changed until `rota apply` or `rota resume`")
+        field("observing", "nothing of the engine is changed until `rota apply` or `rota resume`")
     for question in control["asks"]:
-        line("asks", question["text"])
+        field("asks", question["text"])
     if control["paused"]:
-        line("paused", "no data is moved until `rota resume`")
+        field("paused", "no data is moved until `rota resume`")
     if control.get("held"):
-        line("held back", control["held"]["text"])
+        field("held back", control["held"]["text"])
     for away in control["away"]:
-        line("unreadable", away_text(away["segment"], away))
+        field("unreadable", away_text(away["segment"], away))
     for disk in control.get("disks", ()):
         relief = (
             "no more records there, its copies go elsewhere"
             if disk["relieved"]
             else "too few others would be left to relieve it"
         )
-        line(f"{disk['state']} disk", f"{disk['host']}: {disk['reason']}; {relief}")
+        field(f"{disk['state']} disk", f"{disk['host']}: {disk['reason']}; {relief}")
     if "disks" not in control and control["full"]:  # a controller of 0.1
-        line("full disks", f"{', '.join(control['full'])}: no more records there, their copies go elsewhere")
+        field("full disks", f"{', '.join(control['full'])}: no more records there, their copies go elsewhere")
     if control["frozen"]:
         told = ", ".join(f"{host} ({left:.0f} s)" for host, left in sorted(control["frozen"].items()))
-        line("frozen", f"{told}: came back, nothing new for them so long")
+        field("frozen", f"{told}: came back, nothing new for them so long")
     if control["drains"]:
         drained = sorted(control["drains"].items())
-        line("drained", ", ".join(f"{host} ({left} copies left)" if left else host for host, left in drained))
+        field(
+            "drained", ", ".join(f"{host} ({left} copies left)" if left else host for host, left in drained)
+        )
     if control["pins"]:
-        line("pinned", ", ".join(f"{pin['segment']} to {pin['host']}" for pin in control["pins"]))
+        field("pinned", ", ".join(f"{pin['segment']} to {pin['host']}" for pin in control["pins"]))
     unit = "shards" if control["shards"] else "segments"
-    line(
+    field(
         "rules",
         f"{control['rack_violations']} rack violations, {control['under_replicated']} under-replicated {unit}",
     )
     for trouble in _told_troubles(control.get("troubled", ())):
-        line("", trouble)
+        field("", trouble)
     if control.get("last_error"):
-        line("trouble", control["last_error"])
+        field("trouble", control["last_error"])
     _show_risks(answer)
 
 
@@ -223,10 +222,10 @@ def _servers(engine: dict[str, Any]) -> str:
 def _show_risks(answer: dict[str, Any]) -> None:
     """What could break next, and what was dropped."""
     for number, loss in enumerate(_told_losses(answer)):
-        click.echo(f"{'' if number else 'at risk':<14}{loss}")
+        field("" if number else "at risk", loss)
     dropped = {reason: count for reason, count in answer["dropped"].items() if count}
     what = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items())) or "nothing"
-    click.echo(f"{'dropped':<14}{what}")
+    field("dropped", what)
 
 
 def _encryption(keys: dict[str, Any] | None) -> str:

@@ -33,6 +33,8 @@ class HostMonitor:
         self._clock = clock
         self.started = clock()
         self._measurements = Measurements()
+        self._asking = trio.CapacityLimiter(1)
+        """A disk that never answers keeps one thread, and not one more each time."""
 
     async def run(self, look: Callable[[], tuple[Counters, Gauges]]) -> None:
         """Measure at even times what `look` tells, and the room on the disk."""
@@ -56,7 +58,7 @@ class HostMonitor:
         with trio.move_on_after(PATIENCE):
             try:
                 usage = await trio.to_thread.run_sync(
-                    shutil.disk_usage, self._data_dir, abandon_on_cancel=True
+                    shutil.disk_usage, self._data_dir, abandon_on_cancel=True, limiter=self._asking
                 )
             except OSError:
                 return None

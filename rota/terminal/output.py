@@ -6,6 +6,7 @@ With ``--json`` standard output carries exactly one JSON document; progress and 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import time
@@ -17,6 +18,7 @@ import click
 PIPED_WIDTH: Final = 160
 """Columns where nobody says how many there are."""
 WIDEST: Final = 10_000
+NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 BETWEEN: Final = 3
 """Columns that a table has for each of its own, besides its cells."""
 
@@ -72,14 +74,22 @@ def room_for_last(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
     return width() - sum(widest[:-1]) - BETWEEN * len(widest)
 
 
-def paragraph(name: str, text: str) -> None:
-    """A text of some length under its name, indented, as wide as the terminal."""
-    click.echo(click.wrap_text(text, width(), f"  {name:<8}", " " * 10))
+def field(name: str, value: object, beside: int = 14) -> None:
+    """A value after its name, further lines of it below; a line that nobody's terminal bounds is not broken."""
+    begin, columns = f"{name:<{beside}}", shutil.get_terminal_size((0, 0)).columns
+    if columns <= beside:
+        click.echo(f"{begin}{value}")
+        return
+    whole = re.sub("`[^`]*`", lambda command: command[0].replace(" ", NO_BREAK), str(value))
+    click.echo(click.wrap_text(whole, columns, begin, " " * beside).replace(NO_BREAK, " "))
 
 
 def shortened(text: str, most: int) -> str:
-    """No longer than that; that it was is seen."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """No longer than that, in whole words if one fits; that it was longer is seen."""
+    if len(text) <= most:
+        return text
+    words = text[: most - 1].rpartition(" ")[0]
+    return f"{words} …" if words else text[: most - 1] + "…"
 
 
 def write_bytes(content: bytes) -> None:

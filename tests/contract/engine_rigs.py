@@ -56,7 +56,7 @@ class ServersRig:
     async def _supervise(self) -> None:
         """What an agent does for its servers: one that runs and answers nobody is killed and started again.
 
-        Valkey's may be caught in a loop when a shard of three copies is handed over (docs/valkey.md).
+        Valkey's may be caught in a loop when a shard of three copies is handed over (docs/valkey-internals.md).
         """
         while True:
             await trio.sleep(1.0)

@@ -85,6 +85,9 @@ class FakeStore:
     def __init__(self, appended: list[tuple[str, bytes]]) -> None:
         self._appended = appended
 
+    async def streams(self) -> dict[str, Any]:
+        return {"streams": sorted({stream for stream, _ in self._appended}), "maps": []}
+
     async def append(self, stream: str, payload: bytes) -> dict[str, Any]:
         self._appended.append((stream, payload))
         return {"address": 7}

@@ -11,6 +11,7 @@ from trio.testing import MockClock
 from rota.agent.node_api import NodeApi
 from rota.services.event_log import EventLog
 from rota.services.former_members import FormerMembers
+from rota.services.host_monitor import HostMonitor
 from rota.services.key_service import KeyService
 
 
@@ -18,7 +19,8 @@ class TwoControllers(NodeApi):
     """n1 tells of two events, then is gone; n2 has its own numbers and an older history of its own."""
 
     def __init__(self, tmp_path: Path) -> None:
-        super().__init__("n9", EventLog(), KeyService("n9", None), FormerMembers(tmp_path / "former"))
+        keys, former = KeyService("n9", None), FormerMembers(tmp_path / "former")
+        super().__init__("n9", EventLog(), keys, former, HostMonitor(tmp_path))
         self.asked = 0
 
     async def events(self, after: int) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -70,6 +72,28 @@ async def test_an_agent_measures_at_even_times(
     assert monitor.measured()["series"] == {
         "network_bytes": [None, 70.0, 70.0], "disk_free": [3.0] * 3, "disk_total": [7.0] * 3,
     }  # fmt: skip
+
+
+async def test_a_disk_that_hangs_keeps_one_thread(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, released, asked = threading.Event(), threading.Event(), list[Path]()
+
+    def hang(path: Path) -> None:
+        asked.append(path)
+        begun.set()
+        released.wait(60)
+        raise OSError
+
+    monkeypatch.setattr(shutil, "disk_usage", hang)
+    monitor = HostMonitor(tmp_path)
+    try:
+        assert await monitor.space() is None
+        assert begun.wait(60)
+        assert [await monitor.space() for _ in range(5)] == [None] * 5
+        assert len(asked) == 1
+    finally:
+        released.set()
 
 
 async def test_a_file_system_tells_its_room_and_one_that_is_not_there_none(tmp_path: Path) -> None:

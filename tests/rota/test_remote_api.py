@@ -69,7 +69,9 @@ def test_what_changes_something_needs_operate_but_for_what_only_asks() -> None:
     by_reading = {each.path for each in OPERATIONS if each.method == "POST" and each.role == READ}
     assert by_reading == {"/v1/why", "/v1/why-not", "/v1/what-if", "/v1/map/{name}"}
     public = {each.path for each in OPERATIONS if each.role == PUBLIC}
-    assert public == {"/", "/console/{name}", "/healthz", "/readyz", "/v1/login", "/v1/logout"}
+    assert public == {
+        "/", "/console/{name}", "/console/{folder}/{name}", "/healthz", "/readyz", "/v1/login", "/v1/logout",
+    }  # fmt: skip
     assert {each.path for each in OPERATIONS} >= {"/metrics", "/v1/openapi.json"}
 
 

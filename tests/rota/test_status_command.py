@@ -29,6 +29,7 @@ PROGRESS = {
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, control: dict[str, Any], **more: Any) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # no terminal bounds the lines
     monkeypatch.setattr(ApiClient, "get", lambda self, path, **query: {**STATUS, "control": control, **more})
 
 
@@ -197,3 +198,13 @@ def test_what_the_loss_of_one_more_would_break(
     assert status == 0, "nothing is broken yet"
     assert "at risk       rack r1 lost: no majority of the members would be left\n" in out
     assert f"{'':<14}host n1, n2 or n3 lost: no copy of s00 would be left\n" in out
+
+
+def test_lines_that_a_terminal_bounds_break_between_words_and_not_in_a_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered(monkeypatch, CONTROL, quorum=False, silent=["n4", "n5"])
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run(capsys, "status")
+    assert max(map(len, out.splitlines())) <= 80
+    assert "`rota recover --survivors`" in out

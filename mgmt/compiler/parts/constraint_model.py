@@ -161,7 +161,7 @@ class GeneralPart:
         if found is not None:
             statistics["notes"] = (*found.notes, *(f"not lifted: {each}" for each in found.left_out))
         names = tuple(objective.name for objective in factored.objectives)
-        return Decided("cells", assignments, tuple(deltas), optimum.tiers, claims, names, statistics)
+        return Decided(assignments, tuple(deltas), optimum.tiers, claims, names, statistics)
 
     def _backend_name(self, optimum: Optimum, found: LiftedSearch | None) -> str:
         if found is not None and optimum is found.optimum:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -111,7 +110,7 @@ def today_instead(
     )
     names = tuple(name for name, _ in objectives)
     held = {"held": f"a plan that gains {gain} is held back {why}"} if gain else {}
-    return Decided("today", today, (), tiers, {}, names, held)
+    return Decided(today, (), tiers, {}, names, held)
 
 
 def joint_statistics(decided: Sequence[Decided]) -> dict[str, Any]:
@@ -119,7 +118,6 @@ def joint_statistics(decided: Sequence[Decided]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "backend": "; ".join(dict.fromkeys(str(part.statistics.get("backend")) for part in decided)),
         "tier_seconds": {},
-        "roads": dict(Counter(part.formulation for part in decided)),
         "parts": [dict(part.statistics) for part in decided],
     }
     for key in ("solver_calls", "variables", "candidate_rows"):

@@ -47,7 +47,7 @@ def list_contexts(json_wanted: bool) -> None:
         (
             "*" if name == contexts.current else "",
             name,
-            target.api,
+            target.api.replace(",", "\n"),
             target.token_file or "",
             target.ca_file or "",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -14,10 +14,12 @@ from rota.client.target import Target
 from rota.commands.completion import complete_hosts, complete_segments
 from rota.commands.options import AGREED_TIMEOUT, agreed, api_option, json_option
 from rota.errors import AgentError, ReportedFailure
-from rota.terminal.output import away_text, emit, paragraph, room_for_last, size, table
+from rota.terminal.output import away_text, emit, field, room_for_last, size, table
 from rota.terminal.plan_progress import share_of
 from rota.terminal.progress import Progress
 
+HISTORY: Final = 10
+"""Columns before what is told of a version."""
 POLL_INTERVAL = 0.5
 """Seconds between two looks at the layout."""
 
@@ -231,9 +233,9 @@ def _show_history(answer: dict[str, Any]) -> None:
     for version in answer["versions"]:
         about = filter(None, (f"epoch {version['epoch']}", _moment(version["at"]), version["by"]))
         click.echo("  ".join(about))
-        paragraph("changed", version["what"] or _unchanged(version))
+        field("  changed", version["what"] or _unchanged(version), HISTORY)
         if why := _why(version):
-            paragraph("why", why)
+            field("  why", why, HISTORY)
 
 
 def _moment(at: float | None) -> str:

@@ -78,11 +78,14 @@ export function factList(facts) {
   return h("dl", { class: "fact-list" }, facts.filter(([, value]) => value !== null && value !== undefined).map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value instanceof Node ? value : h("bdi", {}, value)))));
 }
 
+// A column with nothing in any row is left out.
 export function table(heads, rows, numbers = []) {
+  const isThere = (cell) => cell !== null && cell !== undefined && cell !== "";
+  const shown = heads.map((_, index) => index).filter((index) => rows.some((row) => isThere(row[index])));
   const kind = (index) => (numbers.includes(index) ? { class: "number" } : {});
   return h("div", { class: "scroll tall" }, h("table", {},
-    h("thead", {}, h("tr", {}, heads.map((head, index) => h("th", { scope: "col", ...kind(index) }, head)))),
-    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, index) => h("td", kind(index), cell === null || cell === undefined ? "" : cell instanceof Node ? cell : String(cell))))))));
+    h("thead", {}, h("tr", {}, shown.map((index) => h("th", { scope: "col", ...kind(index) }, heads[index])))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, shown.map((index) => h("td", kind(index), !isThere(row[index]) ? "–" : row[index] instanceof Node ? row[index] : String(row[index]))))))));
 }
 
 export function counted(number, one, many = `${one}s`) {

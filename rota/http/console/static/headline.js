@@ -125,7 +125,7 @@ function lastCopies(control) {
 function ofThePlacement({ status, control, layout, members, racks, departed, now }, lost) {
   const troubles = broken(control, layout);
   if (troubles) {
-    const detail = `${lost.title ? `${lost.title}. ` : ""}${lost.when}${lastCopies(control)}No host there is can take more copies by the rules: start another one, best in a rack of its own${layout.drained.length ? `, or \`rota undrain ${layout.drained[0]}\`` : ""}.`;
+    const detail = `${lost.title ? `${lost.title}. ` : ""}${lost.when}${lastCopies(control)}No host can take more copies under the rules: start another one, best in a rack of its own${layout.drained.length ? `, or \`rota undrain ${layout.drained[0]}\`` : ""}.`;
     return { level: "warn", title: troubles.replace(/\. $/, ""), detail };
   }
   const disks = control.disks ?? []; // the store goes on; but somebody has to see to the disk

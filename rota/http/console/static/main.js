@@ -141,8 +141,9 @@ function render() {
 
 function renderSession() {
   const locked = source.connection === "locked";
-  if (locked && at("login").hidden) requestAnimationFrame(() => at("token").focus());
+  const appears = locked && at("login").hidden;
   at("login").hidden = !locked;
+  if (appears) at("token").focus();
   document.querySelector("main").hidden = locked;
   at("login-problem").textContent = clean(source.problem);
   const who = source.session?.name;

@@ -1,6 +1,6 @@
 // From the agent's answers to what is shown.  Pure: the same answers give the same picture.
 
-import { counted, listed, since } from "./dom.js";
+import { clock, day } from "./dom.js";
 
 export const DENSE = 48; // more hosts than this are shown as one cell each
 export const RECENT = 90; // seconds for which a loss is the news
@@ -147,4 +147,14 @@ export function planOf(events, control) {
   }
   if (plan?.state === "running" && control && !control.plan && control.phase !== "executing") plan.state = "ended";
   return plan;
+}
+
+// The kept versions of the layout that changed the wanted segments, and how, the latest first.
+export function changes(history, wanted) {
+  return (history?.versions ?? []).flatMap(({ epoch, at, by, asked_at: asked, why, difference }) => {
+    const changed = (difference?.segments ?? []).filter(wanted).map(({ segment, added, removed, primary }) => ({
+      segment, words: [added.length ? `+ ${added.join(", ")}` : "", removed.length ? `− ${removed.join(", ")}` : "", primary ? `primary ${primary.from ?? "none"} → ${primary.to ?? "none"}` : ""].filter(Boolean).join("; "),
+    }));
+    return changed.length ? [{ epoch, when: at === null ? "" : `${day(at)} ${clock(at)}`, by: asked ? `${by}, asked at ${asked}` : by, why, changed }] : [];
+  });
 }

@@ -35,6 +35,7 @@ export class Source {
     this.changed = changed;
     this.connection = "connecting";
     this.held = {};
+    this.locks = 0; // how often everything was forgotten: what was asked before is nobody's answer any more
     this.watched = {}; // what only the page that is open needs
     for (const key of Object.keys(RESOURCES)) this.held[key] = nothing();
     this.events = new Map();
@@ -124,12 +125,13 @@ export class Source {
     held.open = true;
     held.due = false;
     held.asked = this.now();
-    const view = this.viewId;
+    const [view, locks] = [this.viewId, this.locks];
     const stop = new AbortController();
     const timer = setTimeout(() => stop.abort(), key === "status" ? PATIENCE : 30000);
     try {
       const answer = await fetch(path, { signal: stop.signal, headers: { accept: "application/json" }, cache: "no-store" });
       const body = await answer.json();
+      if (locks !== this.locks) return;
       if (answer.ok) {
         held.data = body;
         held.at = held.asked;
@@ -145,6 +147,7 @@ export class Source {
       }
       if (key === "status") this.onHeartbeat();
     } catch (error) {
+      if (locks !== this.locks) return;
       if (key === "status") this.onSilence();
       else held.due = true;
     } finally {
@@ -180,6 +183,7 @@ export class Source {
   lock() {
     if (this.connection === "locked") return;
     this.connection = "locked";
+    this.locks += 1;
     this.session = null;
     this.close();
     this.events.clear();
@@ -275,7 +279,8 @@ export class Source {
       if (this.events.has(key)) return;
       this.events.set(key, event);
       if (this.events.size > 3000) this.events.delete(this.events.keys().next().value);
-      for (const resource of touched(event.kind)) this.held[resource].due = true;
+      const news = ["view", "plan-done", "settled"].includes(event.kind) ? Object.keys(this.watched) : [];
+      for (const resource of [...touched(event.kind), ...news]) this.held[resource].due = true;
       this.changed();
     };
     stream.onerror = () => {

@@ -1,7 +1,7 @@
 // The page of one host: where it is, what it runs and holds, how its disk is, and what has happened to it.
 
-import { bytes, clock, consoleLink, counted, day, factList, h, name, pageLink, show, since, table } from "../dom.js";
-import { stateOf } from "../model.js";
+import { bytes, clock, consoleLink, counted, day, factList, h, listed, name, pageLink, show, since, table } from "../dom.js";
+import { changes, stateOf } from "../model.js";
 import { renderEvents } from "../panels/events.js";
 import { Plots } from "../panels/plots.js";
 
@@ -15,12 +15,14 @@ export class HostPage {
     this.copies = h("div", {});
     this.plots = h("div", {});
     this.events = h("div", {});
+    this.placed = h("div", {});
     this.drawn = new Plots(this.plots);
     this.element = [
       h("section", { class: "panel", "aria-label": `Host ${host}` }, this.facts),
       h("section", { class: "panel", "aria-label": "Copies" }, h("header", {}, h("h2", {}, "Copies")), this.copies),
       h("section", { class: "panel", "aria-label": "The last hour" }, h("header", {}, h("h2", {}, "The last hour")), this.plots),
       h("section", { class: "panel", "aria-label": "History" }, h("header", {}, h("h2", {}, "History")), this.events),
+      h("section", { class: "panel", "aria-label": "In the layout" }, h("header", {}, h("h2", {}, "In the layout")), this.placed),
     ];
   }
 
@@ -29,8 +31,9 @@ export class HostPage {
   }
 
   resources() {
-    if (!this.present) return {}; // who is gone cannot be asked
-    return { report: { path: `/v1/hosts/${encodeURIComponent(this.host)}`, every: 10000 } };
+    const layout = { history: { path: "/v1/layout/history", every: 20000 } };
+    if (!this.present) return layout; // who is gone cannot be asked
+    return { ...layout, report: { path: `/v1/hosts/${encodeURIComponent(this.host)}`, every: 10000 } };
   }
 
   render({ members, groups, layout, control, departed, events, held, now, status }) {
@@ -58,6 +61,7 @@ export class HostPage {
     ]));
     this.renderCopies(layout, control, report, Boolean(member));
     this.drawn.render({ measured: report ? { [this.host]: report.measured } : {}, problem: "", none: member ? "Asking its agent …" : "It is gone, and so is what it measured.", now });
+    this.renderPlaced(held("history"));
     renderEvents(this.events, events.filter((event) => concerns(event, this.host)), "all");
   }
 
@@ -65,7 +69,7 @@ export class HostPage {
     const link = member ? consoleLink(member.http, member.http, `#/host/${encodeURIComponent(this.host)}`) : null;
     const tags = (shown?.tags ?? []).filter((tag) => !tag.startsWith("rack="));
     return [
-      ["last seen", member ? `now, in view ${epoch}` : gone ? `${gone.how} ${day(gone.at)} ${clock(gone.at)}, ${since(now - gone.at)} ago; view ${gone.epoch} is the first without it` : "not in the view"],
+      ["last seen", member ? (shown?.doubt ? `in view ${epoch}; ${stateOf(shown)}` : `now, in view ${epoch}`) : gone ? `${gone.how} ${day(gone.at)} ${clock(gone.at)}, ${since(now - gone.at)} ago; view ${gone.epoch} is the first without it` : "not in the view"],
       ["address", member?.address ?? gone?.address],
       ["console", link ?? (member ? (member.http ? `${member.http}, which this browser cannot reach` : "it does not say where") : null)],
       ["version", member ? member.version ?? "before 0.2" : null],
@@ -81,13 +85,23 @@ export class HostPage {
     ].filter(([, value]) => value !== null && value !== undefined);
   }
 
+  renderPlaced({ data, error }) {
+    const touches = ({ added, removed, primary }) => [...added, ...removed, primary?.from, primary?.to].includes(this.host);
+    const versions = changes(data, touches);
+    show(this.placed, [versions.map(({ epoch }) => epoch), error], () => {
+      if (error) return h("p", { class: "problem" }, error);
+      if (!versions.length) return h("p", { class: "nothing" }, "No version of the layout that is kept has changed anything of it.");
+      return table(["epoch", "when", "by", "segments", "why"], versions.map(({ epoch, when, by, why, changed }) => [epoch, when, by, listed(changed.map(({ segment }) => segment), 12), why]), [0]);
+    });
+  }
+
   renderCopies(layout, control, report, present) {
     const records = new Map((report?.held?.segments ?? []).map((each) => [each.key, each]));
     const pinned = new Set((control?.pins ?? []).filter(({ host }) => host === this.host).map(({ segment }) => segment));
     const rows = (layout?.segments ?? []).flatMap((segment) => segment.replicas.filter((replica) => replica.host === this.host).map((replica) => [
-      segment.key, replica.role, present ? replica.state.replace("_", " ") : "lost", records.get(segment.key)?.records, replica.bytes, pinned.has(segment.key) ? "pinned here" : "",
+      segment.key, replica.role, present ? replica.state.replace("_", " ") : "lost", records.get(segment.key)?.records, replica.bytes, pinned.has(segment.key) ? "here" : null,
     ]));
-    show(this.copies, rows, () => (rows.length ? table(["segment", "role", "state", "records", "bytes", ""], rows.map(([key, role, state, count, size, pin]) => [pageLink("segment", key), role, state, count ?? "–", bytes(size), pin]), [3, 4]) : h("p", { class: "nothing" }, "It holds no copy.")));
+    show(this.copies, rows, () => (rows.length ? table(["segment", "role", "state", "records", "bytes", "pinned"], rows.map(([key, role, state, count, size, pin]) => [pageLink("segment", key), role, state, count, bytes(size), pin]), [3, 4]) : h("p", { class: "nothing" }, "It holds no copy.")));
   }
 }
 

@@ -1,7 +1,7 @@
 // The page of one segment: its copies, what they hold, why they are where they are, and how it came about.
 
-import { bytes, clock, counted, day, factList, h, name, pageLink, show, table } from "../dom.js";
-import { slotsOf, unitOf } from "../model.js";
+import { bytes, counted, factList, h, name, pageLink, show, table } from "../dom.js";
+import { changes, slotsOf, unitOf } from "../model.js";
 
 const REPORTS = 8; // hosts that are asked what they hold
 
@@ -65,20 +65,17 @@ export class SegmentPage {
     });
     const pins = new Set((control?.pins ?? []).filter((pin) => pin.segment === this.key).map(({ host }) => host));
     const rows = (segment?.replicas ?? []).map((replica) => [replica.host, replica.rack, replica.role, live.has(replica.host) ? replica.state.replace("_", " ") : "lost", records.get(replica.host), replica.bytes, replica.lag, pins.has(replica.host)]);
-    show(this.copies, rows, () => table(["host", "rack", "role", "state", "records", "bytes", "to copy", ""], rows.map(([host, rack, role, state, count, size, lag, pinned]) => [pageLink("host", host), rack, role, state, count ?? "–", bytes(size), lag ? bytes(lag) : "–", pinned ? "pinned here" : ""]), [4, 5, 6]));
+    show(this.copies, rows, () => table(["host", "rack", "role", "state", "records", "bytes", "to copy", "pinned"], rows.map(([host, rack, role, state, count, size, lag, pinned]) => [pageLink("host", host), rack, role, state, count, bytes(size), lag ? bytes(lag) : null, pinned ? "here" : null]), [4, 5, 6]));
     show(this.reasons, this.why, () => (this.why ? h("div", { class: "answer", role: "status" }, this.why.lines.map((line) => h("p", {}, line)), this.why.error ? h("p", { class: "problem" }, this.why.error) : null) : []));
     this.renderHistory(held("history"));
   }
 
   renderHistory({ data, error }) {
-    const versions = (data?.versions ?? []).filter(({ difference }) => difference?.segments.some(({ segment }) => segment === this.key));
+    const versions = changes(data, ({ segment }) => segment === this.key);
     show(this.history, [versions.map(({ epoch }) => epoch), error], () => {
       if (error) return h("p", { class: "problem" }, error);
       if (!versions.length) return h("p", { class: "nothing" }, "Nothing of it has changed in the versions that are kept.");
-      return table(["epoch", "when", "by", "what changed", "why"], versions.map(({ epoch, at, by, asked_at: asked, why, difference }) => [
-        epoch, at === null ? "" : `${day(at)} ${clock(at)}`, asked ? `${by}, asked at ${asked}` : by,
-        difference.segments.filter(({ segment }) => segment === this.key).map(({ added, removed, primary }) => [added.length ? `+ ${added.join(", ")}` : "", removed.length ? `− ${removed.join(", ")}` : "", primary ? `primary ${primary.from ?? "none"} → ${primary.to ?? "none"}` : ""].filter(Boolean).join("; ")).join("; "), why,
-      ]), [0]);
+      return table(["epoch", "when", "by", "what changed", "why"], versions.map(({ epoch, when, by, why, changed }) => [epoch, when, by, changed.map(({ words }) => words).join("; "), why]), [0]);
     });
   }
 }

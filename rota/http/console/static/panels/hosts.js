@@ -21,6 +21,10 @@ export class Hosts {
     place.addEventListener("pointerover", (event) => this.light(event.target.closest?.(".copy")?.dataset.segment));
     place.addEventListener("pointerleave", () => this.light(undefined));
     place.addEventListener("keydown", (event) => this.walk(event));
+    place.addEventListener("click", (event) => {
+      const cell = event.target.closest?.(".cell");
+      if (cell) location.hash = `#/host/${encodeURIComponent(cell.dataset.host)}`;
+    });
     for (const kind of ["focusin", "pointerover"]) {
       place.addEventListener(kind, (event) => this.choose(event.target.closest?.(".cell")));
     }

@@ -27,7 +27,7 @@ export class Growth {
 
   words(kind, name) {
     const rate = this.rates.get(`${kind} ${name}`);
-    return rate === undefined ? "–" : rate === 0 ? "0/s" : `${rate < 10 ? rate.toFixed(1) : Math.round(rate)}/s`;
+    return rate === undefined ? null : rate === 0 ? "0/s" : `${rate < 10 ? rate.toFixed(1) : Math.round(rate)}/s`;
   }
 }
 
@@ -40,8 +40,8 @@ export function renderStreams(place, { answer, growth, code, problem }) {
     ...(answer?.streams ?? []).map((each) => ["stream", each]),
     ...(answer?.maps ?? []).map((each) => ["map", each]),
   ].map(([kind, { name, records, bytes: size }]) => [kind, name, records, size, growth.words(kind, name)]);
-  show(place, [rows, problem], () => [
-    rows.length ? table(["name", "", "records", "grows by", "bytes"], rows.slice(0, SHOWN).map(([kind, name, records, size, rate]) => [pageLink(kind, name), kind, records ?? "–", rate, size === null ? "–" : bytes(size)]), [2, 3, 4]) : problem ? null : h("p", { class: "nothing" }, answer ? "There are no records yet." : "Asking the agent …"),
+  show(place, [Boolean(answer), rows, problem], () => [
+    rows.length ? table(["name", "", "records", "grows by", "bytes"], rows.slice(0, SHOWN).map(([kind, name, records, size, rate]) => [pageLink(kind, name), kind, records, rate, size === null ? null : bytes(size)]), [2, 3, 4]) : problem ? null : h("p", { class: "nothing" }, answer ? "There are no records yet." : "Asking the agent …"),
     rows.length > SHOWN ? h("p", { class: "soft" }, `and ${rows.length - SHOWN} more`) : null,
     problem ? h("p", { class: "problem" }, problem) : null,
   ]);
