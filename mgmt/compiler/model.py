@@ -25,6 +25,7 @@ from mgmt.compiler.decisions import Assignments, Decided, Impossible, no_assignm
 from mgmt.compiler.encoding.encoder import Encoder
 from mgmt.compiler.infeasibility.assignment_clash import ColumnarClash, columnar_clash
 from mgmt.compiler.infeasibility.clashes import CellClash, Clash, ConstraintClash, error_of
+from mgmt.compiler.infeasibility.lifted_clash import LiftedClash
 from mgmt.compiler.infeasibility.relaxations import find_relaxations
 from mgmt.compiler.partition import ColumnName, Part, Partition, Step, candidates_of, restricted
 from mgmt.compiler.parts.assignment import ColumnarPart
@@ -58,8 +59,8 @@ from mgmt.source_text import SourceText
 from mgmt.state.database import Database, Snapshot
 from mgmt.state.date_texts import moment_of
 
-_IN_COLUMNS = 0.5
-"""Of the time for a clash, to see it in columns; the rest is to see it cell by cell where that does not tell."""
+_LIFTED = 0.5
+"""Of the time for a clash, to see it in what is lifted; the rest is to see it cell by cell where that does not tell."""
 
 
 class Model:
@@ -260,9 +261,8 @@ class Model:
                     self._refute(snapshot, today, seed)
                 if not clashes:
                     return InfeasibleError(())
-                return self._infeasible(
-                    snapshot, parts, Deadline.after(a_second_at_least(deadline.left), self._clock), seed
-                )
+                time = Deadline.after(a_second_at_least(deadline.left), self._clock)
+                return self._infeasible(snapshot, parts, None if parts else general, time, seed)
 
             try:
                 decided = self._decide(parts, general, present, deadline, seed, workers)
@@ -459,23 +459,39 @@ class Model:
             )
 
     def _infeasible(
-        self, snapshot: Snapshot, parts: Sequence[ColumnarPart | FlaggedPart], deadline: Deadline, seed: int
+        self,
+        snapshot: Snapshot,
+        parts: Sequence[ColumnarPart | FlaggedPart],
+        general: GeneralPart | None,
+        deadline: Deadline,
+        seed: int,
     ) -> InfeasibleError:
-        """The error with its core; what would help is looked for on the same snapshot when somebody asks."""
+        """The error with its core; what would help is looked for on the same snapshot when somebody asks.
+
+        ``general``: all there is to decide, where it is encoded.
+        """
         budget = deadline.left
-        clash: Clash | None = self._columnar_clash(snapshot, parts, deadline.part(_IN_COLUMNS))
+        clash: Clash | None = self._columnar_clash(snapshot, parts, deadline.part(_LIFTED))
         if clash is None:
             try:
                 with phase(snapshot, budget, deadline.left):
-                    general = self._in_cells(snapshot, self.program)
+                    clash = self._clash_of(general or self._in_cells(snapshot, self.program), deadline, seed)
             except (UnsupportedConstructError, SolveTimeout):  # too large to speak of rows
                 model = self.revised(database=self._database.clone(snapshot.dump(), snapshot.moment))
                 queries = {query.name: query for query in self.queries if isinstance(query, BoundQuery)}
                 return error_of(
                     ConstraintClash.of(model, queries, deadline=deadline, seed=seed), self.queries
                 )
-            clash = CellClash.of(general.encoding, self._backend, deadline=deadline, seed=seed)
         return error_of(clash, self.queries, self._relaxing(snapshot, clash, budget, seed))
+
+    def _clash_of(self, general: GeneralPart, deadline: Deadline, seed: int) -> Clash:
+        """In what is lifted, or else cell by cell."""
+        if general.cells is not None:
+            encoded, within = (general.encoding, general.cells), deadline.part(_LIFTED)
+            clash = LiftedClash.of(*encoded, self._backend, deadline=within, seed=seed)
+            if clash is not None:
+                return clash
+        return CellClash.of(general.encoding, self._backend, deadline=deadline, seed=seed)
 
     def _columnar_clash(
         self, snapshot: Snapshot, parts: Sequence[ColumnarPart | FlaggedPart], deadline: Deadline

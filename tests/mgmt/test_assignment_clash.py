@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mgmt.compiler.model import Model
-from mgmt.optimization.assignment import UNLIMITED, Amounts, Assignment, Indices, Limit, Load, Skew
+from mgmt.optimization.assignment import UNLIMITED, Amounts, Assignment, Indices, Limit, Load, Mask, Skew
 from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility import assignment_core, count_problem
 from mgmt.optimization.infeasibility.assignment_core import find_clash, least_gives
@@ -57,9 +57,19 @@ def _above_the_least(skew: Skew, chosen: Indices) -> list[int]:
     ]
 
 
+def alike(rows: int, values: int, nullable: bool) -> tuple[Indices, Mask]:
+    """That rows may choose any value, or none if they are nullable."""
+    return np.zeros(rows, np.int32), np.append(np.ones(values, np.bool_), nullable)[None, :]
+
+
+def choices(constraints: ConstraintSet) -> list[tuple[int, ...]]:
+    """All that may be chosen whatever is dropped (V: no value)."""
+    options = (np.flatnonzero(constraints.allowed[each]).tolist() for each in constraints.row_class)
+    return list(product(*options))
+
+
 def possible(constraints: ConstraintSet, some: tuple[Instance, ...]) -> bool:
-    options = range(constraints.values + constraints.nullable)
-    return any(holds(constraints, choice, some) for choice in product(options, repeat=constraints.rows))
+    return any(holds(constraints, choice, some) for choice in choices(constraints))
 
 
 def everything(constraints: ConstraintSet) -> tuple[Instance, ...]:
@@ -107,7 +117,12 @@ def random_constraints(draw: st.DrawFn) -> ConstraintSet:
             Ban(f"ban {name}", np.array(classes, np.intp), np.array(forbidden).reshape(kinds, values + 1))
         )
     skews = [draw(random_skew(rows, values, f"skew {name}")) for name in range(draw(st.integers(0, 2)))]
-    return ConstraintSet(rows, values, draw(st.booleans()), tuple(limits), tuple(bans), tuple(skews))
+    allowed = st.lists(st.booleans(), min_size=values + 1, max_size=values + 1)
+    table = np.array(draw(st.lists(allowed, min_size=1, max_size=2)))
+    if draw(st.booleans()):  # else hardly any clash is of demands alone
+        table[:, :-1] = True
+    row_class = draw(st.lists(st.integers(0, len(table) - 1), min_size=rows, max_size=rows))
+    return ConstraintSet(np.array(row_class), table, tuple(limits), tuple(bans), tuple(skews))
 
 
 @st.composite
@@ -138,6 +153,8 @@ def test_a_clash_is_found_when_there_is_one_and_is_minimal(constraints: Constrai
         return
     assert found.minimal
     assert not possible(constraints, found.instances)
+    if not choices(constraints):
+        assert not found.instances
     for instance in found.instances:
         assert possible(constraints, tuple(other for other in found.instances if other != instance))
     names = {instance.constraint for instance in found.instances}
@@ -164,9 +181,11 @@ def test_rows_that_demands_keep_from_every_value_by_themselves(constraints: Cons
         weight = limit.load.weight[row]
         return bool(inside and weight > 0 and limit.bounds[1][instance.group, instance.bucket] < weight)
 
-    options = range(constraints.values + constraints.nullable)
     expected = [
-        all(any(kept_from(row, value, instance) for instance in some) for value in options)
+        all(
+            any(kept_from(row, value, instance) for instance in some)
+            for value in np.flatnonzero(constraints.allowed[constraints.row_class[row]]).tolist()
+        )
         for row in range(constraints.rows)
     ]
     assert blocked_alone(constraints, some).tolist() == expected
@@ -176,16 +195,17 @@ def test_rows_that_demands_keep_from_every_value_by_themselves(constraints: Cons
 @given(random_constraints(), st.booleans())
 def test_what_gives_is_enough_and_the_least(constraints: ConstraintSet, whole: bool) -> None:
     found = find_clash(constraints, deadline=Deadline.after(60))
-    if found is None:
+    if found is None or not found.instances:
         return
     name = found.instances[0].constraint
     gives = least_gives(
         constraints, frozenset({name}), found.instances, whole=whole, deadline=Deadline.after(60)
     )
     others = tuple(instance for instance in everything(constraints) if instance.constraint != name)
-    options = list(product(range(constraints.values + constraints.nullable), repeat=constraints.rows))
     costs = [
-        _cost(constraints, choice, name, whole) for choice in options if holds(constraints, choice, others)
+        _cost(constraints, choice, name, whole)
+        for choice in choices(constraints)
+        if holds(constraints, choice, others)
     ]
     known = [cost for cost in costs if cost is not None]
     if gives is None:
@@ -355,7 +375,7 @@ def test_demands_that_are_alike_are_looked_at_together(monkeypatch: pytest.Monke
         return solve(constraints, some, seconds)
 
     monkeypatch.setattr(assignment_core, "solve", counted)
-    constraints = ConstraintSet(300, 1000, False, limits, (), skews)
+    constraints = ConstraintSet(*alike(300, 1000, False), limits, (), skews)
     found = find_clash(constraints, deadline=Deadline.after(60))
     assert found is not None
     assert found.minimal
@@ -371,13 +391,14 @@ def test_what_is_too_much_for_all_hosts_together_is_seen_at_once() -> None:
     )
     zero = np.zeros((1, 1), np.int64)
     short = Limit("room", load, zero, np.full((1, 2000), 11, np.int64))
-    found = find_clash(ConstraintSet(4000, 2000, False, (short,), ()), deadline=Deadline.after(60))
+    found = find_clash(ConstraintSet(*alike(4000, 2000, False), (short,), ()), deadline=Deadline.after(60))
     assert found is not None
     assert (len(found.instances), found.minimal) == (2000, True)
     tiny = Limit("room", load, zero, np.full((1, 2000), 5, np.int64))
-    assert find_clash(ConstraintSet(4000, 2000, False, (tiny,), ()), deadline=Deadline.after(60)) == found, (
-        "no row fits anywhere"
-    )
+    assert (
+        find_clash(ConstraintSet(*alike(4000, 2000, False), (tiny,), ()), deadline=Deadline.after(60))
+        == found
+    ), "no row fits anywhere"
 
 
 def short_of_room(pods: int, cpu: int, nodes: int, room: int) -> Model:
@@ -416,9 +437,9 @@ def test_what_helps_where_too_few_pods_fit_on_a_node() -> None:
 def test_what_overflows_is_above_some_limits_and_nothing_else(constraints: ConstraintSet) -> None:
     assignment = Assignment(
         constraints.values,
-        np.zeros(constraints.rows, np.int32),
-        np.ones((1, constraints.values), np.bool_),
-        np.full(constraints.rows, not constraints.nullable),
+        constraints.row_class.astype(np.int32),
+        constraints.allowed[:, :-1],
+        ~constraints.allowed[constraints.row_class, -1],
         np.full(constraints.rows, -1, np.int32),
         constraints.limits,
         (),
@@ -472,7 +493,7 @@ def test_what_is_too_much_for_the_buckets_that_bans_leave_is_seen_with_them() ->
     nobody = np.zeros((1, values + 1), np.bool_)
     nobody[0, 1::2] = np.arange(values // 2) % 2 == 0
     bans = (Ban("some", np.zeros(rows, np.intp), nobody), Ban("odd", np.zeros(rows, np.intp), forbidden))
-    found = find_clash(ConstraintSet(rows, values, True, (room,), bans), deadline=Deadline.after(600))
+    found = find_clash(ConstraintSet(*alike(rows, values, True), (room,), bans), deadline=Deadline.after(600))
     assert found is not None
     assert found.minimal
     assert [instance for instance in found.instances if instance.is_ban] == [Instance("odd", 1, 0, -1)]
@@ -515,7 +536,7 @@ def test_a_model_that_there_is_no_time_to_build_is_not_begun(monkeypatch: pytest
         np.ones(tasks, np.int64),
     )
     zero, one = np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64)
-    constraints = ConstraintSet(tasks, hosts, False, (Limit("once", one_each, zero, one),), ())
+    constraints = ConstraintSet(*alike(tasks, hosts, False), (Limit("once", one_each, zero, one),), ())
     some = [Instance("once", 0, task, host) for task, host in product(range(tasks), range(hosts))]
     assert solve(constraints, some, Deadline.after(60)).clashes is None
     assert solve(constraints, some[: 10 * hosts], Deadline.after(60)).clashes is False

@@ -22,6 +22,7 @@ from mgmt.optimization.infeasibility.deletion_filter import minimal_core
 from mgmt.optimization.problem import Problem, Tag
 from mgmt.solution import Value
 from tests.mgmt.support import database
+from tests.mgmt.test_assignment_clash import alike
 
 BUDGET = 10.0
 GRACE = 1.2
@@ -95,7 +96,9 @@ def test_a_clash_in_columns_ends_soon_after_the_deadline_wherever_that_falls(
     )
     limit = Limit("room", load, np.zeros((1, 1), np.int64), np.full((1, 1), 5, np.int64))
     with suppress(TimeoutError):
-        find_clash(ConstraintSet(rows, values, False, (limit,), ()), deadline=Deadline.after(BUDGET, counted))
+        find_clash(
+            ConstraintSet(*alike(rows, values, False), (limit,), ()), deadline=Deadline.after(BUDGET, counted)
+        )
     assert late <= 12, "it asks, and stops"
 
 

@@ -103,10 +103,18 @@ class ConstantRows(Sequence[Mapping[str, Any]]):
     def __getitem__(self, row: int | slice) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
         if isinstance(row, slice):
             return [self[place] for place in range(*row.indices(self._count))]
-        place = range(self._count)[row]
-        here = np.array([place])
-        cells = {name: take(column, where(here)) for name, (column, where) in self._columns.items()}
-        return {name: cell.values[0] for name, cell in cells.items() if isinstance(cell, Constants)}
+        return self.common(np.array([range(self._count)[row]]))
+
+    def common(self, rows: Integers) -> Mapping[str, Any]:
+        """What some rows, one at least, have in common."""
+        found = {}
+        for name, (column, where) in self._columns.items():
+            cells = take(column, where(rows))
+            if isinstance(cells, Constants):
+                first, *others = cells.values
+                if all(other == first for other in others):
+                    found[name] = first
+        return found
 
 
 @dataclass
@@ -116,7 +124,7 @@ class Encoding:
     factored: FactoredProblem
     columns: list[VariableColumn]
     # constraint -> row -> the constants of that row, for explanations
-    rows: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    rows: dict[str, ConstantRows] = field(default_factory=dict)
     fetched_rows: int = 0
     steps: dict[str, StepFigures] = field(default_factory=dict)
 
@@ -246,7 +254,7 @@ class Encoder:
         self._encoding.fetched_rows += count
         demand = query.bound.demand
         if demand is not None and not count:
-            self._encoding.rows[query.name] = []
+            self._encoding.rows[query.name] = ConstantRows({}, 0)
             if demand.is_objective:
                 self._add_objective(query, Linears.constant([]))
             return

@@ -157,9 +157,8 @@ def columnar_clash(
     """
     built = part.built
     constraints = ConstraintSet(
-        built.choosers.rows,
-        built.choosers.values,
-        built.choosers.nullable,
+        np.zeros(built.choosers.rows, np.intp),
+        np.append(np.ones(built.choosers.values, np.bool_), built.choosers.nullable)[None, :],
         built.assignment.limits,
         tuple(Ban(name, ban.row_class, ban.forbidden) for name, ban in built.bans),
         tuple(one for one in built.assignment.conditions if isinstance(one, Skew)),

@@ -1,8 +1,8 @@
 """What clashes in an infeasible state, in terms of policies and their rows, and the error that says it.
 
 A clash has a core, found in the same way whatever it is found in (``mgmt.optimization.infeasibility.deletion_filter``):
-here in the problem cell by cell, or where that is too large in the constraints as a whole; in whole columns by
-``assignment_clash``.
+in what is lifted out of the problem (``lifted_clash``), here in the problem cell by cell, or where that is too large in
+the constraints as a whole.  Of parts in whole columns ``assignment_clash`` says it.
 """
 
 from __future__ import annotations
@@ -75,10 +75,12 @@ class CellClash:
 
     @classmethod
     def of(cls, encoding: Encoding, backend: Backend, *, deadline: Deadline, seed: int) -> CellClash:
-        """The clash of an encoded problem, as far as it is found in time."""
-        return cls(
-            encoding, find_core(encoding.problem, backend, deadline=deadline, seed=seed), backend, seed
-        )
+        """The clash of an encoded problem, as far as it is found in time.
+
+        SolveTimeout and UnsupportedConstructError where the problem is not even written down.
+        """
+        problem = encoding.written_out(deadline)
+        return cls(encoding, find_core(problem, backend, deadline=deadline, seed=seed), backend, seed)
 
     @property
     def core(self) -> tuple[str, ...]:
@@ -112,14 +114,23 @@ class CellClash:
         return 0
 
     def slack(self, names: set[str], deadline: Deadline, *, whole: bool) -> Slack | None:
-        return least_slack(
-            self.encoding.problem,
-            self.backend,
-            amounts=lambda tag: not whole and tag.constraint in names,
-            waivers=lambda tag: whole and tag.constraint in names,
-            deadline=deadline,
-            seed=self.seed,
+        return slack_of_cells(
+            self.encoding, self.backend, names, whole=whole, deadline=deadline, seed=self.seed
         )
+
+
+def slack_of_cells(
+    encoding: Encoding, backend: Backend, names: set[str], *, whole: bool, deadline: Deadline, seed: int
+) -> Slack | None:
+    """What constraints must give in a problem cell by cell."""
+    return least_slack(
+        encoding.problem,
+        backend,
+        amounts=lambda tag: not whole and tag.constraint in names,
+        waivers=lambda tag: whole and tag.constraint in names,
+        deadline=deadline,
+        seed=seed,
+    )
 
 
 class Revisable(Protocol):
@@ -187,8 +198,9 @@ def core_member(
     rows: Sequence[Mapping[str, Any]],
     missing: tuple[int, int] | None,
     count: int | None = None,
+    examples: Sequence[Mapping[str, Any]] = (),
 ) -> CoreMember:
-    """One constraint of a core; ``missing`` is what its rows need and allow."""
+    """One constraint of a core; ``missing`` is what its rows need and allow, ``examples`` have all that REASON asks."""
     tail = query.demand.tail if query is not None and query.demand is not None else None
     clash = "" if missing is None else f"together they need at least {missing[0]} and allow {missing[1]}"
     return CoreMember(
@@ -197,7 +209,7 @@ def core_member(
         tuple(rows[:MOST_ROWS]),
         len(rows) if count is None else count,
         clash,
-        _reason(tail, rows),
+        _reason(tail, rows) or _reason(tail, examples),
         1 if tail is None else tail.priority,
     )
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Limit, Mask
 from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility.constraint_instances import ConstraintSet, Instance
-from mgmt.optimization.infeasibility.count_problem import MOST_CELLS, distinct
+from mgmt.optimization.infeasibility.count_problem import MOST_CELLS, distinct, value_patterns
 from mgmt.optimization.infeasibility.deletion_filter import minimal_core
 
 _MOST_WEIGHTS = 200
@@ -61,7 +61,7 @@ def _heaviest(limit: Limit) -> Amounts:
 
 def blocked_alone(constraints: ConstraintSet, core: Sequence[Instance]) -> Mask:
     """(R,) which rows these instances keep from every value, whatever the other rows have."""
-    columns = [np.zeros(constraints.rows, np.int64)]
+    columns = [constraints.row_class.astype(np.int64)]
     columns.extend(
         constraints.bans[place].row_class.astype(np.int64) for place in {d.source for d in core if d.is_ban}
     )
@@ -76,8 +76,7 @@ def blocked_alone(constraints: ConstraintSet, core: Sequence[Instance]) -> Mask:
 
 def _blocked(constraints: ConstraintSet, core: Sequence[Instance], rows: NDArray[np.intp]) -> Mask:
     """(rows, V + 1) what these instances keep each of some rows from by itself."""
-    blocked = np.zeros((len(rows), constraints.values + 1), np.bool_)
-    blocked[:, -1] = not constraints.nullable
+    blocked = ~constraints.allowed[constraints.row_class[rows]]
     for instance in (instance for instance in core if instance.is_ban):
         ban = constraints.bans[instance.source]
         blocked[ban.row_class[rows] == instance.group] |= ban.forbidden[instance.group]
@@ -176,13 +175,12 @@ class Choices:
     @classmethod
     def of(cls, constraints: ConstraintSet, bans: Sequence[Instance]) -> Choices | None:
         """None where there are too many patterns to look at."""
-        columns = [np.zeros(constraints.rows, np.int64)]
+        columns = [constraints.row_class.astype(np.int64)]
         columns.extend(ban.row_class.astype(np.int64) for ban in constraints.bans)
         examples, of_row, _ = distinct(columns)
         if not constraints.rows or len(examples) * (constraints.values + 1) > MOST_CELLS:
             return None
-        allowed = np.ones((len(examples), constraints.values + 1), np.bool_)
-        allowed[:, -1] = constraints.nullable
+        allowed = constraints.allowed[constraints.row_class[examples]]
         for instance in bans:
             ban = constraints.bans[instance.source]
             allowed[ban.row_class[examples] == instance.group] &= ~ban.forbidden[instance.group]
@@ -221,7 +219,7 @@ def alike_constraints(
 
 def _sorts_of_values(constraints: ConstraintSet, some: Sequence[Instance]) -> NDArray[np.intp]:
     """(V,) the same number for values that these instances do not tell apart."""
-    columns = [np.zeros(constraints.values, np.int64)]
+    columns = [value_patterns(constraints.allowed)]
     columns.extend(
         load.bucket.astype(np.int64)
         for load in {
@@ -230,8 +228,7 @@ def _sorts_of_values(constraints: ConstraintSet, some: Sequence[Instance]) -> ND
     )
     for place in {instance.source for instance in some if instance.is_ban}:
         classes = [instance.group for instance in some if instance.is_ban and instance.source == place]
-        patterns = np.unique(constraints.bans[place].forbidden[classes, :-1], axis=1, return_inverse=True)[1]
-        columns.append(patterns.reshape(-1))
+        columns.append(value_patterns(constraints.bans[place].forbidden[classes]))
     return distinct(columns)[1]
 
 
@@ -287,8 +284,7 @@ def shortfall(
     allowed = sum(int(upper[instance.group, instance.bucket]) for instance in wanted)
     if allowed >= UNLIMITED:
         return None
-    choice = np.ones((constraints.rows, constraints.values + 1), np.bool_)
-    choice[:, -1] = constraints.nullable
+    choice = constraints.allowed[constraints.row_class]
     for instance in some:
         if instance.is_ban:
             ban = constraints.bans[instance.source]

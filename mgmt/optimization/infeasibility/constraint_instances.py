@@ -53,17 +53,23 @@ class Instance:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConstraintSet:
-    """R rows choosing among V values under constraints of which instances may be dropped.
+    """R rows choosing among V values under constraints of which instances may be dropped."""
 
-    ``nullable`` rows may have none.
-    """
-
-    rows: int
-    values: int
-    nullable: bool
+    row_class: NDArray[np.intp]
+    """(R,) rows of a class may choose alike."""
+    allowed: Mask
+    """(C, V + 1) per class: what may be chosen whatever is dropped; the last value is to have none."""
     limits: tuple[Limit, ...]
     bans: tuple[Ban, ...]
     skews: tuple[Skew, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return len(self.row_class)
+
+    @property
+    def values(self) -> int:
+        return int(self.allowed.shape[1]) - 1
 
     def load(self, instance: Instance) -> Load:
         """What an instance that is no ban is about."""

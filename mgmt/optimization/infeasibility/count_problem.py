@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.optimization.assignment import UNLIMITED
+from mgmt.optimization.assignment import UNLIMITED, Mask
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.columns import TRUE, Linear, Linears, integers
-from mgmt.optimization.dense_ranks import firsts, joint_ranks
+from mgmt.optimization.dense_ranks import alike_rows, firsts, joint_ranks
 from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility.constraint_instances import ConstraintSet, Give, Instance
 from mgmt.optimization.infeasibility.elastic import least_slack
@@ -70,8 +70,8 @@ class Counts:
 
 
 def counts_of(constraints: ConstraintSet, some: Sequence[Instance]) -> Counts:
-    rows = [np.zeros(constraints.rows, np.int64)]
-    values = [np.zeros(constraints.values, np.int64)]
+    rows = [constraints.row_class.astype(np.int64)]
+    values = [value_patterns(constraints.allowed)]
     for place in sorted({instance.source for instance in some if instance.is_limit}):
         load = constraints.limits[place].load
         mine = [instance for instance in some if instance.is_limit and instance.source == place]
@@ -91,15 +91,19 @@ def counts_of(constraints: ConstraintSet, some: Sequence[Instance]) -> Counts:
         )
         inside = np.isin(ban.row_class, kinds)
         rows.append(np.where(inside, ban.row_class, -1))
-        patterns = np.unique(ban.forbidden[kinds, :-1], axis=1, return_inverse=True)[1]
-        values.append(patterns.reshape(-1))
+        values.append(value_patterns(ban.forbidden[kinds]))
     row_example, kind_of, number = distinct(rows)
     value_example, value_of, _ = distinct(values)
-    if constraints.nullable:
+    if constraints.allowed[:, -1].any():
         value_example = np.append(value_example, constraints.values)
     if len(row_example) * len(value_example) > MOST_CELLS:
         raise TooLargeError(f"{len(row_example)} kinds of rows and {len(value_example)} of values")
     return Counts(number, kind_of, row_example, value_example, value_of)
+
+
+def value_patterns(table: Mask) -> NDArray[np.int64]:
+    """(V,) the same number for values that a (K, V + 1) table of values and none does not tell apart."""
+    return alike_rows(table[:, :-1].T)[0]
 
 
 def distinct(columns: Sequence[NDArray[Any]]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]:
@@ -211,7 +215,8 @@ class _Model:
         self._kinds, self._values = len(counts.number), len(counts.value_example)
         self.problem = Problem()
         self.tagged: dict[Tag, list[Instance]] = {}
-        most = np.repeat(counts.number, self._values)
+        allowed = constraints.allowed[constraints.row_class[counts.kind_example]][:, counts.value_example]
+        most = np.where(allowed, counts.number[:, None], 0).ravel()
         self._first = self.problem.variables
         self.problem.new_variables(np.zeros(len(most), np.int64), most)
         self._rows: dict[str | None, list[tuple[Linear, int, int, int, int]]] = {}

@@ -9,7 +9,7 @@ What it is not: it knows neither SQL nor engines; what it does not find is left 
 """
 
 from mgmt.optimization.lifting.choices import ChoiceCells
-from mgmt.optimization.lifting.demands import LeftOut
-from mgmt.optimization.lifting.lift import Lifted, lift
+from mgmt.optimization.lifting.demands import Demands, LeftOut
+from mgmt.optimization.lifting.lift import Lifted, assignment_of, demands_of, lift
 
-__all__ = ["ChoiceCells", "LeftOut", "Lifted", "lift"]
+__all__ = ["ChoiceCells", "Demands", "LeftOut", "Lifted", "assignment_of", "demands_of", "lift"]

@@ -8,26 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Condition, Either, Limit, Occupancy
+from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Condition, Either, Limit, Occupancy, Skew
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, stacked
 from mgmt.optimization.general.operators import Operator
+from mgmt.optimization.lifting.choices import ChoiceCells
 from mgmt.optimization.lifting.clauses import Clauses, over, shifted
 from mgmt.optimization.lifting.matches import matches_of
 from mgmt.optimization.lifting.refusal import NotLiftedError
-from mgmt.optimization.lifting.row_pairs import RowPairs, one_part_only
+from mgmt.optimization.lifting.row_pairs import PairedRows, RowPairs, one_part_only
 from mgmt.optimization.lifting.skews import skews_of
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.lifting.sums.factors import Factors, places_in
-from mgmt.optimization.lifting.sums.families import Family, families_of
+from mgmt.optimization.lifting.sums.families import Family, PlacedRows, families_of
 from mgmt.optimization.lifting.sums.normal_form import (
+    Demanded,
     Ranges,
     as_literals,
     disjoined,
     is_membership,
     normalized,
+    values_within,
 )
 from mgmt.optimization.problem import NO_BOUND
 from mgmt.optimization.products import CellRows
@@ -51,14 +55,25 @@ class Demands:
     """Collects what clauses demand."""
 
     def __init__(self, sums: CellSums) -> None:
-        self._sums, self._cells = sums, sums.cells
+        self._sums, self._cells, self.following = sums, sums.cells, sums.following
         self.allowed = self._cells.allowed()
         self.required = self._cells.required.copy()
         self.limits: list[Limit] = []
         self.conditions: list[Condition] = []
+        self.origins: dict[Limit | Skew, Callable[[], PlacedRows | PairedRows]] = {}
+        """Of limits and skews: the rows of the constraint that demand them, put together when somebody asks."""
+        self.bounds_on_rows: list[tuple[str, Ranges]] = []
+        """By constraint the bounds on the cells of single rows, which say what is allowed."""
+        self.forbidden_cells: list[CellRows] = []
+        """Of rows and values of all choices."""
         self.impossible: list[str] = []
         self.left_out: list[LeftOut] = []
         self._pairs = RowPairs(sums)
+
+    @property
+    def cells(self) -> ChoiceCells:
+        """What they are about."""
+        return self._cells
 
     def add(self, clauses: Clauses) -> None:
         """Take in clauses; what has no structure is left out."""
@@ -78,6 +93,7 @@ class Demands:
         rows, values = self._sums.places.sides(block)
         if block.none:
             self.allowed[rows.members.items[:, None], values.members.items[None, :]] = False
+            self.forbidden_cells.append(replace(block, rows=rows, values=values))
             return
         sizes, disjoint = (
             rows.members.lengths,
@@ -87,7 +103,8 @@ class Demands:
         if len(two) and disjoint:
             bucket = filled(self._cells.values, NONE)
             bucket[values.members.items] = values.members.owners
-            self._pairs.add_apart(block.constraint, two[::2], two[1::2], bucket)
+            pairs = two[::2], two[1::2], bucket, block.row_tags[sizes == 2], block.value_tags
+            self._pairs.add_apart(block.constraint, *pairs)
         some, there = np.flatnonzero(sizes > (2 if disjoint else 1)), np.flatnonzero(values.members.lengths)
         if not len(some):
             return
@@ -97,9 +114,10 @@ class Demands:
         for family in families_of([factors], self._cells.rows, self._cells.values):
             (load,) = family.loads
             lower, upper = filled(len(one), 0), filled(len(one), 1)
-            self.limits.append(
-                Limit(block.constraint, load, family.spread(lower, 0), family.spread(upper, int(UNLIMITED)))
-            )
+            bounds = family.spread(lower, 0), family.spread(upper, int(UNLIMITED))
+            limit = Limit(block.constraint, load, *bounds)
+            self.limits.append(limit)
+            self.origins[limit] = partial(_placed_cells, family, block, one, other)
 
     def finish(self) -> None:
         """Take in what is known when all clauses are."""
@@ -108,6 +126,7 @@ class Demands:
                 for demand in self._pairs.demands(name):
                     if isinstance(demand, Limit):
                         self.limits.append(demand)
+                        self.origins[demand] = partial(self._pairs.rows_of, name)
                     else:
                         self.conditions.append(demand)
             except NotLiftedError as reason:
@@ -177,7 +196,7 @@ class Demands:
             self._add_mismatches(clauses)
             return
         size = len(clauses.owners) // len(clauses)
-        ranges, least, most = normalized(Ranges(clauses.linears, clauses.lower, clauses.upper), self._sums)
+        ranges, least, most = self._normalized(clauses)
         holds = ((ranges.lower <= least) & (ranges.upper >= most)).reshape(-1, size).any(1)
         fails = (ranges.lower > most) | (ranges.upper < least)
         kept = np.flatnonzero(~np.repeat(holds, size) & ~fails)
@@ -288,10 +307,16 @@ class Demands:
         """(R, 1 + V) what rows may have, first of all no value."""
         return np.concatenate((~self._cells.required[:, None], self._cells.allowed()), axis=1)
 
+    def _normalized(self, clauses: Clauses) -> tuple[Ranges, Integers, Integers]:
+        """The bounds of clauses."""
+        rows = clauses.rows[clauses.owners]
+        ranges = Ranges.of(clauses.linears, clauses.lower, clauses.upper, rows)
+        return normalized(ranges, self._sums)
+
     # ---- single bounds ------------------------------------------------------------------------------
 
     def _add_ranges(self, clauses: Clauses) -> None:
-        ranges, least, most = normalized(Ranges(clauses.linears, clauses.lower, clauses.upper), self._sums)
+        ranges, least, most = self._normalized(clauses)
         if bool(((ranges.lower > most) | (ranges.upper < least)).any()):
             self.impossible.append(clauses.name)
         self._add_normalized(clauses.name, ranges.take((ranges.lower > least) | (ranges.upper < most)))
@@ -299,10 +324,10 @@ class Demands:
     def _add_normalized(self, name: str, ranges: Ranges) -> None:
         """Bounds that say something."""
         rows = np.where(self._sums.is_product(ranges.linears), _MANY, self._rows_in(ranges.linears))
-        self._ban(ranges.take(rows == 1))
+        self._ban(name, ranges.take(rows == 1))
         unit = ~ranges.linears.terms.any(ranges.linears.coefficients != 1)
         apart = (rows == 2) & unit & (ranges.upper == 1) & (ranges.lower <= 0)
-        self._pairs.add(name, ranges.take(apart).linears)
+        self._pairs.add(name, ranges.take(apart))
         ranges = ranges.take((rows > 1) & ~apart)
         if not len(ranges):
             return
@@ -310,11 +335,16 @@ class Demands:
         clause = is_membership(ranges.linears, ranges.lower, ranges.upper, self._sums)
         whole = factors.whole & ~ranges.linears.terms.any(ranges.linears.coefficients < 0)
         self._add_clauses(name, ranges.take(~whole & clause))
-        self.conditions.extend(skews_of(name, ranges.take(~whole & ~clause), self._cells))
+        differences = ranges.take(~whole & ~clause).multiplied()
+        for skew, told in skews_of(name, differences, self._cells).items():
+            self.conditions.append(skew)
+            self.origins[skew] = partial(_itself, told)
         ranges, factors = ranges.take(whole), factors.take(np.flatnonzero(whole))
         for family in families_of([factors], self._cells.rows, self._cells.values):
             (load,) = family.loads
-            self.limits.append(Limit(name, load, *self._bounds_at(family, ranges)))
+            limit = Limit(name, load, *self._bounds_at(family, ranges))
+            self.limits.append(limit)
+            self.origins[limit] = partial(family.placed, ranges.demanded)
 
     def _add_clauses(self, name: str, some: Ranges) -> None:
         """One of several rows has, or has not, some values: those that are asked about the same are one alternative."""
@@ -330,28 +360,22 @@ class Demands:
         parts = Linears(filled(len(first), 0), terms, filled(len(terms.items), 1))
         rows, none = np.bincount(part), filled(len(first), NO_BOUND)
         if literals.negated.any():
-            limited = Ranges(parts, -none, rows - 1)
+            limited = Ranges.of(parts, -none, rows - 1)
         else:
-            limited = Ranges(parts, filled(len(first), 1), none)
+            limited = Ranges.of(parts, filled(len(first), 1), none)
         owners = literals.bounds[first]
         sizes = np.bincount(owners, minlength=len(some))
         for size in np.unique(sizes).tolist():
             mine = limited.take(np.flatnonzero(sizes[owners] == size))
             self._add_either(name, [mine.take(np.arange(at, len(mine), size)) for at in range(size)])
 
-    def _ban(self, ranges: Ranges) -> None:
+    def _ban(self, name: str, ranges: Ranges) -> None:
         """Bounds on single rows: which values they may have."""
-        cells, linears = self._cells, ranges.linears
-        rows = self._sums.row_of(linears.terms.items[linears.terms.starts[:-1]])
-        fits = (ranges.lower <= 0) & (ranges.upper >= 0)
-        self.required[rows[~fits]] = True
-        owners = linears.terms.owners
-        kept = np.ones((len(ranges), cells.values), np.bool_) & fits[:, None]
-        value = linears.coefficients
-        kept[owners, self._sums.value_of(linears.terms.items)] = (value >= ranges.lower[owners]) & (
-            value <= ranges.upper[owners]
-        )
-        np.logical_and.at(self.allowed, rows, kept)
+        if len(ranges):
+            rows, kept = values_within(ranges, self._cells)
+            self.required[rows[~kept[:, -1]]] = True
+            np.logical_and.at(self.allowed, rows, kept[:, :-1])
+            self.bounds_on_rows.append((name, ranges))
 
     # ---- how many sums are not nothing --------------------------------------------------------------
 
@@ -368,7 +392,7 @@ class Demands:
         if sums.atomic(operands).any():
             raise NotLiftedError("how many are used of what is no sum over cells")
         open_ = filled(len(operands), -NO_BOUND), -operands.constants
-        used, _, _ = normalized(Ranges(operands.plus(-operands.constants), *open_), self._sums)
+        used, _, _ = normalized(Ranges.of(operands.plus(-operands.constants), *open_), self._sums)
         empty = (used.lower == -NO_BOUND) & (used.upper == 0)
         if bool((used.linears.coefficients <= 0).any()) or bool((~empty & (used.lower != 1)).any()):
             raise NotLiftedError("how many are used of what may be less than nothing")
@@ -461,3 +485,13 @@ class Demands:
             bucket = filled(self._cells.values, NONE)
             bucket[sets.items] = sets.owners
             self.conditions.extend(one_part_only(name, parts, bucket, self._cells.rows))
+
+
+def _itself(rows: PlacedRows) -> PlacedRows:
+    return rows
+
+
+def _placed_cells(family: Family, block: CellRows, rows: Integers, values: Integers) -> PlacedRows:
+    """The rows that demand of groups of cells that one of each holds at most."""
+    ones = filled(len(rows), 1)
+    return family.placed(Demanded(block.row_tags[rows] + block.value_tags[values], ones, 0 * ones, ones))

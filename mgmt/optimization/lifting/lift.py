@@ -35,32 +35,46 @@ class Lifted:
 
 def lift(problem: Problem, cells: ChoiceCells) -> Lifted:
     """The assignment in a problem, with what does not fit into one left out."""
-    following = following_rows(problem, cells)
-    cells, sums = following.cells, CellSums(problem, following)
+    sums = CellSums(problem, following_rows(problem, cells))
+    demands = _demands(problem, sums)
+    tiers, partial, left_out = _tiers(problem, sums)
+    assignment = assignment_of(demands, tiers)
+    whole = next((at for at, tier in enumerate(tiers) if tier.number in partial), len(tiers))
+    left_out = [*demands.left_out, *left_out]
+    return Lifted(demands.cells, assignment, tuple(demands.impossible), tuple(left_out), whole)
+
+
+def demands_of(problem: Problem, cells: ChoiceCells) -> Demands:
+    """What a problem demands, without objectives."""
+    return _demands(problem, CellSums(problem, following_rows(problem, cells)))
+
+
+def _demands(problem: Problem, sums: CellSums) -> Demands:
     demands = Demands(sums)
     for _, block in problem.cell_rows if isinstance(problem, FactoredProblem) else ():
         demands.add_cells(block)
     for clauses in clauses_of(problem, sums):
         demands.add(clauses)
     demands.finish()
-    tiers, partial, left_out = _tiers(problem, sums)
+    return demands
+
+
+def assignment_of(demands: Demands, tiers: tuple[Tier, ...] = ()) -> Assignment:
+    """The assignment with these demands."""
     rank, number = alike_rows(demands.allowed)
-    allowed = demands.allowed[firsts(rank, number)]
     conditions = tuple(demands.conditions)
-    if following.any:
-        conditions += (Colocation("flags of other values", following.leader.astype(np.int32)),)
-    assignment = Assignment(
-        cells.values,
+    if demands.following.any:
+        conditions += (Colocation("flags of other values", demands.following.leader.astype(np.int32)),)
+    return Assignment(
+        demands.cells.values,
         rank.astype(np.int32),
-        allowed,
+        demands.allowed[firsts(rank, number)],
         demands.required,
-        cells.current,
+        demands.cells.current,
         tuple(demands.limits),
         tiers,
         conditions,
     )
-    whole = next((at for at, tier in enumerate(tiers) if tier.number in partial), len(tiers))
-    return Lifted(cells, assignment, tuple(demands.impossible), (*demands.left_out, *left_out), whole)
 
 
 def _tiers(problem: Problem, sums: CellSums) -> tuple[tuple[Tier, ...], set[int], list[LeftOut]]:

@@ -8,13 +8,13 @@ found out for the pairs: values that exclude each other are of one, or else thos
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Either, Limit, Load, Occupancy
 from mgmt.optimization.columns import (
     Integers,
-    Linears,
     Lists,
     Mask,
     components,
@@ -25,7 +25,7 @@ from mgmt.optimization.columns import (
 from mgmt.optimization.dense_ranks import alike_rows
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
-from mgmt.optimization.lifting.sums.normal_form import Rowwise
+from mgmt.optimization.lifting.sums.normal_form import Ranges, Rowwise
 
 _MOST_CLIQUES = 5_000
 _MOST_IN_PARTS = 3_000
@@ -33,38 +33,103 @@ _MOST_PARTS = 100
 _MOST_IN_SETS = 20_000_000
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _PairsOfCells:
+    """Pairs of rows, of which some cells of the one and some of the other exclude each other."""
+
+    left: Lists
+    right: Lists
+    rows: Integers
+    """Of a constraint, that which demands each."""
+    values: int
+
+    def rows_of(self, load: Load, group: int, bucket: int) -> Integers:
+        choosing = (side.items[side.starts[:-1]] // self.values for side in (self.left, self.right))
+        inside = np.logical_and.reduce([load.group[each] == group for each in choosing])
+        some = np.flatnonzero(inside)
+        there = self.left.take(some)
+        return self.rows[some[there.any(load.bucket[there.items % self.values] == bucket)]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PairsApart:
+    """Pairs of rows that are not both to have values of one bucket, (V,) the bucket of each value."""
+
+    left: Integers
+    right: Integers
+    bucket: Integers
+    row_tags: Integers
+    value_tags: Integers
+    """The sum of that of a pair and that of a bucket is the row of a constraint that demands it."""
+
+    def rows_of(self, load: Load, group: int, bucket: int) -> Integers:
+        inside = (load.group[self.left] == group) & (load.group[self.right] == group)
+        own = np.unique(self.bucket[load.bucket == bucket])
+        tags = self.row_tags[inside][:, None] + self.value_tags[own[own >= 0]][None, :]
+        return np.asarray(tags.ravel(), np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedRows:
+    """Rows of a constraint each of which keeps two choosing rows apart: together they do so of all of a clique."""
+
+    pairs: tuple[_PairsOfCells | _PairsApart, ...]
+
+    def rows_of(self, load: Load, group: int, bucket: int) -> Integers:
+        """Those of a bucket and a clique, which is a group of the load."""
+        found: Integers = np.unique(
+            np.concatenate([some.rows_of(load, group, bucket) for some in self.pairs])
+        )
+        return found
+
+
 class RowPairs:
     """Collects pairs, by the constraint that demands them."""
 
     def __init__(self, sums: CellSums) -> None:
         self._sums, self._cells = sums, sums.cells
-        self._found: dict[str, list[tuple[Lists, Lists]]] = {}
-        self._apart: dict[str, list[tuple[Integers, Integers, Integers]]] = {}
+        self._found: dict[str, list[_PairsOfCells]] = {}
+        self._apart: dict[str, list[_PairsApart]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self._apart, *self._found)))
 
-    def add(self, name: str, linears: Linears) -> None:
+    def rows_of(self, name: str) -> PairedRows:
+        """Of a constraint."""
+        return PairedRows((*self._apart.get(name, ()), *self._found.get(name, ())))
+
+    def add(self, name: str, ranges: Ranges) -> None:
         """Sums of some cells of two rows each, of which at most one is to hold."""
+        linears = ranges.linears
         if not len(linears):
             return
         rowwise = Rowwise.of(linears, self._sums)
         of_row = Lists.grouped(rowwise.number, linears.terms.items, len(rowwise.rows))
         left, right = of_row.take(np.arange(0, len(of_row), 2)), of_row.take(np.arange(1, len(of_row), 2))
-        self._found.setdefault(name, []).append((left, right))
+        pairs = _PairsOfCells(left, right, ranges.demanded.rows, self._cells.values)
+        self._found.setdefault(name, []).append(pairs)
 
-    def add_apart(self, name: str, left: Integers, right: Integers, bucket: Integers) -> None:
+    def add_apart(
+        self,
+        name: str,
+        left: Integers,
+        right: Integers,
+        bucket: Integers,
+        row_tags: Integers,
+        value_tags: Integers,
+    ) -> None:
         """Rows that are not both to have values of one bucket, (V,) the bucket of each value."""
-        self._apart.setdefault(name, []).append((left, right, bucket))
+        self._apart.setdefault(name, []).append(_PairsApart(left, right, bucket, row_tags, value_tags))
 
     def demands(self, name: str) -> Iterator[Limit | Occupancy | Either]:
         """What says the same of an assignment."""
-        for rows, others, whole in self._apart.get(name, ()):
-            yield from self._excluding(name, rows, others, whole)
+        for pairs in self._apart.get(name, ()):
+            yield from self._excluding(name, pairs.left, pairs.right, pairs.bucket)
         if name not in self._found:
             return
-        left, right = (joined(side) for side in zip(*self._found[name], strict=True))
+        found = self._found[name]
+        left, right = joined([pairs.left for pairs in found]), joined([pairs.right for pairs in found])
         kind_of, kinds = _kinds_of_values(joined([left, right]), self._cells.values)
         (one, v), (other, w) = self._each_with_each(left, right, kind_of)
         first, edge = group_numbers(one, other)

@@ -6,7 +6,7 @@ bucket less a number of the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from mgmt.optimization.columns import Integers, Linears, Lists, filled
 from mgmt.optimization.lifting.choices import ChoiceCells
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.factors import Factors, factors_of, joined_factors
-from mgmt.optimization.lifting.sums.normal_form import Ranges
+from mgmt.optimization.lifting.sums.families import PlacedRows
+from mgmt.optimization.lifting.sums.normal_form import Demanded, Ranges
 from mgmt.optimization.problem import NO_BOUND
 
 _FREE = int(UNLIMITED)
@@ -30,12 +31,13 @@ class _Differences:
     greater: Integers
     less: Integers
     most: Integers
+    demanded: Demanded
 
 
-def skews_of(name: str, ranges: Ranges, cells: ChoiceCells) -> list[Skew]:
-    """Raises NotLiftedError where bounds are about anything else."""
+def skews_of(name: str, ranges: Ranges, cells: ChoiceCells) -> dict[Skew, PlacedRows]:
+    """With the rows that demand them, by the bucket that has more.  NotLiftedError where bounds are about else."""
     found = _differences(ranges, cells)
-    skews = []
+    skews = {}
     for kind in np.unique(found.rows).tolist():
         mine = np.flatnonzero(found.rows == kind)
         used, places = np.unique(np.concatenate((found.greater[mine], found.less[mine])), return_inverse=True)
@@ -43,7 +45,8 @@ def skews_of(name: str, ranges: Ranges, cells: ChoiceCells) -> list[Skew]:
         most = np.full((len(used), len(used)), _FREE, np.int64)
         np.minimum.at(most, (greater, less), found.most[mine])
         load = _load(found.factors, kind, found.factors.values.take(used), cells)
-        skews.append(_skew(name, load, most))
+        told = PlacedRows.of(len(used), filled(len(mine), 0), greater, found.demanded.take(mine))
+        skews[_skew(name, load, most)] = told
     return skews
 
 
@@ -63,12 +66,16 @@ def _differences(ranges: Ranges, cells: ChoiceCells) -> _Differences:
     # What is at least a number is the other way round at most its negation.
     upper, lower = np.flatnonzero(ranges.upper < NO_BOUND), np.flatnonzero(ranges.lower > -NO_BOUND)
     one, other = values[:count], values[count:]
+    where = np.concatenate((upper, lower))
+    told = ranges.demanded.take(where)
+    factors = told.factors * np.where(np.arange(len(where)) < len(upper), 1, -1)
     return _Differences(
         both,
-        rows[:count][np.concatenate((upper, lower))],
+        rows[:count][where],
         np.concatenate((one[upper], other[lower])),
         np.concatenate((other[upper], one[lower])),
         np.concatenate((ranges.upper[upper], -ranges.lower[lower])),
+        replace(told, factors=factors),
     )
 
 

@@ -16,8 +16,31 @@ from mgmt.optimization.assignment import NONE, Load
 from mgmt.optimization.columns import Integers, Lists, Mask, filled, group_numbers
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.factors import Factors
+from mgmt.optimization.lifting.sums.normal_form import Demanded
 
 _MOST_LAYERS = 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedRows:
+    """Rows of a constraint each of which demands something of a load at one place: a group and a bucket."""
+
+    buckets: int
+    places: Integers
+    """Group times ``buckets`` plus bucket, in order."""
+    demanded: Demanded
+
+    @classmethod
+    def of(cls, buckets: int, group: Integers, bucket: Integers, demanded: Demanded) -> PlacedRows:
+        places = group * buckets + bucket
+        order = np.argsort(places, kind="stable")
+        return cls(buckets, places[order], demanded.take(order))
+
+    def at(self, group: int, bucket: int) -> Demanded:
+        """What is demanded there."""
+        place = group * self.buckets + bucket
+        first, last = np.searchsorted(self.places, [place, place + 1])
+        return self.demanded.take(np.arange(first, last))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +62,10 @@ class Family:
         found = np.full(self.shape, otherwise, np.int64)
         found[self.group, self.bucket] = values[self.members]
         return found
+
+    def placed(self, demanded: Demanded) -> PlacedRows:
+        """What demands each member, at its place."""
+        return PlacedRows.of(self.shape[1], self.group, self.bucket, demanded.take(self.members))
 
 
 def families_of(columns: Sequence[Factors], rows: int, values: int) -> list[Family]:

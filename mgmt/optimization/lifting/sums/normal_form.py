@@ -11,8 +11,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers
+from mgmt.optimization.lifting.choices import ChoiceCells
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.problem import NO_BOUND
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demanded:
+    """Where bounds come from: of which row of a constraint each is, and what it was before it was in normal form."""
+
+    rows: Integers
+    factors: Integers
+    """What the row bounds, less a constant, is so many times the sum."""
+    lower: Integers
+    """Of the sum times the size of the factor."""
+    upper: Integers
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, where: Integers) -> Demanded:
+        return Demanded(self.rows[where], self.factors[where], self.lower[where], self.upper[where])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,13 +41,33 @@ class Ranges:
     linears: Linears
     lower: Integers
     upper: Integers
+    demanded: Demanded
+
+    @classmethod
+    def of(cls, linears: Linears, lower: Integers, upper: Integers, rows: Integers | None = None) -> Ranges:
+        """``rows`` of a constraint, where somebody asks which they were."""
+        told = filled(len(lower), 0) if rows is None else rows
+        return cls(linears, lower, upper, Demanded(told, filled(len(lower), 1), lower, upper))
 
     def __len__(self) -> int:
         return len(self.lower)
 
     def take(self, places: Integers | Mask) -> Ranges:
         where: Integers = np.arange(len(self))[places]
-        return Ranges(self.linears.take(where), self.lower[where], self.upper[where])
+        return Ranges(
+            self.linears.take(where), self.lower[where], self.upper[where], self.demanded.take(where)
+        )
+
+    def multiplied(self) -> Ranges:
+        """The same with the common factors that normal form has taken away."""
+        told = self.demanded
+        sizes = np.abs(told.factors)
+        return Ranges(
+            self.linears.scaled(sizes),
+            told.lower,
+            told.upper,
+            Demanded(told.rows, np.sign(told.factors), told.lower, told.upper),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,9 +144,10 @@ def normalized(ranges: Ranges, sums: CellSums) -> tuple[Ranges, Integers, Intege
     low, high = _shifted(ranges.lower, -found.constants), _shifted(ranges.upper, -found.constants)
     falling, divisor = found.factors < 0, np.abs(found.factors)
     low, high = np.where(falling, -high, low), np.where(falling, -low, high)
+    demanded = Demanded(ranges.demanded.rows, found.factors, low, high)
     low = np.where(low == -NO_BOUND, low, -(-low // divisor))
     high = np.where(high == NO_BOUND, high, high // divisor)
-    return Ranges(found.linears, low, high), *Rowwise.of(found.linears, sums).ends(len(ranges))
+    return Ranges(found.linears, low, high, demanded), *Rowwise.of(found.linears, sums).ends(len(ranges))
 
 
 def _shifted(bounds: Integers, by: Integers) -> Integers:
@@ -118,6 +158,16 @@ def _summed(values: Integers, owners: Integers, count: int) -> Integers:
     found = filled(count, 0)
     np.add.at(found, owners, values)
     return found
+
+
+def values_within(ranges: Ranges, cells: ChoiceCells) -> tuple[Integers, Mask]:
+    """Of bounds on the cells of one row each: the rows, and (ranges, V + 1) with which values, or none, they hold."""
+    linears, owners = ranges.linears, ranges.linears.terms.owners
+    cell, value = linears.terms.items, linears.coefficients
+    fits = (ranges.lower <= 0) & (ranges.upper >= 0)
+    kept = np.ones((len(ranges), cells.values + 1), np.bool_) & fits[:, None]
+    kept[owners, cell % cells.values] = (value >= ranges.lower[owners]) & (value <= ranges.upper[owners])
+    return cell[linears.terms.starts[:-1]] // cells.values, kept
 
 
 @dataclass(frozen=True, slots=True, eq=False)
