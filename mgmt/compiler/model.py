@@ -23,7 +23,6 @@ from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.compilation import Compilation, deep_nesting_refused
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, no_assignments
 from mgmt.compiler.encoding.encoder import Encoder
-from mgmt.compiler.infeasibility.assignment_clash import ColumnarClash, columnar_clash
 from mgmt.compiler.infeasibility.clashes import CellClash, Clash, ConstraintClash, error_of
 from mgmt.compiler.infeasibility.lifted_clash import LiftedClash
 from mgmt.compiler.infeasibility.relaxations import find_relaxations
@@ -262,7 +261,7 @@ class Model:
                 if not clashes:
                     return InfeasibleError(())
                 time = Deadline.after(a_second_at_least(deadline.left), self._clock)
-                return self._infeasible(snapshot, parts, None if parts else general, time, seed)
+                return self._infeasible(snapshot, None if parts else general, time, seed)
 
             try:
                 decided = self._decide(parts, general, present, deadline, seed, workers)
@@ -459,29 +458,20 @@ class Model:
             )
 
     def _infeasible(
-        self,
-        snapshot: Snapshot,
-        parts: Sequence[ColumnarPart | FlaggedPart],
-        general: GeneralPart | None,
-        deadline: Deadline,
-        seed: int,
+        self, snapshot: Snapshot, general: GeneralPart | None, deadline: Deadline, seed: int
     ) -> InfeasibleError:
         """The error with its core; what would help is looked for on the same snapshot when somebody asks.
 
         ``general``: all there is to decide, where it is encoded.
         """
         budget = deadline.left
-        clash: Clash | None = self._columnar_clash(snapshot, parts, deadline.part(_LIFTED))
-        if clash is None:
-            try:
-                with phase(snapshot, budget, deadline.left):
-                    clash = self._clash_of(general or self._in_cells(snapshot, self.program), deadline, seed)
-            except (UnsupportedConstructError, SolveTimeout):  # too large to speak of rows
-                model = self.revised(database=self._database.clone(snapshot.dump(), snapshot.moment))
-                queries = {query.name: query for query in self.queries if isinstance(query, BoundQuery)}
-                return error_of(
-                    ConstraintClash.of(model, queries, deadline=deadline, seed=seed), self.queries
-                )
+        try:
+            with phase(snapshot, budget, deadline.left):
+                clash = self._clash_of(general or self._in_cells(snapshot, self.program), deadline, seed)
+        except (UnsupportedConstructError, SolveTimeout):  # too large to speak of rows
+            model = self.revised(database=self._database.clone(snapshot.dump(), snapshot.moment))
+            queries = {query.name: query for query in self.queries if isinstance(query, BoundQuery)}
+            return error_of(ConstraintClash.of(model, queries, deadline=deadline, seed=seed), self.queries)
         return error_of(clash, self.queries, self._relaxing(snapshot, clash, budget, seed))
 
     def _clash_of(self, general: GeneralPart, deadline: Deadline, seed: int) -> Clash:
@@ -492,21 +482,6 @@ class Model:
             if clash is not None:
                 return clash
         return CellClash.of(general.encoding, self._backend, deadline=deadline, seed=seed)
-
-    def _columnar_clash(
-        self, snapshot: Snapshot, parts: Sequence[ColumnarPart | FlaggedPart], deadline: Deadline
-    ) -> ColumnarClash | None:
-        if not parts:
-            return None
-        alone = len(self.partition.parts) == 1 and not self.partition.constants
-        with self.available_views(snapshot):
-            for part in parts:
-                flagged = isinstance(part, FlaggedPart)
-                places = part.places if isinstance(part, FlaggedPart) else part
-                found = columnar_clash(snapshot, places, alone=alone and not flagged, deadline=deadline)
-                if found is not None:
-                    return found
-        return None
 
     def _relaxing(
         self, snapshot: Snapshot, clash: Clash, budget: float, seed: int

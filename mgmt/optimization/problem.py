@@ -888,6 +888,9 @@ class Problem:
             *self.equalities,
         ]
 
+    def flag_cells(self, values: Integers, told: Mask) -> None:
+        """Fill in the values of cells that follow from others, and that they are told: here are none."""
+
     def with_sums(self, values: Integers) -> Integers:
         """Values of variables, and of what else stands in expressions: here nothing does."""
         return values

@@ -21,6 +21,7 @@ from mgmt.optimization.columns import (
     Integers,
     Linears,
     Lists,
+    Mask,
     filled,
     stacked,
     too_large,
@@ -308,7 +309,7 @@ class FactoredProblem(Problem):
                 self.occupied.append(Occupied(targets, -1 - several))
         return self._above_zero[places]
 
-    def one_of(self, cells: Lists) -> Integers:
+    def one_of_cells(self, cells: Lists) -> Integers:
         """In each row a literal that holds exactly when one of these cells does, all of one row of a grid."""
         found, first = filled(len(cells), FALSE), cells.items[cells.starts[:-1]]
         for grid in self.grids:
@@ -399,6 +400,15 @@ class FactoredProblem(Problem):
         ends = Problem.fixed(self)
         sums = self.bounds(-1 - np.arange(self._sum_count))
         return np.append(ends[0], sums[0][::-1]), np.append(ends[1], sums[1][::-1])
+
+    def flag_cells(self, values: Integers, told: Mask) -> None:
+        """Fill in the values of the cells of flagged rows, and that they are told."""
+        for each in self.flagged_grids:
+            grid, base = (
+                slice(one.first, one.first + one.rows * one.values) for one in (each.grid, each.base)
+            )
+            flags = values[each.flags >> 1] ^ (each.flags & 1)
+            values[grid], told[grid] = values[base] * np.repeat(flags, each.grid.values), True
 
     def with_sums(self, values: Integers) -> Integers:
         """Values of variables, the cells among them, and from the end those of sums: under their numbers."""

@@ -427,7 +427,7 @@ class Encoder:
             return every, exists
         order = np.argsort(first)
         of_group = Lists.grouped(np.argsort(order)[number], exists >> 1, len(first))
-        return first[order], self._problem.one_of(of_group)
+        return first[order], self._problem.one_of_cells(of_group)
 
     def _store_view(
         self,

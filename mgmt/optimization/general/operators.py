@@ -132,6 +132,7 @@ def completed(problem: Problem, known: Integers, values: Integers) -> Integers |
     found, told = filled(problem.variables, 0), np.zeros(problem.variables, np.bool_)
     found[0], told[0] = 1, True
     found[known], told[known] = values, True
+    problem.flag_cells(found, told)
     found = problem.with_sums(found)
     for block in defined(problem):
         new = np.flatnonzero(~told[block.variables])

@@ -15,6 +15,7 @@ import numpy as np
 from mgmt.optimization.assignment import NONE, Indices, Mask
 from mgmt.optimization.columns import Integers, Lists, filled, group_numbers
 from mgmt.optimization.problem import Problem
+from mgmt.optimization.products import FactoredProblem
 
 _NO_CELL = -1
 
@@ -99,10 +100,6 @@ class FollowingRows:
         leader = self.leader[rows]
         return np.where(leader == NONE, rows, leader)
 
-    def follower(self, rows: Integers) -> Integers:
-        """The row that follows each of these, or NONE."""
-        return _followers(self.leader)[rows]
-
 
 def following_rows(problem: Problem, cells: ChoiceCells) -> FollowingRows:
     """Flags that some literal speaks of together with the choice beside them, in another column of as many rows."""
@@ -138,6 +135,8 @@ def _conjunctions_of_two(problem: Problem) -> tuple[Integers, Integers, Integers
         two = np.flatnonzero(block.literals.lengths == 2)
         first = block.literals.starts[two]
         parts.append([block.literals.items[first], block.literals.items[first + 1], block.targets[two]])
+    flagged = problem.flagged_grids if isinstance(problem, FactoredProblem) else []
+    parts += [[each.parts.items[::2], each.parts.items[1::2], each.cells] for each in flagged]
     one, other, targets = (np.concatenate(some) for some in zip(*parts, strict=True))
     return one, other, targets
 
@@ -158,29 +157,22 @@ def _leaders(cells: ChoiceCells, flag: Mask, flags: Integers, rows: Integers) ->
     first, pair = group_numbers(cells.column[flags[beside]], cells.column[rows[beside]])
     for number in np.argsort(-np.bincount(pair, minlength=len(first)), kind="stable").tolist():
         one, other = (columns.row(int(cells.column[side[beside][first[number]]])) for side in (flags, rows))
-        if not bool((leader[one] != NONE).any()) and not bool(np.isin(other, leader).any()):
+        if not bool((leader[one] != NONE).any()):
             follows = flag[one] & cells.required[other]
             leader[one[follows]] = other[follows]
     return leader
-
-
-def _followers(leader: Integers) -> Integers:
-    found = filled(len(leader), NONE)
-    follows = np.flatnonzero(leader != NONE)
-    found[leader[follows]] = follows
-    return found
 
 
 def _widened(cells: ChoiceCells, leader: Integers) -> ChoiceCells:
     """With a cell for each value that the row may have which is followed."""
     if not bool((leader != NONE).any()):
         return cells
-    follower = _followers(leader)
+    follows = np.flatnonzero(leader != NONE)
+    of_row = Lists.grouped(cells.row, np.arange(len(cells.row)), cells.rows).take(leader[follows])
     own = filled(cells.rows, _NO_CELL)
     own[cells.row] = cells.variable
     kept = leader[cells.row] == NONE
-    beside = np.flatnonzero(follower[cells.row] != NONE)
-    flags = follower[cells.row[beside]]
+    beside, flags = of_row.items, follows[of_row.owners]
     flagged = (leader != NONE) & (cells.current != NONE)
     current = np.where(flagged, cells.current[leader], np.where(leader != NONE, NONE, cells.current))
     return replace(

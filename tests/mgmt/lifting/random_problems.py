@@ -12,16 +12,16 @@ from mgmt.optimization.assignment import NONE, Indices
 from mgmt.optimization.columns import Integers, Linear, Linears, Lists, filled, integers
 from mgmt.optimization.general.operators import completed, holds
 from mgmt.optimization.lifting import ChoiceCells
-from mgmt.optimization.problem import Objective, Problem, Source
-from mgmt.optimization.products import CellRows, FactoredProblem, Side
+from mgmt.optimization.problem import Objective, Source
+from mgmt.optimization.products import CellRows, FactoredProblem, Grid, Side
 
 
 def choice_of(
-    rows: int, values: int, nullable: bool, current: Indices
+    rows: int, values: int, nullable: bool, current: Indices, *, twice: bool = False
 ) -> tuple[FactoredProblem, ChoiceCells]:
-    """A problem with one column of choices, and its cells: row by row, with NULL at the end."""
+    """A problem with one column of choices (``twice``: and a grid beside it), and its cells: row by row, then NULL."""
     problem = FactoredProblem()
-    (grid,) = problem.new_grids([(rows, values, nullable)])
+    grid = problem.new_grids([(rows, values, nullable), (rows, values, False)][: 1 + twice])[0]
     cells = grid.literals(np.arange(rows)[:, None], np.arange(values)[None, :])
     null = grid.null if nullable else integers([])
     row = np.concatenate((np.repeat(np.arange(rows), values), np.arange(len(null))))
@@ -32,10 +32,13 @@ def choice_of(
     return problem, ChoiceCells(rows, values, row, value, variables, required, current, column)
 
 
-def with_flags(problem: Problem, cells: ChoiceCells, today: Indices) -> ChoiceCells:
+def with_flags(problem: FactoredProblem, cells: ChoiceCells, today: Indices) -> ChoiceCells:
     """The choices, and a flag beside each, which is the first of their values or none."""
     rows = cells.rows
-    flags = problem.new_literals(rows) >> 1
+    literals = problem.new_literals(rows)
+    if len(problem.grids) > 1:
+        problem.flag(problem.grids[0], problem.grids[1], literals)
+    flags = literals >> 1
     return ChoiceCells(
         2 * rows,
         cells.values,
@@ -57,7 +60,10 @@ class ProblemMaker:
         self.rows, self.values = random.randint(1, most[0]), random.randint(1, most[1])
         today = [random.randrange(self.values) for _ in range(self.rows)]
         nullable = random.random() < 0.4
-        self.problem, self.cells = choice_of(self.rows, self.values, nullable, np.array(today, np.int32))
+        twice = flagged and not nullable and random.random() < 0.7
+        self.problem, self.cells = choice_of(
+            self.rows, self.values, nullable, np.array(today, np.int32), twice=twice
+        )
         self._literals = integers(2 * self.cells.variable)
         self._flags = integers([])
         if flagged:
@@ -93,20 +99,22 @@ class ProblemMaker:
         group = random.choice((None, 0, 1))
         rows = [row for row in range(self.rows) if group is None or self._groups[row] == group]
         weighted = random.random() < 0.5
-        cell = self._flagged if len(self._flags) and random.random() < 0.5 else self._cell
-        if cell == self._cell and random.random() < 0.7:
-            return self._product(rows, values, weighted)
+        flagged = len(self._flags) and random.random() < 0.5
+        grids = self.problem.grids[1:] if flagged else self.problem.grids[:1]
+        if grids and random.random() < 0.7:
+            return self._product(grids[0], rows, values, weighted)
+        cell = self._flagged if flagged else self._cell
         terms = [(cell(r, v), self._weights[r] if weighted else 1) for r in rows for v in values]
         return self._total([literal for literal, _ in terms], [factor for _, factor in terms])
 
-    def _product(self, rows: list[int], values: list[int], weighted: bool) -> Linears:
+    def _product(self, grid: Grid, rows: list[int], values: list[int], weighted: bool) -> Linears:
         """The same, not written out."""
         weights = integers([self._weights[row] if weighted else 1 for row in rows])
         sides = (
             Side.of(integers(rows), weights, filled(len(rows), 0), 1),
             Side.of(integers(values), filled(len(values), 1), filled(len(values), 0), 1),
         )
-        return self.problem.new_sums(self.problem.grids[0], *sides, integers([0]), integers([0]))
+        return self.problem.new_sums(grid, *sides, integers([0]), integers([0]))
 
     def _total(self, literals: list[int], factors: list[int]) -> Linears:
         parts = Linears.literals(integers(literals), integers(factors))

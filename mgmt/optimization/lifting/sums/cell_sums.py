@@ -1,10 +1,9 @@
 """Expressions over the cells of choices: what depends on one row alone, however it is written, is a sum over its cells.
 
-Cells are numbered ``row * values + value``.  What depends on several rows in another way than by a sum stays an *atom*:
-the variable of the problem, with what defines it; atoms are numbered after the cells.  A row and one that follows it
-count as one: what depends on both alone is a sum over the cells of both.  A sum over products of rows and values is a
-term of its own (``product_terms``) where it stands alone, numbered after the atoms; beside anything else it is written
-out.
+Cells are numbered ``row * values + value``.  What depends on a row and on another one that follows it is a sum over the
+cells of both.  What depends on several rows in another way than by a sum stays an *atom*: the variable of the problem,
+with what defines it; atoms are numbered after the cells.  A sum over products of rows and values is a term of its own
+(``product_terms``) where it stands alone, numbered after the atoms; beside anything else it is written out.
 """
 
 from __future__ import annotations
@@ -49,7 +48,9 @@ class CellSums:
         self._factors = [filled(problem.variables, 1)]
         self._first, self._length = np.arange(problem.variables), filled(problem.variables, 1)
         self._pooled = problem.variables
+        self._known = np.zeros(problem.variables, np.bool_)
         self._add_cells()
+        self._add_followed()
         self.places = grid_places(problem, self._terms[0], cells.values)
         self.products = ProductTerms.of(problem, self.places)
         self._add_products()
@@ -57,8 +58,6 @@ class CellSums:
         self.block, self.place = filled(number, _UNDEFINED), filled(number, 0)
         """Of each atom, in which block of ``atoms`` it is defined, and where there."""
         self.atoms: list[Atoms] = []
-        self._known = np.zeros(number, np.bool_)
-        self._add_followed()
         for each in defined(problem):
             self._define(each)
 
@@ -85,6 +84,12 @@ class CellSums:
             rest = of_row.take(cells.row[~placed])
             self._set(free, Linears(filled(len(free), 1), rest, filled(len(rest.items), -1)))
 
+    def _add_followed(self) -> None:
+        """Literals that are cells of rows which follow others."""
+        variables = self.following.literals >> 1
+        self._terms[0][variables] = self.following.keys
+        self._known[variables] = True
+
     def _add_products(self) -> None:
         """Sums are numbered from -1 downwards: the last of all are found under these numbers."""
         count, variables = len(self.products), self.problem.variables
@@ -101,12 +106,6 @@ class CellSums:
         terms = self._first_product + count - 1 - self.products.same
         each = Lists(np.arange(count + 1), terms)
         self._set(-1 - np.arange(count), Linears(filled(count, 0), each, self.products.divisors))
-
-    def _add_followed(self) -> None:
-        """Literals that are cells of rows which follow others."""
-        variables = self.following.literals >> 1
-        self._terms[0][variables] = self.following.keys
-        self._known[variables] = True
 
     def _set(self, variables: Integers, linears: Linears) -> None:
         self._constants[variables] = linears.constants
@@ -182,12 +181,11 @@ class CellSums:
         owner_of_operand = np.repeat(np.arange(len(block)), np.diff(block.starts))
         owner = owner_of_operand[operands.terms.owners]
         row = self._choosing(operands.terms.items)
-        lowest, highest = filled(len(block), self.width), filled(len(block), -1)
-        np.minimum.at(lowest, owner, row)
-        np.maximum.at(highest, owner, row)
+        own = operands.terms.items // max(1, self.cells.values)
+        follows = np.flatnonzero(own != row)
         atomic = np.zeros(len(block), np.bool_)
         atomic[owner[operands.terms.items >= self.width]] = True
-        single = (highest <= lowest) & ~atomic
+        single = _alike(row, owner, len(block)) & _alike(own[follows], owner[follows], len(block)) & ~atomic
         alone, others = np.flatnonzero(single), np.flatnonzero(~single)
         everywhere = Lists(block.starts, np.arange(int(block.starts[-1])))
         if len(alone):
@@ -224,9 +222,9 @@ class CellSums:
         follows = operands.terms.items // values != chooses
         first, number = group_numbers(owner, value)
         whose, row = owner[first], chooses[first]
-        followed = np.zeros(count, np.bool_)
-        followed[owner[follows]] = True
-        both = np.flatnonzero(followed[whose])
+        follower = filled(count, _UNDEFINED)
+        follower[owner[follows]] = operands.terms.items[follows] // values
+        both = np.flatnonzero(follower[whose] != _UNDEFINED)
         # Each definition is asked once for each of these, once for each with the row that follows, and once for none.
         asked = np.concatenate((whose, whose[both], np.arange(count)))
         width = np.diff(starts)[asked]
@@ -242,7 +240,7 @@ class CellSums:
         told = tell(begins, values_of)
         alone, beside, otherwise = np.split(told, (len(first), len(first) + len(both)))
         change = np.concatenate((alone - otherwise[whose], beside - alone[both]))
-        rows = np.concatenate((row, self.following.follower(row[both])))
+        rows = np.concatenate((row, follower[whose[both]]))
         cells = rows * values + np.concatenate((value[first], value[first][both]))
         whose = np.concatenate((whose, whose[both]))
         order = np.lexsort((cells, whose))
@@ -309,3 +307,12 @@ class CellSums:
 
     def value_of(self, cells: Integers) -> Integers:
         return cells % self.cells.values
+
+
+def _alike(numbers: Integers, owners: Integers, count: int) -> Mask:
+    """Of which owners all numbers are the same."""
+    lowest, highest = filled(count, 2**62), filled(count, -1)
+    np.minimum.at(lowest, owners, numbers)
+    np.maximum.at(highest, owners, numbers)
+    found: Mask = highest <= lowest
+    return found

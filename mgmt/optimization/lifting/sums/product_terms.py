@@ -43,7 +43,7 @@ def grid_places(problem: Problem, keys: Integers, values: int) -> GridPlaces:
             table = keys[grid.first : grid.first + grid.rows * grid.values].reshape(grid.rows, grid.values)
             of_rows[grid.first], of_values[grid.first] = table[:, 0] // values, table[0] % values
         else:
-            of_rows[grid.first] = of_values[grid.first] = filled(0, 0)
+            of_rows[grid.first], of_values[grid.first] = filled(grid.rows, 0), filled(grid.values, 0)
     return GridPlaces(of_rows, of_values)
 
 
