@@ -412,11 +412,13 @@ class Node:
     ) -> Adapter:
         """Have its servers run; the adapter for those of all hosts, whose document ``layout_adapter`` agrees on."""
         from datastore_adapter.slots.slots_adapter import SlotsAdapter
+        from rota.agent.engine.measuring import measure
 
         access = await engine.access(cluster)
         await nursery.start(engine.run, cluster, access)
         adapter = SlotsAdapter(layout_adapter, servers_of(cluster), access)
         self._api.engine_statistics = adapter.statistics
+        self._api.measure_engine = partial(measure, adapter, engine.status()["servers"])
         if self._sampling is not None:
             nursery.start_soon(self._sampling.run, adapter)
         return adapter

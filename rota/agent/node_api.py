@@ -7,7 +7,7 @@ host is it, and sent there otherwise.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -38,7 +38,15 @@ from rota.services.control_requests import ANSWERED_ANYWHERE, ASKED_AT, answer
 from rota.services.control_service import SERVICE, answer_requests, ask_member
 from rota.services.event_log import EventLog
 from rota.services.former_members import FormerMembers
-from rota.services.host_monitor import Counters, Gauges, HostMonitor, counted, disk_of, held_by
+from rota.services.host_monitor import (
+    PATIENCE,
+    Counters,
+    Gauges,
+    HostMonitor,
+    counted,
+    disk_of,
+    held_by,
+)
 from rota.services.key_service import KeyService
 from rota.services.membership_operations import Operations
 from rota.services.store_api import StoreApi
@@ -108,6 +116,7 @@ class NodeApi:
         self.engine: HostEngine | None = None
         """Servers of Valkey or Redis, where the store is in such."""
         self.engine_statistics: Callable[[], Mapping[str, int]] = dict
+        self.measure_engine: Callable[[], Awaitable[Gauges]] | None = None
 
     def wait(self, cluster: Cluster) -> None:
         """This host is about to join; all that can be asked of the membership until it has is to recover it."""
@@ -230,17 +239,20 @@ class NodeApi:
             "measured": self._monitor.measured(),
         }
 
-    def look_at_host(self) -> tuple[Counters, Gauges]:
+    async def look_at_host(self) -> tuple[Counters, Gauges]:
         """What is measured of this host: counters, and what is so at present."""
         statistics = {} if self.cluster is None else self.cluster.statistics()
         if self.server is None:
+            return counted(statistics, with_log=False), {}
+        if self.measure_engine is not None:  # then there is but the layout in the log
+            with trio.move_on_after(PATIENCE):
+                return counted(statistics, with_log=False), await self.measure_engine()
             return counted(statistics, with_log=False), {}
         gauges = {
             "sync_seconds": self.server.disk.sync_seconds or None,
             "append_seconds": None if self.store_api is None else self.store_api.append_seconds(),
         }
-        with_log = self.engine is None  # else there is but the layout in it
-        return counted({**statistics, **self.server.statistics()}, with_log=with_log), gauges
+        return counted({**statistics, **self.server.statistics()}, with_log=self.engine is None), gauges
 
     async def measured(self) -> AllMeasured:
         """What the agents of all hosts, or of some, measured in the last hour."""

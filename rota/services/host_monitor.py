@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -36,12 +36,12 @@ class HostMonitor:
         self._asking = trio.CapacityLimiter(1)
         """A disk that never answers keeps one thread, and not one more each time."""
 
-    async def run(self, look: Callable[[], tuple[Counters, Gauges]]) -> None:
+    async def run(self, look: Callable[[], Awaitable[tuple[Counters, Gauges]]]) -> None:
         """Measure at even times what `look` tells, and the room on the disk."""
         while True:
             space = await self.space()
             room = {"disk_free": space and space["free"], "disk_total": space and space["total"]}
-            counters, gauges = look()
+            counters, gauges = await look()
             self._measurements.take(self._clock(), counters, {**gauges, **room})
             await trio.sleep(INTERVAL)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trio
@@ -13,6 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from datastore_adapter.slots.slots_adapter import SlotsAdapter
+from datastore_adapter.slots.state.server_info import ServerInfo, parse_info
+from rota.agent.engine.measuring import measure
 from rota.http.answers import Space
 from rota.services.host_monitor import HostMonitor, counted
 from rota.services.measurements import INTERVAL, Measurements
@@ -62,7 +66,7 @@ async def test_an_agent_measures_at_even_times(
     monitor = HostMonitor(tmp_path, lambda: 1000.0 + trio.current_time())
     sent = 0
 
-    def look() -> tuple[Mapping[str, int], Mapping[str, float | None]]:
+    async def look() -> tuple[Mapping[str, int], Mapping[str, float | None]]:
         nonlocal sent
         sent += 700
         return counted({"datagram_bytes_sent": sent, "stream_bytes_received": 5}, with_log=False), {}
@@ -101,3 +105,20 @@ async def test_a_file_system_tells_its_room_and_one_that_is_not_there_none(tmp_p
     assert space is not None
     assert 0 < space["free"] <= space["total"]
     assert await HostMonitor(tmp_path / "not there").space() is None
+
+
+async def test_the_servers_of_a_host_are_measured_as_far_as_they_answer(mock_clock: MockClock) -> None:
+    info = parse_info(b"redis_version:7.2.0\r\nused_memory_dataset:100\r\ninstantaneous_ops_per_sec:7\r\n")
+    answers = {"a:1": info, "a:2": info}
+
+    class Adapter:
+        async def infos(self, servers: Sequence[str]) -> list[ServerInfo]:
+            mock_clock.jump(0.25)
+            return [answers[server] for server in servers if server in answers]
+
+    adapter = cast(SlotsAdapter, Adapter())
+    assert await measure(adapter, ["a:1", "a:2", "a:3"]) == {
+        "operations": 14.0, "engine_bytes": 200, "engine_seconds": 0.25,
+    }  # fmt: skip
+    answers.clear()
+    assert set((await measure(adapter, ["a:1"])).values()) == {None}
