@@ -81,6 +81,24 @@ class LoadFunction(ABC):
             made[id(node)] = node.with_parts(parts) if parts else leaf(node)
         return made[id(self)]
 
+    def simplified(self) -> LoadFunction:
+        """The same with constants taken together, and what is there twice there once."""
+        known: dict[tuple[object, ...], LoadFunction] = {}
+        made: dict[int, LoadFunction] = {}
+        for node in self.walk():
+            parts = tuple(made[id(part)] for part in node.parts)
+            found = node.folded(parts) if parts else node
+            made[id(node)] = known.setdefault(found.key(), found)
+        return made[id(self)]
+
+    def folded(self, parts: tuple[LoadFunction, ...]) -> LoadFunction:
+        """The same function of other parts, or what is simpler and comes to the same."""
+        return self.with_parts(parts)
+
+    def key(self) -> tuple[object, ...]:
+        """What is equal for functions of one kind of the very same parts."""
+        return (type(self), *map(id, self.parts or (self,)))
+
     @property
     def loads(self) -> frozenset[int]:
         """The numbers of the loads that it depends on."""
@@ -160,6 +178,9 @@ class LoadNumber(LoadFunction):
         del parts
         return self
 
+    def key(self) -> tuple[object, ...]:
+        return (LoadNumber, self.number)
+
     def of_values(self, values: Sequence[Amounts]) -> Amounts:
         return values[self.number]
 
@@ -177,6 +198,9 @@ class Constant(LoadFunction):
     def with_parts(self, parts: tuple[LoadFunction, ...]) -> LoadFunction:
         del parts
         return self
+
+    def key(self) -> tuple[object, ...]:
+        return (Constant, self.values.shape, self.values.tobytes())
 
     def of_values(self, values: Sequence[Amounts]) -> Amounts:
         del values
@@ -203,6 +227,16 @@ class Total(LoadFunction):
     def with_parts(self, parts: tuple[LoadFunction, ...]) -> LoadFunction:
         return Total(parts)
 
+    def folded(self, parts: tuple[LoadFunction, ...]) -> LoadFunction:
+        terms = [term for part in parts for term in (part.terms if isinstance(part, Total) else (part,))]
+        rest = [term for term in terms if not isinstance(term, Constant)]
+        base = constant(
+            sum((term.values for term in terms if isinstance(term, Constant)), np.zeros((1, 1), np.int64))
+        )
+        if not rest or bool(base.values.any()):
+            rest.append(base)
+        return rest[0] if len(rest) == 1 else Total(tuple(rest))
+
     def of_values(self, values: Sequence[Amounts]) -> Amounts:
         return reduce(np.add, values)
 
@@ -220,6 +254,10 @@ class Product(LoadFunction):
 
     def with_parts(self, parts: tuple[LoadFunction, ...]) -> LoadFunction:
         return Product(*parts)
+
+    def folded(self, parts: tuple[LoadFunction, ...]) -> LoadFunction:
+        one, other = parts
+        return _folded(Product(other, one) if isinstance(one, Constant) else Product(one, other), same=1)
 
     def of_values(self, values: Sequence[Amounts]) -> Amounts:
         one, other = values

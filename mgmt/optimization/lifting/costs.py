@@ -101,10 +101,12 @@ class CostLifter:
                 raise NotLiftedError("a greatest of each of many groups")
             pairs = zip(atoms.tolist(), factors.tolist(), strict=True)
             return [self._peak(name, atom, factor) for atom, factor in pairs]
+        # A price that is the same for all is the objective's; it need not be in the function.
+        weight = int(factors[0]) if factors[0] > 0 and bool((factors == factors[0]).all()) else 1
         each = np.arange(len(atoms) + 1)
-        linears = Linears(filled(len(atoms), 0), Lists(each, atoms), factors)
+        linears = Linears(filled(len(atoms), 0), Lists(each, atoms), factors // weight)
         return [
-            LoadCost(name, 1, family.loads, self._placed(function, family, 0), False)
+            LoadCost(name, weight, family.loads, self._placed(function, family, 0), False)
             for function, family in self._functions(linears)
         ]
 

@@ -340,6 +340,9 @@ class Demands:
             self.conditions.append(skew)
             self.origins[skew] = partial(_itself, told)
         ranges, factors = ranges.take(whole), factors.take(np.flatnonzero(whole))
+        none = ranges.upper == 0
+        self._ban_products(factors.take(np.flatnonzero(none)))
+        ranges, factors = ranges.take(~none), factors.take(np.flatnonzero(~none))
         for family in families_of([factors], self._cells.rows, self._cells.values):
             (load,) = family.loads
             limit = Limit(name, load, *self._bounds_at(family, ranges))
@@ -376,6 +379,14 @@ class Demands:
             self.required[rows[~kept[:, -1]]] = True
             np.logical_and.at(self.allowed, rows, kept[:, :-1])
             self.bounds_on_rows.append((name, ranges))
+
+    def _ban_products(self, factors: Factors) -> None:
+        """Sums of no negative weight that are 0: none of the rows that count has one of the values."""
+        for kind in np.unique(factors.row_kind).tolist():
+            places, _ = factors.rows.places(np.array([kind]))
+            rows = factors.rows.items[places][factors.weights[places] > 0]
+            values = factors.values.take(np.unique(factors.value_kind[factors.row_kind == kind])).items
+            self.allowed[np.ix_(rows, values)] = False
 
     # ---- how many sums are not nothing --------------------------------------------------------------
 

@@ -67,6 +67,6 @@ def placed(function: LoadFunction, row: Integers, otherwise: int) -> LoadFunctio
         return constant(np.where(there, leaf.values[0, np.maximum(row, 0)], 0))
 
     found = function.mapped(spread)
-    if there.all() or not otherwise:
-        return found
-    return Total((found, constant(np.where(there, 0, otherwise))))
+    if not there.all() and otherwise:
+        found = Total((found, constant(np.where(there, 0, otherwise))))
+    return found.simplified()

@@ -37,7 +37,9 @@ BACKEND = CpSatBackend()
 def encoded(state: Database, policy: str) -> GeneralPart:
     model = Model.build(state, policy)
     with state.snapshot() as snapshot:
-        return GeneralPart.encode(snapshot, model.program, model.catalog, None, BACKEND)
+        part = GeneralPart.encode(snapshot, model.program, model.catalog, None, BACKEND)
+        _ = part.encoding.problem  # cell by cell, while the state is there
+        return part
 
 
 def clash_of(part: GeneralPart) -> LiftedClash | None:
