@@ -88,7 +88,9 @@ class ProductTerms:
             np.concatenate(value_kind),
             np.concatenate(plain),
         ).with_equal_kinds()
-        first, number = group_numbers(factors.row_kind, factors.value_kind)
+        # Kinds of values do not tell what values weigh: a sum that is no term is only itself.
+        apart = np.where(factors.whole, -1, np.arange(len(factors)))
+        first, number = group_numbers(factors.row_kind, factors.value_kind, apart)
         divisor = np.concatenate([filled(0, 1), *divisors])
         return cls(blocks, factors, divisor, factors.whole, first[number])
 
