@@ -29,6 +29,7 @@ from mgmt.optimization.infeasibility.constraint_instances import Give, Instance
 from mgmt.optimization.infeasibility.count_problem import TooLargeError
 from mgmt.optimization.infeasibility.lifted_constraints import LiftedConstraints
 from mgmt.optimization.infeasibility.limit_overflow import overflow
+from mgmt.optimization.infeasibility.problem_core import restricted
 from mgmt.optimization.lifting import ChoiceCells, demands_of
 from mgmt.optimization.problem import Problem, Tag
 
@@ -86,7 +87,7 @@ class LiftedClash:
 
     @property
     def certain(self) -> bool:
-        return self.lifted.whole
+        return self.lifted.whole and not any(map(self.lifted.is_paired, self.clashing.instances))
 
     @property
     def minimal(self) -> bool:
@@ -142,12 +143,14 @@ class LiftedClash:
         return elastic.Slack(tuple(self._given(gives)), False, self._placement(found.choice))
 
     def _of_pairs(self, names: set[str], deadline: Deadline, *, whole: bool) -> elastic.Slack | None:
-        """Of rows that are pairs cliques do not tell which must give."""
+        """Of rows that are pairs cliques do not tell which must give; others may clash besides, and then do."""
         if self.problem is None:
             return None
-        found = slack_of_cells(
-            self.problem, self.backend, names, whole=whole, deadline=deadline, seed=self.seed
-        )
+        found = None
+        for problem in (self.problem, restricted(self.problem, constraints={*names, *self.core})):
+            found = found or slack_of_cells(
+                problem, self.backend, names, whole=whole, deadline=deadline, seed=self.seed
+            )
         if found is None:
             return None
         gives = []

@@ -59,6 +59,8 @@ class Demands:
         self.allowed = self._cells.allowed()
         self.required = self._cells.required.copy()
         self.limits: list[Limit] = []
+        self.banning: list[Limit] = []
+        """Limits of 0: what is allowed says them, too."""
         self.conditions: list[Condition] = []
         self.origins: dict[Limit | Skew, Callable[[], PlacedRows | PairedRows]] = {}
         """Of limits and skews: the rows of the constraint that demand them, put together when somebody asks."""
@@ -342,12 +344,13 @@ class Demands:
         ranges, factors = ranges.take(whole), factors.take(np.flatnonzero(whole))
         none = ranges.upper == 0
         self._ban_products(factors.take(np.flatnonzero(none)))
-        ranges, factors = ranges.take(~none), factors.take(np.flatnonzero(~none))
-        for family in families_of([factors], self._cells.rows, self._cells.values):
-            (load,) = family.loads
-            limit = Limit(name, load, *self._bounds_at(family, ranges))
-            self.limits.append(limit)
-            self.origins[limit] = partial(family.placed, ranges.demanded)
+        for mask, limits in ((~none, self.limits), (none, self.banning)):
+            some, their = ranges.take(mask), factors.take(np.flatnonzero(mask))
+            for family in families_of([their], self._cells.rows, self._cells.values):
+                (load,) = family.loads
+                limit = Limit(name, load, *self._bounds_at(family, some))
+                limits.append(limit)
+                self.origins[limit] = partial(family.placed, some.demanded)
 
     def _add_clauses(self, name: str, some: Ranges) -> None:
         """One of several rows has, or has not, some values: those that are asked about the same are one alternative."""
