@@ -49,7 +49,7 @@ from rota.version import VERSION
 LONGEST_LISTING = 10_000
 APPEND_TIMEOUT = 30.0
 SIZES_TIMEOUT = 5.0
-"""Seconds for how much there is of each stream; without it they are named only."""
+"""Seconds for how much there is of each stream; without it they are named only, if that is told in such a time."""
 SIZES_KEPT = 2.0
 """Seconds for which they are good for others who ask: several consoles cost hardly more than one."""
 MAPS_AT_ONCE = 4
@@ -101,11 +101,11 @@ class StoreApi:
                 sizes = await self._client.sizes(timeout=SIZES_TIMEOUT)
                 if sizes is not None:
                     return sizes
-        return dict.fromkeys(await self._names())
+        return dict.fromkeys(await self._names(SIZES_TIMEOUT))
 
-    async def _names(self) -> Iterable[str]:
-        document, tail = await self._client.cut()
-        return await self._client.names(document.layout.trimmed_below, tail)
+    async def _names(self, timeout: float | None = None) -> Iterable[str]:
+        document, tail = await self._client.cut(timeout=timeout)
+        return await self._client.names(document.layout.trimmed_below, tail, timeout=timeout)
 
     async def append(self, stream: str, payload: bytes) -> Appended:
         _check_stream(stream)

@@ -23,7 +23,7 @@ from rota.services.event_log import EventLog
 from rota.services.former_members import FormerMembers
 from rota.services.host_monitor import HostMonitor
 from rota.services.key_service import KeyService
-from rota.services.store_api import MAPS_AT_ONCE, SIZES_KEPT, StoreApi
+from rota.services.store_api import MAPS_AT_ONCE, SIZES_KEPT, SIZES_TIMEOUT, StoreApi
 from rota.services.store_tags import counts_streams
 from tests.datastore_adapter.harness import Harness
 from tests.rota.description import Description
@@ -88,6 +88,19 @@ def test_the_streams_and_maps_there_are(harness: Harness, description: Descripti
             1,
         )
         assert 5 < (stream["bytes"] or 0) < 200
+
+    harness.loop.run(story())
+
+
+def test_a_store_that_does_not_answer_keeps_no_console_waiting(harness: Harness) -> None:
+    async def story() -> None:
+        store = StoreApi(harness.client())
+        await store.append("s", b"1")
+        harness.crash("n0", "n1", "n2")
+        began = harness.runtime.now()
+        with pytest.raises(ApiError):
+            await store.streams()
+        assert harness.runtime.now() - began < 4 * SIZES_TIMEOUT
 
     harness.loop.run(story())
 
