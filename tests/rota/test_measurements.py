@@ -78,6 +78,34 @@ async def test_an_agent_measures_at_even_times(
     }  # fmt: skip
 
 
+async def test_an_agent_outlives_whatever_fails_while_it_measures(
+    tmp_path: Path,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def space(_: HostMonitor) -> None:
+        return None
+
+    monkeypatch.setattr(HostMonitor, "space", space)
+    monitor, begun = HostMonitor(tmp_path, trio.current_time), list[float]()
+
+    async def look() -> tuple[Mapping[str, int], Mapping[str, float | None]]:
+        begun.append(trio.current_time())
+        await trio.sleep(3)
+        if 2 <= len(begun) <= 3:
+            raise ExceptionGroup("of a nursery", [RuntimeError("can't start new thread")])
+        return {}, {"a": float(len(begun))}
+
+    with trio.move_on_after(4 * INTERVAL - 1):
+        await monitor.run(look)
+    assert monitor.measured()["series"]["a"] == [1.0, None, None, 4.0]
+    assert begun == pytest.approx([begun[0] + count * INTERVAL for count in range(4)], abs=0.1), (
+        "at even times"
+    )
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
 async def test_a_disk_that_hangs_keeps_one_thread(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
