@@ -152,7 +152,6 @@ export class Source {
       if (key === "status") this.onSilence();
       else {
         held.error = error.name === "AbortError" ? "The agent has not answered within 30 s." : "The agent gave no answer, or none that can be read.";
-        held.code = "";
         held.asked = this.now(); // the pause begins now
       }
     } finally {
