@@ -61,7 +61,7 @@ from rota.services.host_monitor import HostMonitor
 from rota.services.key_service import SERVICE as KEY_SERVICE
 from rota.services.key_service import KeyService
 from rota.services.store_api import StoreApi
-from rota.services.store_tags import HTTP, VERSION_TAG, check_store, servers_of
+from rota.services.store_tags import HTTP, VERSION_TAG, check_store, counts_streams, servers_of
 from rota.services.view_report import view_event
 from rota.version import VERSION
 
@@ -387,7 +387,8 @@ class Node:
             )
             if self._engine is None:
                 self._api.store_api = StoreApi(
-                    LogClient(runtime, [str(cluster.me.address)], self._log_settings)
+                    LogClient(runtime, [str(cluster.me.address)], self._log_settings),
+                    partial(counts_streams, cluster),
                 )
             else:
                 adapter = await self._open_engine(self._engine, cluster, adapter, nursery)

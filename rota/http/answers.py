@@ -433,10 +433,11 @@ class StreamEntry(TypedDict):
 
 
 class Streams(TypedDict):
-    """What the log holds records of: streams, and the maps that are kept in it, by name."""
+    """What the log holds records of: streams, and the maps that are kept in it, by name, as far as an answer holds."""
 
     streams: list[StreamEntry]
     maps: list[StreamEntry]
+    left_off: int
 
 
 class MapEntry(TypedDict):

@@ -181,7 +181,8 @@ class Endpoints:
         return JSONResponse(await self._backend.keys(action, arguments))
 
     async def streams(self, request: Request) -> Response:
-        return JSONResponse(await self._backend.store().streams())
+        only_names = whole_number(request, "names", 0) == 1
+        return JSONResponse(await self._backend.store().streams(only_names=only_names))
 
     async def append(self, request: Request) -> Response:
         payload = await bounded_body(request, LARGEST_RECORD)

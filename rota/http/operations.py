@@ -188,7 +188,10 @@ def _of_the_placement(endpoints: Endpoints) -> list[Operation]:
 def _of_the_store(endpoints: Endpoints) -> list[Operation]:
     """The embedded log, maps, and backups of them."""
     return [
-        Operation("/v1/streams", endpoints.streams, "The streams and maps there are", answers.Streams),
+        Operation(
+            "/v1/streams", endpoints.streams, "The streams and maps there are", answers.Streams,
+            query={"names": "1: do not ask how much there is of each"},
+        ),
         Operation(
             "/v1/log/{stream}", endpoints.append, "Append a record", answers.Appended, "POST", BINARY,
             is_recorded=False,

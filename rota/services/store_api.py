@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -50,6 +50,8 @@ LONGEST_LISTING = 10_000
 APPEND_TIMEOUT = 30.0
 SIZES_TIMEOUT = 5.0
 """Seconds for how much there is of each stream; without it they are named only."""
+SIZES_KEPT = 2.0
+"""Seconds for which they are good for others who ask: several consoles cost hardly more than one."""
 MAPS_AT_ONCE = 4
 """Maps held in memory, each up to `MapSettings.max_bytes`."""
 _CODES: tuple[tuple[type[LogError], str, int], ...] = (
@@ -67,40 +69,43 @@ _CODES: tuple[tuple[type[LogError], str, int], ...] = (
 
 
 class StoreApi:
-    """Implements ``rota.http.backend.Store`` over ``client``."""
+    """Implements ``rota.http.backend.Store`` over ``client``.
 
-    def __init__(self, client: LogClient) -> None:
+    ``has_sizes``: whether all hosts know the question how much there is of each stream.
+    """
+
+    def __init__(self, client: LogClient, has_sizes: Callable[[], bool] = lambda: True) -> None:
         self._client = client
+        self._has_sizes = has_sizes
+        self._listed: Streams | None = None
+        self._listed_at = 0.0
         self._append_seconds: list[float] = []
         self._maps: OrderedDict[str, ReplicatedDict] = OrderedDict()
 
-    async def streams(self) -> Streams:
+    async def streams(self, *, only_names: bool = False) -> Streams:
         """What there are records of, but for what the log keeps for itself.  Raises :class:`ApiError`."""
         try:
-            sizes = await self._sizes()
+            if only_names:
+                return _listing(dict.fromkeys(await self._names()))
+            if self._listed is None or self._client.runtime.now() - self._listed_at >= SIZES_KEPT:
+                self._listed = _listing(await self._sizes())
+                self._listed_at = self._client.runtime.now()
+            return self._listed
         except LogError as error:
             raise _api_error(error) from error
-        maps: dict[str, list[StreamSize | None]] = {}
-        for name, size in sizes.items():
-            if name.startswith(MAP_STREAMS):
-                of_map = name.removeprefix(MAP_STREAMS).removesuffix("/chunks").removesuffix("/manifests")
-                maps.setdefault(of_map, []).append(size)
-        return {
-            "streams": [
-                _stream(name, [size]) for name, size in sorted(sizes.items()) if STREAM_NAME.fullmatch(name)
-            ],
-            "maps": [_stream(name, of_map) for name, of_map in sorted(maps.items())],
-        }
 
     async def _sizes(self) -> Mapping[str, StreamSize | None]:
-        """By stream; None where hosts of an earlier version cannot tell."""
-        with suppress(LogUnavailableError):
-            sizes = await self._client.sizes(timeout=SIZES_TIMEOUT)
-            if sizes is not None:
-                return sizes
+        """By stream; None where there are hosts that cannot tell, as those of an earlier version, or not in time."""
+        if self._has_sizes():
+            with suppress(LogUnavailableError):
+                sizes = await self._client.sizes(timeout=SIZES_TIMEOUT)
+                if sizes is not None:
+                    return sizes
+        return dict.fromkeys(await self._names())
+
+    async def _names(self) -> Iterable[str]:
         document, tail = await self._client.cut()
-        names = await self._client.names(document.layout.trimmed_below, tail)
-        return dict.fromkeys(names)
+        return await self._client.names(document.layout.trimmed_below, tail)
 
     async def append(self, stream: str, payload: bytes) -> Appended:
         _check_stream(stream)
@@ -243,6 +248,20 @@ class StoreApi:
         if len(self._maps) > MAPS_AT_ONCE:
             self._maps.popitem(last=False)
         return shared
+
+
+def _listing(sizes: Mapping[str, StreamSize | None]) -> Streams:
+    maps: dict[str, list[StreamSize | None]] = {}
+    for name, size in sizes.items():
+        if name.startswith(MAP_STREAMS):
+            of_map = name.removeprefix(MAP_STREAMS).removesuffix("/chunks").removesuffix("/manifests")
+            maps.setdefault(of_map, []).append(size)
+    streams = {name: [size] for name, size in sizes.items() if STREAM_NAME.fullmatch(name)}
+    return {
+        "streams": [_stream(name, of) for name, of in sorted(streams.items())[:LONGEST_LISTING]],
+        "maps": [_stream(name, of) for name, of in sorted(maps.items())[:LONGEST_LISTING]],
+        "left_off": sum(max(0, len(each) - LONGEST_LISTING) for each in (streams, maps)),
+    }
 
 
 def _stream(name: str, sizes: Iterable[StreamSize | None]) -> StreamEntry:

@@ -293,11 +293,11 @@ class FakeStore:
         self.records: dict[str, list[bytes]] = {}
         self.maps: dict[str, dict[str, bytes]] = {}
 
-    async def streams(self) -> Streams:
+    async def streams(self, *, only_names: bool = False) -> Streams:
         def told(data: Mapping[str, Sized]) -> list[StreamEntry]:
             return [{"name": name, "records": len(of), "bytes": 50 * len(of)} for name, of in data.items()]
 
-        return {"streams": told(self.records), "maps": told(self.maps)}
+        return {"streams": told(self.records), "maps": told(self.maps), "left_off": 0}
 
     async def read(
         self, stream: str, address: int | None, limit: int, start: int | None = None

@@ -85,7 +85,7 @@ class FakeStore:
     def __init__(self, appended: list[tuple[str, bytes]]) -> None:
         self._appended = appended
 
-    async def streams(self) -> dict[str, Any]:
+    async def streams(self, *, only_names: bool = False) -> dict[str, Any]:
         return {"streams": sorted({stream for stream, _ in self._appended}), "maps": []}
 
     async def append(self, stream: str, payload: bytes) -> dict[str, Any]:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import base64
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from datastore_adapter.log.log_unit.unit import LogUnit, Outcome
+from datastore_adapter.log.messages import CountStreams
 from rota.agent.node_api import NodeApi
 from rota.errors import ApiError
+from rota.services import store_api
 from rota.services.event_log import EventLog
 from rota.services.former_members import FormerMembers
 from rota.services.host_monitor import HostMonitor
 from rota.services.key_service import KeyService
-from rota.services.store_api import MAPS_AT_ONCE, StoreApi
+from rota.services.store_api import MAPS_AT_ONCE, SIZES_KEPT, StoreApi
+from rota.services.store_tags import counts_streams
 from tests.datastore_adapter.harness import Harness
 from tests.rota.description import Description
 
@@ -61,9 +67,13 @@ def test_a_map_by_one_request_after_the_other(harness: Harness, description: Des
 def test_the_streams_and_maps_there_are(harness: Harness, description: Description) -> None:
     async def story() -> None:
         store = StoreApi(harness.client())
-        assert await store.streams() == {"streams": [], "maps": []}
+        assert await store.streams() == {"streams": [], "maps": [], "left_off": 0}
         await store.append("greetings", b"hello")
         await store.change("m", {"action": "set", "key": "k", "value": base(b"v")})
+        (named,) = (await store.streams(only_names=True))["streams"]
+        assert named == {"name": "greetings", "records": None, "bytes": None}
+        assert (await store.streams())["streams"] == [], "one answer for all who ask within that time"
+        await harness.runtime.sleep(SIZES_KEPT)
         found = await store.streams()
         description.check_answer("GET", "/v1/streams", found)
         (stream,), (of_map,) = found["streams"], found["maps"]
@@ -76,6 +86,53 @@ def test_the_streams_and_maps_there_are(harness: Harness, description: Descripti
         assert 5 < (stream["bytes"] or 0) < 200
 
     harness.loop.run(story())
+
+
+def test_a_listing_is_bounded_and_says_so(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_api, "LONGEST_LISTING", 2)
+
+    async def story() -> None:
+        store = StoreApi(harness.client())
+        for name in ("c", "a", "b"):
+            await store.append(name, b"1")
+        found = await store.streams()
+        assert ([each["name"] for each in found["streams"]], found["left_off"]) == (["a", "b"], 1)
+
+    harness.loop.run(story())
+
+
+@pytest.mark.parametrize(
+    ("tags", "is_asked"),
+    [
+        ({}, False),
+        ({"rota": "0.1.3"}, False),
+        ({"rota": "0.2.0"}, True),
+        ({"rota": "0.10.0"}, True),
+        ({"store": "no"}, True),
+    ],
+)
+def test_a_host_of_version_0_1_is_not_asked_how_much_there_is(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, tags: dict[str, str], is_asked: bool
+) -> None:
+    """It would end the connection that it shares with appends."""
+    asked: list[str] = []
+    answer = LogUnit._stream_counts
+
+    def counts(unit: LogUnit, request: CountStreams) -> Outcome:
+        asked.append("sizes")
+        return answer(unit, request)
+
+    monkeypatch.setattr(LogUnit, "_stream_counts", counts)
+    members = [SimpleNamespace(attributes=each) for each in ({"rota": "0.2.0"}, tags)]
+    cluster: Any = SimpleNamespace(view=SimpleNamespace(members=members))
+
+    async def story() -> None:
+        store = StoreApi(harness.client(), partial(counts_streams, cluster))
+        await store.append("s", b"1")
+        assert [each["name"] for each in (await store.streams())["streams"]] == ["s"]
+
+    harness.loop.run(story())
+    assert bool(asked) == is_asked
 
 
 @pytest.mark.parametrize(
