@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import trio
@@ -33,7 +34,7 @@ from rota.errors import ApiError
 from rota.http.answers import AllMeasured, Event, HostReport, Measured, Members, Solver, Status, Views
 from rota.http.control_answers import Control
 from rota.http.requests import ASKED_BY
-from rota.services.asking_members import ask_all, checked, chosen
+from rota.services.asking_members import Shared, ask_all, checked, chosen
 from rota.services.control_requests import ANSWERED_ANYWHERE, ASKED_AT, answer
 from rota.services.control_service import SERVICE, answer_requests, ask_member
 from rota.services.event_log import EventLog
@@ -100,6 +101,7 @@ class NodeApi:
         self._key_service = key_service
         self._events = events
         self._views = ViewHistory(name, events)
+        self._measured = Shared[AllMeasured]()
         self.operations = Operations(name)
         self._store = store
         self.cluster: Cluster | None = None
@@ -257,7 +259,9 @@ class NodeApi:
     async def measured(self) -> AllMeasured:
         """What the agents of all hosts, or of some, measured in the last hour."""
         cluster = _joined(self.cluster)
+        return await self._measured.get(cluster.view.id, partial(self._all_measured, cluster))
 
+    async def _all_measured(self, cluster: Cluster) -> AllMeasured:
         async def ask(member: Member) -> Measured:
             return checked(await ask_member(cluster, member, SERVICE, "measured", {}), Measured)
 
@@ -293,8 +297,7 @@ class NodeApi:
     async def control(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Answer here, or pass on to the controller.  Raises :class:`ApiError`."""
         cluster = _joined(self.cluster)
-        controller = self._stored(self.controller)
-        name = controller.status()["controller"]
+        name = self._stored(self.controller).leader
         who = arguments.get(ASKED_BY)
         arguments = {**arguments, ASKED_AT: f"{self._name} by {who}" if who else self._name}
         if request in ANSWERED_ANYWHERE or name == self._name:

@@ -9,12 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from datastore_adapter.log.log_unit.unit import LogUnit, Outcome
 from datastore_adapter.log.messages import CountStreams
+from rota.agent import node_api
 from rota.agent.node_api import NodeApi
 from rota.errors import ApiError
 from rota.services import store_api
+from rota.services.asking_members import KEPT
 from rota.services.event_log import EventLog
 from rota.services.former_members import FormerMembers
 from rota.services.host_monitor import HostMonitor
@@ -217,3 +221,33 @@ def test_an_agent_that_ends_begins_no_request_and_says_so(tmp_path: Path) -> Non
     with pytest.raises(ApiError, match="is ending") as refused:
         api.store()
     assert (refused.value.code, refused.value.status or 503) == ("ending", 503)
+
+
+async def test_others_are_asked_once_by_several_and_who_is_controller_without_a_report(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def ask_member(
+        cluster: Any, member: Any, service: str, request: str, arguments: Any
+    ) -> dict[str, Any]:
+        asked.append(f"{member.name}: {request}")
+        return {"interval": 10.0, "end": None, "series": {}}
+
+    class View(SimpleNamespace):
+        def __len__(self) -> int:
+            return len(self.members)
+
+    monkeypatch.setattr(node_api, "ask_member", ask_member)
+    api = NodeApi(
+        "n1", EventLog(), KeyService("n1", None), FormerMembers(tmp_path / "f"), HostMonitor(tmp_path)
+    )
+    fakes: Any = api
+    n2 = SimpleNamespace(name="n2")
+    fakes.cluster = SimpleNamespace(view=View(members=[n2], id=b"v", member=lambda name: n2))
+    fakes.controller = SimpleNamespace(leader="n2")
+    assert await api.measured() == await api.measured()
+    await trio.sleep(KEPT)
+    assert list((await api.measured())["members"]) == ["n1", "n2"]
+    await api.control("plan", {})
+    assert asked == ["n2: measured", "n2: measured", "n2: plan"]
