@@ -170,6 +170,12 @@ def test_who_may_only_read_is_offered_nothing_and_the_agent_refuses_besides(
             if offered:
                 press(page, "Pause …")
                 page.until_text("dialog", "Nothing is under way.")
+            page.run("location.hash = '#/segment/s01'")
+            page.until(lambda: page.texts("#page button"), "the page of the segment does not appear")
+            page.run("document.querySelector('#page button').click()")
+            page.until_text("#page .answer", "s01 is where it is")
             page.run("document.getElementById('logout').click()")
             page.until(lambda: not page.texts("dialog"), "a question stays over the login")
+            assert "is where it is" not in page.run("return document.getElementById('page').textContent")
+            page.run("location.hash = '#/'")
         assert agent.ordered == []
