@@ -7,6 +7,7 @@ few used last are kept; the others are read from the log again when they are ask
 from __future__ import annotations
 
 import base64
+from codecs import getincrementaldecoder
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import suppress
@@ -122,8 +123,13 @@ class StoreApi:
         taken, self._append_seconds = self._append_seconds, []
         return sum(taken) / len(taken) if taken else None
 
-    async def read(self, stream: str, address: int | None, limit: int, start: int | None = None) -> Records:
-        """One record, the first from `start` on, or the latest; oldest first.  Raises :class:`ApiError`."""
+    async def read(
+        self, stream: str, address: int | None, limit: int, start: int | None = None, most: int | None = None
+    ) -> Records:
+        """One record, the first from `start` on, or the latest; oldest first; of each the first `most` bytes.
+
+        Raises :class:`ApiError`.
+        """
         _check_stream(stream)
         try:
             if start is not None and address is None:
@@ -135,7 +141,7 @@ class StoreApi:
                 records = [record] if record is not None and record.stream == stream else []
         except LogError as error:
             raise _api_error(error) from error
-        return {"stream": stream, "records": [_record(record) for record in records]}
+        return {"stream": stream, "records": [_record(record, most) for record in records]}
 
     async def _first(self, stream: str, start: int, limit: int) -> list[Record]:
         records: list[Record] = []
@@ -200,13 +206,13 @@ class StoreApi:
         except LogError as error:
             raise _api_error(error) from error
 
-    async def entries(self, name: str, limit: int) -> MapEntries:
-        """The first keys of a map, in order, and how many there are."""
+    async def entries(self, name: str, limit: int, most: int | None = None) -> MapEntries:
+        """The first keys of a map, in order, with the first `most` bytes of each value, and how many there are."""
         try:
             found = await self._map(name).items()
         except LogError as error:
             raise _api_error(error) from error
-        shown = [_entry(key, value) for key, value in list(found.items())[:limit]]
+        shown = [_entry(key, value, most) for key, value in list(found.items())[:limit]]
         return {"map": name, "keys": len(found), "entries": shown}
 
     async def change(self, name: str, request: Mapping[str, Any]) -> MapChange:
@@ -299,11 +305,19 @@ def _check_stream(stream: str) -> None:
         )
 
 
-def _record(record: Record) -> RecordEntry:
+def _record(record: Record, most: int | None = None) -> RecordEntry:
     payload = record.payload
-    text = payload.decode("utf-8", "replace")
-    return {"address": record.address, "text": text, "hex": payload.hex(), "bytes": len(payload)}
+    text, hexadecimal = _shown(payload, most)
+    return {"address": record.address, "text": text, "hex": hexadecimal, "bytes": len(payload)}
 
 
-def _entry(key: str, value: bytes) -> MapEntry:
-    return {"key": key, "text": value.decode("utf-8", "replace"), "hex": value.hex(), "bytes": len(value)}
+def _entry(key: str, value: bytes, most: int | None = None) -> MapEntry:
+    text, hexadecimal = _shown(value, most)
+    return {"key": key, "text": text, "hex": hexadecimal, "bytes": len(value)}
+
+
+def _shown(value: bytes, most: int | None) -> tuple[str, str]:
+    """As UTF-8 and as hexadecimal digits; a character that the cut goes through is left out of the text."""
+    head = value[:most]
+    is_whole = len(head) == len(value)
+    return getincrementaldecoder("utf-8")("replace").decode(head, final=is_whole), head.hex()

@@ -70,6 +70,8 @@ def test_the_page_of_a_host_that_is_gone_says_since_when(page: Page) -> None:
         page.until_text("#page tbody", "lost")
         page.open(f"{server.url}#/host/nobody")
         page.until_text("#page", "No host nobody is known here")
+        page.run("location.hash = '#/constructor/x'")
+        page.until(lambda: page.texts(".host"), "what names no page is not the overview")
         assert page.errors() == []
 
 
@@ -81,6 +83,15 @@ def test_a_host_that_does_not_answer_is_no_hole_in_the_page(page: Page) -> None:
         page.until_text("#page", "n4 cannot be reached")
         assert "10.0.0.4:7946" in page.text("#page")
         page.until(lambda: len(page.texts("#page tbody tr")) == 6, "its copies do not appear")
+        assert "Asking its agent" not in page.text("#page")
+        del agent.broken["host n4"]
+        page.run(
+            "const asked = fetch; window.fetch = (path, ...rest) => path.startsWith('/v1/hosts/') "
+            "? Promise.reject(new DOMException('aborted', 'AbortError')) : asked(path, ...rest)"
+        )
+        page.run("location.hash = '#/host/n5'")
+        page.until_text("#page", "The agent has not answered within 30 s.")
+        assert "Asking its agent" not in page.text("#page")
 
 
 def test_a_segment_has_a_page_with_its_copies_and_how_they_came_about(page: Page) -> None:
@@ -146,6 +157,8 @@ def test_streams_and_maps_with_their_last_records_and_first_keys(page: Page) -> 
         agent.data.records["greetings"] = agent.data.records["greetings"][:3]
         page.until(lambda: len(page.texts("#page tbody tr")) == 3, "the records do not change")
         assert page.texts("#page td code") == ["ff00", HOSTILE, "hello"]
+        agent.data.records["greetings"][0] = b"x" * 401
+        page.until(lambda: page.texts("#page td code")[-1] == "x" * 400 + "…", "it is not cut")
         page.run("location.hash = '#/map/colours'")
         page.until_text("#page", "the first 200 keys")
         assert len(page.texts("#page tbody tr")) == 200

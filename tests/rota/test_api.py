@@ -93,16 +93,16 @@ class FakeStore:
         return {"address": 7}
 
     async def read(
-        self, stream: str, address: int | None, limit: int, start: int | None = None
+        self, stream: str, address: int | None, limit: int, start: int | None = None, most: int | None = None
     ) -> dict[str, Any]:
-        return {"stream": stream, "address": address, "limit": limit}
+        return {"stream": stream, "address": address, "limit": limit, "most": most}
 
     async def follow(self, stream: str, start: int | None) -> AsyncIterator[dict[str, Any]]:
         yield {"address": start}
         raise ApiError("trimmed", code="trimmed")
 
-    async def entries(self, name: str, limit: int) -> dict[str, Any]:
-        return {"map": name, "limit": limit}
+    async def entries(self, name: str, limit: int, most: int | None = None) -> dict[str, Any]:
+        return {"map": name, "limit": limit, "most": most}
 
     async def change(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         return {"map": name, **request}
@@ -231,10 +231,11 @@ async def test_requests_about_keys(client: httpx.AsyncClient) -> None:
 async def test_log_round_trip_and_its_bound(client: httpx.AsyncClient, node: FakeNode) -> None:
     assert (await client.post("/v1/log/s", content=b"\x00hi")).json() == {"address": 7}
     assert node.appended == [("s", b"\x00hi")]
-    assert (await client.get("/v1/log/s?address=4&limit=2")).json() == {
+    assert (await client.get("/v1/log/s?address=4&limit=2&most=5")).json() == {
         "stream": "s",
         "address": 4,
         "limit": 2,
+        "most": 5,
     }
     assert (await client.post("/v1/log/s", content=bytes(LARGEST_RECORD + 1))).status_code == 413
     assert (await client.get("/v1/log/s?address=-1")).status_code == 400
@@ -247,7 +248,7 @@ async def test_a_stream_is_followed_until_it_cannot_be(client: httpx.AsyncClient
 
 
 async def test_maps(client: httpx.AsyncClient) -> None:
-    assert (await client.get("/v1/map/m?limit=2")).json() == {"map": "m", "limit": 2}
+    assert (await client.get("/v1/map/m?limit=2&most=5")).json() == {"map": "m", "limit": 2, "most": 5}
     request = {"action": "set", "key": "k", "value": "aa=="}
     assert (await client.post("/v1/map/m", json=request)).json() == {"map": "m", **request}
     assert (await client.post("/v1/map/m", content=b"[]")).status_code == 400

@@ -173,6 +173,25 @@ def test_a_request_that_is_none_is_refused_as_such(harness: Harness, request_: d
     assert (refused.value.code, refused.value.status) == ("bad_request", 400)
 
 
+def test_of_long_values_only_as_much_as_asked_for(harness: Harness) -> None:
+    async def story() -> None:
+        store = StoreApi(harness.client())
+        value = (
+            "aé".encode() * 1000
+        )  # the third byte is the end of the first é, the fifth the middle of the next
+        await store.append("s", value)
+        await store.append("s", b"\xc3")
+        await store.change("m", {"action": "set", "key": "k", "value": base(value)})
+        for most, text in ((3, "aé"), (5, "aéa"), (0, ""), (5000, "aé" * 1000)):
+            long, short = (await store.read("s", None, 2, most=most))["records"]
+            (entry,) = (await store.entries("m", 1, most))["entries"]
+            for shown in (long, entry):
+                assert (shown["text"], shown["hex"], shown["bytes"]) == (text, value[:most].hex(), 3000)
+            assert short["text"] == ("\ufffd" if most else "")  # whole, and no text
+
+    harness.loop.run(story())
+
+
 def test_streams(harness: Harness, description: Description) -> None:
     async def story() -> None:
         client = harness.client()

@@ -138,9 +138,14 @@ class Encoding:
             if deadline.passed:
                 raise SolveTimeout(f"{cells} cells, and more, were not written down for a solver in time")
 
-        if stop is not None:
-            self.factored.watch = watch
-        return self.problem
+        if stop is None:
+            return self.problem
+        self.factored.watch = watch
+        try:
+            return self.problem
+        except PolicyError:
+            self.factored.watch = stop
+            raise
 
     @cached_property
     def problem(self) -> Problem:
@@ -421,6 +426,8 @@ class Encoder:
         choice = self._problem.choice_of(exists >> 1)
         if not len(exists) or bool((exists & 1).any()) or bool((choice < 0).any()):
             return every, exists
+        if len(np.unique(exists)) < len(exists):
+            return every, exists  # some exist together
         codes = [self._evaluator.values.codes(column) for column in cells]
         first, number = group_numbers(choice, *codes)
         if _FEWER * len(first) > len(exists):

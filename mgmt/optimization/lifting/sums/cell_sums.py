@@ -51,7 +51,7 @@ class CellSums:
         self._known = np.zeros(problem.variables, np.bool_)
         self._add_cells()
         self._add_followed()
-        self.places = grid_places(problem, self._terms[0], cells.values)
+        self.places = grid_places(problem, self._terms[0], self.width, cells.values)
         self.products = ProductTerms.of(problem, self.places)
         self._add_products()
         number = len(self._constants)
