@@ -412,9 +412,7 @@ class Encoder:
         exists = scope.exists
         if cells and not symbolic:
             first, exists = self._once_each(cells, exists)
-            cells = [
-                column for column in (take(each, first) for each in cells) if isinstance(column, Constants)
-            ]
+            cells = [take(column, first) for column in cells]
         self._store_view(view, constants, cells, symbolic, exists)
 
     def _once_each(self, cells: Sequence[Constants], exists: Integers) -> tuple[Integers, Integers]:
