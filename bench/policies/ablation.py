@@ -36,10 +36,11 @@ from mgmt.compiler.parts import assignment as columnar
 from mgmt.compiler.parts import flagged_assignment
 from mgmt.errors import PolicyError
 from mgmt.optimization.assignment import Pairs, Placement
-from mgmt.optimization.engines import UnsuitableError, solve
+from mgmt.optimization.engines import UnsuitableError, independent_parts, solve
 from mgmt.optimization.engines.flow import NotAFlowError
 from mgmt.optimization.engines.model.cells import all_candidates
 from mgmt.optimization.engines.presolve.candidates import Candidates
+from mgmt.optimization.engines.selection import flags
 from mgmt.optimization.engines.selection.selected_placement import SelectedPlacement, solve_selection
 from mgmt.state.database import Database
 
@@ -271,6 +272,8 @@ def _recorded(built: Any, seconds: float) -> list[_Call]:
     kept = (
         (columnar, "solve", recording(solve, 1)),
         (flagged_assignment, "solve_selection", recording(solve_selection, 2)),
+        (independent_parts, "solve", recording(solve, 1)),
+        (flags, "solve_selection", recording(solve_selection, 2)),
     )
     with _patched(kept), suppress(PolicyError):
         built[1].solve(seconds)

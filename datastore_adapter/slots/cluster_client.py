@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -128,6 +129,19 @@ class ClusterClient:
     async def info(self, server: Recipient) -> ServerInfo:
         """What one server says of itself now."""
         return parse_info(await self.servers.call(server, *INFO))
+
+    async def infos(self, addresses: Iterable[str]) -> list[ServerInfo]:
+        """What those of these servers that answer say of themselves now."""
+        infos: list[ServerInfo] = []
+
+        async def ask(address: str) -> None:
+            with suppress(SlotsError):  # silent: `observe` says why
+                infos.append(parse_info(await self.servers.call(address, *INFO)))
+
+        async with trio.open_nursery() as nursery:
+            for address in addresses:
+                nursery.start_soon(ask, address)
+        return infos
 
     async def endpoint(self, address: str) -> tuple[str, int]:
         """IP address and port, as servers want them of each other."""

@@ -45,6 +45,7 @@ from datastore_adapter.slots.observation import make_observation, with_placement
 from datastore_adapter.slots.servers import Servers
 from datastore_adapter.slots.settings import EngineAccess, SlotsSettings
 from datastore_adapter.slots.state.cluster_state import ClusterState, NoMajority
+from datastore_adapter.slots.state.server_info import ServerInfo
 from datastore_adapter.slots.state.shards import Record, record_of, shards_of
 from datastore_adapter.slots.state.slot_ranges import SLOTS, normalized, text_of
 from datastore_adapter.slots.steps import membership as membership_steps
@@ -100,6 +101,10 @@ class SlotsAdapter:
     def statistics(self) -> dict[str, int]:
         """Counters: observations, steps begun, done and failed, commands that changed something."""
         return dict(sorted((self._counters + self._connections.counters).items()))
+
+    async def infos(self, servers: Sequence[str]) -> list[ServerInfo]:
+        """What those of these servers that answer say of themselves now."""
+        return await self._cluster.infos(servers)
 
     async def sample(self) -> None:
         """Collect, without end, what replicas can be judged by when their primary is lost."""

@@ -17,8 +17,12 @@ class MemberLog(_Adapter):
 
     def __init__(self, name: str) -> None:
         super().__init__(logging.getLogger("membership"), {"member": name})
-        self._begin = f"{name.replace('%', '%%')}: "
+        self._name = name
+
+    def log(self, level: int, msg: object, *args: object, stacklevel: int = 1, **kwargs: Any) -> None:
+        """The line with the name before it."""
+        line = str(msg) if args else str(msg).replace("%", "%%")  # without arguments it is as it is
+        super().log(level, f"%s: {line}", self._name, *args, stacklevel=stacklevel + 1, **kwargs)
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """The line with the name before it."""
-        return f"{self._begin}{msg}", {"extra": self.extra, **kwargs}
+        return msg, {"extra": self.extra, **kwargs}

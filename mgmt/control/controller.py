@@ -133,6 +133,11 @@ class Controller:
             return None
         return self.settled and view.epoch == view_epoch
 
+    @property
+    def leader(self) -> str | None:
+        """Who is the controller in the view that this loop knows."""
+        return controller_of(self._environment.view)
+
     def status(self) -> dict[str, Any]:
         """For ``rota status``; as of the last look at the engine."""
         return self._status.report()

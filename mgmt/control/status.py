@@ -145,6 +145,7 @@ class ControlStatus:
             "progress": self._runner.progress(),
             "paused": intent is not None and intent.paused,
             "observing": intent is not None and intent.observing,
+            "restoring": intent is not None and bool(intent.restoring),
             "held": None if self.held is None else self.held.to_json(),
             "frozen": self._frozen(),
             "away": [

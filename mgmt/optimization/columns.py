@@ -230,11 +230,18 @@ class Linears:
         """Each row times its factor."""
         factors = np.broadcast_to(integers(factors), self.constants.shape)
         spread = np.repeat(factors, self.terms.lengths)
-        largest = _largest(factors) * max(_largest(self.constants), _largest(self.coefficients))
-        if largest > LIMIT:
-            raise too_large(largest)
+        if _largest(factors) * max(_largest(self.constants), _largest(self.coefficients)) > LIMIT:
+            self._refuse_products(factors, spread)
         found = Linears(self.constants * factors, self.terms, self.coefficients * spread)
         return found if (factors != 0).all() else found._without_zeros()
+
+    def _refuse_products(self, factors: Integers, spread: Integers) -> None:
+        """OverflowError where a number times its factor leaves 64 bits."""
+        for values, by in ((self.constants, factors), (self.coefficients, spread)):
+            sizes = np.abs(values.astype(np.float64) * by)
+            if len(sizes) and sizes.max() > LIMIT:
+                place = int(sizes.argmax())
+                raise too_large(abs(int(values[place]) * int(by[place])))
 
     def plus(self, constants: Integers | int) -> Linears:
         return Linears(self.constants + constants, self.terms, self.coefficients)

@@ -230,7 +230,9 @@ class Total(LoadFunction):
     def folded(self, parts: tuple[LoadFunction, ...]) -> LoadFunction:
         terms = [term for part in parts for term in (part.terms if isinstance(part, Total) else (part,))]
         rest = [term for term in terms if not isinstance(term, Constant)]
-        base = constant(sum((term.values for term in terms if isinstance(term, Constant)), np.zeros((1, 1), np.int64)))
+        base = constant(
+            sum((term.values for term in terms if isinstance(term, Constant)), np.zeros((1, 1), np.int64))
+        )
         if not rest or bool(base.values.any()):
             rest.append(base)
         return rest[0] if len(rest) == 1 else Total(tuple(rest))

@@ -48,12 +48,16 @@ class Grid:
         return 2 * (self.first + rows * self.values + values)
 
     @property
+    def cells(self) -> Integers:
+        """The literals of all cells, row by row."""
+        return self.literals(np.arange(self.rows)[:, None], np.arange(self.values)[None, :]).ravel()
+
+    @property
     def all_literals(self) -> Lists:
         """Of each row all of which exactly one holds."""
-        cells = self.literals(np.arange(self.rows)[:, None], np.arange(self.values)[None, :])
         nullable = np.flatnonzero(self.null != FALSE)
         owners = np.concatenate((np.repeat(np.arange(self.rows), self.values), nullable))
-        return Lists.grouped(owners, np.concatenate((cells.ravel(), self.null[nullable])), self.rows)
+        return Lists.grouped(owners, np.concatenate((self.cells, self.null[nullable])), self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,16 +74,12 @@ class FlaggedGrid:
     @property
     def cells(self) -> Integers:
         """The literals of all its cells, row by row; each holds where that of ``base`` does and the row's flag."""
-        return _every_cell(self.grid)
+        return self.grid.cells
 
     @property
     def parts(self) -> Lists:
         """Of each cell that of ``base``, and the flag."""
-        return Lists.side_by_side(_every_cell(self.base), np.repeat(self.flags, self.grid.values))
-
-
-def _every_cell(grid: Grid) -> Integers:
-    return grid.literals(np.arange(grid.rows)[:, None], np.arange(grid.values)[None, :]).ravel()
+        return Lists.side_by_side(self.base.cells, np.repeat(self.flags, self.grid.values))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -309,7 +309,7 @@ class FactoredProblem(Problem):
                 self.occupied.append(Occupied(targets, -1 - several))
         return self._above_zero[places]
 
-    def one_of(self, cells: Lists) -> Integers:
+    def one_of_cells(self, cells: Lists) -> Integers:
         """In each row a literal that holds exactly when one of these cells does, all of one row of a grid."""
         found, first = filled(len(cells), FALSE), cells.items[cells.starts[:-1]]
         for grid in self.grids:

@@ -6,7 +6,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,14 +38,16 @@ def losses(view: HostView, observation: Observation, intent: Intent) -> list[Los
     groups = [("host", name, {name}) for name in sorted(view.names)]
     groups += [("rack", rack, hosts) for rack, hosts in sorted(racks.items()) if len(hosts) > 1]
     last = _last_copies(view, observation)
+    usable = view.names - set(intent.drains)
+    usable_racks = {rack for rack, hosts in racks.items() if hosts & usable}
     found: dict[tuple[str, str], list[str]] = {}
     of_host: dict[str, set[str]] = {}
     for what, name, lost in groups:
         texts = [
             *_gone(last.get((what, name), ())),
             *_stops(lost, view, observation),
-            *_too_few_hosts(lost, view, intent),
-            *(_shared_racks(name, racks, intent) if what == "rack" else ()),
+            *_too_few_hosts(lost, usable, intent),
+            *(_shared_racks(name, usable_racks, intent) if what == "rack" else ()),
         ]
         known = set().union(
             *(of_host.get(host, set()) for host in lost)
@@ -87,16 +89,14 @@ def _stops(lost: Set[str], view: HostView, observation: Observation) -> Iterator
         yield "no majority of the layout servers would be left, and the store would wait for them"
 
 
-def _too_few_hosts(lost: Set[str], view: HostView, intent: Intent) -> Iterator[str]:
-    drained, wanted = set(intent.drains), intent.replication_factor
-    usable = sum(name not in drained for name in view.names)
-    left = usable - len(lost - drained)
-    if left < wanted <= usable:
+def _too_few_hosts(lost: Set[str], usable: Set[str], intent: Intent) -> Iterator[str]:
+    wanted = intent.replication_factor
+    left = len(usable) - len(lost & usable)
+    if left < wanted <= len(usable):
         yield f"{left} hosts would be left for {wanted} copies (replication_factor)"
 
 
-def _shared_racks(rack: str, racks: Mapping[str, Set[str]], intent: Intent) -> Iterator[str]:
+def _shared_racks(rack: str, usable: Set[str], intent: Intent) -> Iterator[str]:
     """There is a rack for each copy as long as there are as many racks as copies."""
-    usable = {name for name, hosts in racks.items() if not hosts <= set(intent.drains)}
     if rack in usable and len(usable) == intent.replication_factor > 1:
         yield f"copies would share racks, {len(usable)} of them in {len(usable) - 1} (one_replica_per_rack)"

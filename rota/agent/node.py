@@ -61,7 +61,7 @@ from rota.services.host_monitor import HostMonitor
 from rota.services.key_service import SERVICE as KEY_SERVICE
 from rota.services.key_service import KeyService
 from rota.services.store_api import StoreApi
-from rota.services.store_tags import HTTP, VERSION_TAG, check_store, servers_of
+from rota.services.store_tags import HTTP, VERSION_TAG, check_store, counts_streams, servers_of
 from rota.services.view_report import view_event
 from rota.version import VERSION
 
@@ -387,7 +387,8 @@ class Node:
             )
             if self._engine is None:
                 self._api.store_api = StoreApi(
-                    LogClient(runtime, [str(cluster.me.address)], self._log_settings)
+                    LogClient(runtime, [str(cluster.me.address)], self._log_settings),
+                    partial(counts_streams, cluster),
                 )
             else:
                 adapter = await self._open_engine(self._engine, cluster, adapter, nursery)
@@ -412,11 +413,13 @@ class Node:
     ) -> Adapter:
         """Have its servers run; the adapter for those of all hosts, whose document ``layout_adapter`` agrees on."""
         from datastore_adapter.slots.slots_adapter import SlotsAdapter
+        from rota.agent.engine.measuring import measure
 
         access = await engine.access(cluster)
         await nursery.start(engine.run, cluster, access)
         adapter = SlotsAdapter(layout_adapter, servers_of(cluster), access)
         self._api.engine_statistics = adapter.statistics
+        self._api.measure_engine = partial(measure, adapter, engine.status()["servers"])
         if self._sampling is not None:
             nursery.start_soon(self._sampling.run, adapter)
         return adapter

@@ -7,8 +7,9 @@ host is it, and sent there otherwise.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import trio
@@ -33,12 +34,20 @@ from rota.errors import ApiError
 from rota.http.answers import AllMeasured, Event, HostReport, Measured, Members, Solver, Status, Views
 from rota.http.control_answers import Control
 from rota.http.requests import ASKED_BY
-from rota.services.asking_members import ask_all, checked, chosen
+from rota.services.asking_members import Shared, ask_all, checked, chosen
 from rota.services.control_requests import ANSWERED_ANYWHERE, ASKED_AT, answer
 from rota.services.control_service import SERVICE, answer_requests, ask_member
 from rota.services.event_log import EventLog
 from rota.services.former_members import FormerMembers
-from rota.services.host_monitor import Counters, Gauges, HostMonitor, counted, disk_of, held_by
+from rota.services.host_monitor import (
+    PATIENCE,
+    Counters,
+    Gauges,
+    HostMonitor,
+    counted,
+    disk_of,
+    held_by,
+)
 from rota.services.key_service import KeyService
 from rota.services.membership_operations import Operations
 from rota.services.store_api import StoreApi
@@ -92,6 +101,7 @@ class NodeApi:
         self._key_service = key_service
         self._events = events
         self._views = ViewHistory(name, events)
+        self._measured = Shared[AllMeasured]()
         self.operations = Operations(name)
         self._store = store
         self.cluster: Cluster | None = None
@@ -108,6 +118,7 @@ class NodeApi:
         self.engine: HostEngine | None = None
         """Servers of Valkey or Redis, where the store is in such."""
         self.engine_statistics: Callable[[], Mapping[str, int]] = dict
+        self.measure_engine: Callable[[], Awaitable[Gauges]] | None = None
 
     def wait(self, cluster: Cluster) -> None:
         """This host is about to join; all that can be asked of the membership until it has is to recover it."""
@@ -230,22 +241,27 @@ class NodeApi:
             "measured": self._monitor.measured(),
         }
 
-    def look_at_host(self) -> tuple[Counters, Gauges]:
+    async def look_at_host(self) -> tuple[Counters, Gauges]:
         """What is measured of this host: counters, and what is so at present."""
         statistics = {} if self.cluster is None else self.cluster.statistics()
         if self.server is None:
+            return counted(statistics, with_log=False), {}
+        if self.measure_engine is not None:  # then there is but the layout in the log
+            with trio.move_on_after(PATIENCE):
+                return counted(statistics, with_log=False), await self.measure_engine()
             return counted(statistics, with_log=False), {}
         gauges = {
             "sync_seconds": self.server.disk.sync_seconds or None,
             "append_seconds": None if self.store_api is None else self.store_api.append_seconds(),
         }
-        with_log = self.engine is None  # else there is but the layout in it
-        return counted({**statistics, **self.server.statistics()}, with_log=with_log), gauges
+        return counted({**statistics, **self.server.statistics()}, with_log=self.engine is None), gauges
 
     async def measured(self) -> AllMeasured:
         """What the agents of all hosts, or of some, measured in the last hour."""
         cluster = _joined(self.cluster)
+        return await self._measured.get(cluster.view.id, partial(self._all_measured, cluster))
 
+    async def _all_measured(self, cluster: Cluster) -> AllMeasured:
         async def ask(member: Member) -> Measured:
             return checked(await ask_member(cluster, member, SERVICE, "measured", {}), Measured)
 
@@ -281,8 +297,7 @@ class NodeApi:
     async def control(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Answer here, or pass on to the controller.  Raises :class:`ApiError`."""
         cluster = _joined(self.cluster)
-        controller = self._stored(self.controller)
-        name = controller.status()["controller"]
+        name = self._stored(self.controller).leader
         who = arguments.get(ASKED_BY)
         arguments = {**arguments, ASKED_AT: f"{self._name} by {who}" if who else self._name}
         if request in ANSWERED_ANYWHERE or name == self._name:

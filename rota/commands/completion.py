@@ -13,7 +13,6 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from rota.client.api_client import ApiClient
 from rota.client.contexts import TARGET_OPTIONS, contexts_file, load, target_of
-from rota.errors import AgentError
 
 PATIENCE: Final = 1.5
 """Seconds for an agent's answer; whoever pressed the key is waiting."""
@@ -28,17 +27,17 @@ def _completer(named: Named) -> Completer:
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
             names = sorted(set(named(context)))
-        except (AgentError, ImportError):
+        except Exception:  # whatever it is, a traceback would stand in the line that is being typed
             return []
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
     return complete
 
 
-def _answer(context: click.Context, path: str) -> Any:
+def _answer(context: click.Context, path: str, **query: int) -> Any:
     given = {name: context.params.get(name) for name in TARGET_OPTIONS}
     target = target_of(given, context.find_root().params)
-    return ApiClient(target, timeout=PATIENCE).get(path)
+    return ApiClient(target, timeout=PATIENCE).get(path, **query)
 
 
 def _hosts(context: click.Context) -> Iterable[str]:
@@ -54,11 +53,11 @@ def _placed(context: click.Context) -> Iterable[str]:
 
 
 def _streams(context: click.Context) -> Iterable[str]:
-    return [stream["name"] for stream in _answer(context, "/v1/streams")["streams"]]
+    return [stream["name"] for stream in _answer(context, "/v1/streams", names=1)["streams"]]
 
 
 def _maps(context: click.Context) -> Iterable[str]:
-    return [found["name"] for found in _answer(context, "/v1/streams")["maps"]]
+    return [found["name"] for found in _answer(context, "/v1/streams", names=1)["maps"]]
 
 
 def _contexts(_: click.Context) -> Iterable[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -189,6 +190,11 @@ def _told_losses(answer: dict[str, Any]) -> Iterator[str]:
     control = answer["control"] or {}
     for each in (*answer.get("at_risk", ()), *control.get("at_risk", ())):  # agents of 0.1 do not say
         yield f"{each['what']} {_any_of(each['names'])} lost: {each['breaks']}"
+    if "at_risk" not in control:
+        short = [each for each in control.get("troubled", ()) if each["copies"] < each["wanted"]]
+        last = Counter(each["hosts"][0] for each in short if len(each["hosts"]) == 1)
+        for host, count in sorted(last.items())[:NAMED]:
+            yield f"with {host} the last copy of {count} would be lost"
 
 
 def _any_of(names: Sequence[str]) -> str:

@@ -93,7 +93,9 @@ class Measured(TypedDict):
     """What an agent measured in the last hour, every ``interval`` seconds; each series has a value for each time, the
     last one at ``end`` (Unix seconds of that host), null where it is not known.  Rates in a second: ``records`` taken,
     ``reads`` answered, ``synced_bytes``, ``network_bytes``; ``sync_seconds``, ``append_seconds`` (through this agent);
-    bytes: ``disk_free``, ``disk_total``."""
+    bytes: ``disk_free``, ``disk_total``.  With a store in Valkey or Redis, instead of what concerns
+    the log: ``operations`` per second of the servers there, ``engine_bytes`` of data, ``engine_seconds`` until the
+    slowest of them answers."""
 
     interval: float
     end: float | None
@@ -431,10 +433,11 @@ class StreamEntry(TypedDict):
 
 
 class Streams(TypedDict):
-    """What the log holds records of: streams, and the maps that are kept in it, by name."""
+    """What the log holds records of: streams, and the maps that are kept in it, by name, as far as an answer holds."""
 
     streams: list[StreamEntry]
     maps: list[StreamEntry]
+    left_off: int
 
 
 class MapEntry(TypedDict):

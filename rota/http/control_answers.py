@@ -140,6 +140,7 @@ class Control(TypedDict):
     progress: Progress | None
     paused: bool
     observing: bool
+    restoring: NotRequired[bool]
     held: Held | None
     asks: list[Question]
     shards: list[Shard]

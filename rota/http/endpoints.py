@@ -76,8 +76,8 @@ POST /v1/recover           {"survivors": [NAME], "force": false}
 GET  /v1/streams           the streams and maps that the log holds records of
 POST /v1/log/STREAM        append the body, answers its address
 GET  /v1/log/STREAM        the stream's records; ?address=A reads one; with Accept: text/event-stream
-                           those from ?start=A on and whatever follows
-GET  /v1/map/NAME          the entries of a map
+                           those from ?start=A on and whatever follows; ?most=N cuts the text and hex of each
+GET  /v1/map/NAME          the entries of a map; ?most=N as above
 POST /v1/map/NAME          {"action": "get", "key": KEY}, or "delete", "set" with "value": BASE64, "replace"
                            with "expected" and "value" (null: no value)
 GET  /v1/backup            where the log ends, and what operators have asked for
@@ -181,7 +181,8 @@ class Endpoints:
         return JSONResponse(await self._backend.keys(action, arguments))
 
     async def streams(self, request: Request) -> Response:
-        return JSONResponse(await self._backend.store().streams())
+        only_names = whole_number(request, "names", 0) == 1
+        return JSONResponse(await self._backend.store().streams(only_names=only_names))
 
     async def append(self, request: Request) -> Response:
         payload = await bounded_body(request, LARGEST_RECORD)
@@ -197,13 +198,13 @@ class Endpoints:
                 )
             )
         stream, start = request.path_params["stream"], whole_number(request, "start", None)
-        return JSONResponse(await self._backend.store().read(stream, address, limit, start))
+        most = whole_number(request, "most", None)
+        return JSONResponse(await self._backend.store().read(stream, address, limit, start, most))
 
     async def entries(self, request: Request) -> Response:
-        limit = whole_number(request, "limit", LARGEST_LISTING)
-        return JSONResponse(
-            await self._backend.store().entries(request.path_params["name"], limit or LARGEST_LISTING)
-        )
+        limit = whole_number(request, "limit", LARGEST_LISTING) or LARGEST_LISTING
+        name, most = request.path_params["name"], whole_number(request, "most", None)
+        return JSONResponse(await self._backend.store().entries(name, limit, most))
 
     async def change(self, request: Request) -> Response:
         wanted = await json_object(request, LARGEST_CHANGE)

@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from rota.access.host_names import is_loopback
 from rota.http.answers import Members, ScrapeTargets
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -137,19 +138,28 @@ def scrape_targets(members: Members) -> list[ScrapeTargets]:
     """The members' agents as `http_sd_configs` reads them; a version before 0.2 does not say where it answers."""
     return [
         {
-            "targets": [_reached_at(url.netloc, url.hostname, member["address"])],
-            "labels": {"__scheme__": url.scheme, "member": member["name"], **_rack(member["tags"])},
+            "targets": [target],
+            "labels": {"__scheme__": scheme, "member": member["name"], **_rack(member["tags"])},
         }
         for member in members["members"]
-        if (url := urlsplit(member["http"] or "")).hostname
+        for scheme, target in _reached_at(member["http"] or "", member["address"])
     ]
 
 
-def _reached_at(netloc: str, hostname: str | None, address: str) -> str:
-    """Where it listens; for every address of its host, the one that the other members use."""
-    if hostname not in ANY_ADDRESS:
-        return netloc
-    return f"{address.rpartition(':')[0]}:{netloc.rpartition(':')[2]}"
+def _reached_at(http: str, address: str) -> Iterator[tuple[str, str]]:
+    """Where it listens; for every address of its host, the one that the other members use.
+
+    Nothing where only its own host reaches it: on another one that address is another agent's.
+    """
+    try:
+        url = urlsplit(http)
+        listens_on, port = url.hostname, url.port
+    except ValueError:  # a member may say anything
+        return
+    host = address.rpartition(":")[0]
+    if not listens_on or port is None or (is_loopback(listens_on) and not is_loopback(host.strip("[]"))):
+        return
+    yield url.scheme, f"{host}:{port}" if listens_on in ANY_ADDRESS else url.netloc
 
 
 def _rack(tags: Mapping[str, str]) -> dict[str, str]:

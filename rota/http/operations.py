@@ -10,6 +10,7 @@ from rota.http.endpoints import Endpoints
 from rota.http.openapi import Operation
 
 BINARY: Final = "application/octet-stream"
+MOST: Final = "at most so many bytes of each value in `text` and `hex`; `bytes` is its whole size"
 
 
 def operations(endpoints: Endpoints) -> list[Operation]:
@@ -188,7 +189,10 @@ def _of_the_placement(endpoints: Endpoints) -> list[Operation]:
 def _of_the_store(endpoints: Endpoints) -> list[Operation]:
     """The embedded log, maps, and backups of them."""
     return [
-        Operation("/v1/streams", endpoints.streams, "The streams and maps there are", answers.Streams),
+        Operation(
+            "/v1/streams", endpoints.streams, "The streams and maps there are", answers.Streams,
+            query={"names": "1: do not ask how much there is of each"},
+        ),
         Operation(
             "/v1/log/{stream}", endpoints.append, "Append a record", answers.Appended, "POST", BINARY,
             is_recorded=False,
@@ -198,7 +202,7 @@ def _of_the_store(endpoints: Endpoints) -> list[Operation]:
             answers.Records,
             query={
                 "address": "only the record at this address", "limit": "at most so many",
-                "start": "from this address on",
+                "start": "from this address on", "most": MOST,
             },
             also="text/event-stream",
         ),
@@ -221,7 +225,7 @@ def _of_the_store(endpoints: Endpoints) -> list[Operation]:
         ),
         Operation(
             "/v1/map/{name}", endpoints.entries, "The entries of a map", answers.MapEntries,
-            query={"limit": "at most so many"},
+            query={"limit": "at most so many", "most": MOST},
         ),
         Operation(
             "/v1/map/{name}", endpoints.change, "Get, set, delete or replace one key", answers.MapChange,

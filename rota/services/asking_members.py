@@ -16,6 +16,9 @@ ASKED_AT_ONCE = 16
 ANSWER_TIMEOUT = 2.0
 """Seconds for one member; who is being found faulty does not answer."""
 
+KEPT = 1.0
+"""Seconds for which an answer is good for others who ask."""
+
 T = TypeVar("T")
 
 
@@ -25,6 +28,26 @@ class Told(Generic[T]):
 
     answers: dict[str, T]
     silent: list[str]
+
+
+class Shared(Generic[T]):
+    """What was gathered a moment ago in the same view: several consoles cost the cluster no more than one."""
+
+    def __init__(self) -> None:
+        self._lock = trio.Lock()
+        self._gathered: T | None = None
+        self._gathered_for = b""
+        self._gathered_at = 0.0
+
+    async def get(self, view_id: bytes, gather: Callable[[], Awaitable[T]]) -> T:
+        """Gathered anew after `KEPT`, or in another view; who asks meanwhile waits for that."""
+        async with self._lock:
+            fresh = trio.current_time() - self._gathered_at < KEPT
+            if self._gathered is None or not fresh or self._gathered_for != view_id:
+                self._gathered_for = view_id
+                self._gathered = await gather()
+                self._gathered_at = trio.current_time()
+            return self._gathered
 
 
 async def ask_all(members: Sequence[Member], ask: Callable[[Member], Awaitable[T]]) -> Told[T]:

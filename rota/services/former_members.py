@@ -97,6 +97,6 @@ def _read(path: Path) -> Iterable[FormerMember]:
         match entry:
             case {
                 "name": str(), "address": str(), "how": "failed" | "left" | "evicted", "time": float(),
-                "epoch": int(), "tags": dict(),
-            }:  # fmt: skip
+                "epoch": int(), "tags": dict(tags),
+            } if all(isinstance(value, str) for value in tags.values()):  # fmt: skip
                 yield entry

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,8 @@ import trio
 from datastore_adapter import LogThread
 from rota.http.answers import Disk, Held, Measured, Space
 from rota.services.measurements import INTERVAL, Measurements
+
+log = logging.getLogger("rota")
 
 PATIENCE: Final = 2.0
 """Seconds that a disk may take to tell how much room it has, and the log what it holds."""
@@ -23,6 +26,7 @@ NETWORK: Final = (
 
 Counters = Mapping[str, int]
 Gauges = Mapping[str, float | None]
+Look = Callable[[], Awaitable[tuple[Counters, Gauges]]]
 
 
 class HostMonitor:
@@ -35,15 +39,30 @@ class HostMonitor:
         self._measurements = Measurements()
         self._asking = trio.CapacityLimiter(1)
         """A disk that never answers keeps one thread, and not one more each time."""
+        self._failures: set[type[Exception]] = set()
+        """Those that were told of."""
 
-    async def run(self, look: Callable[[], tuple[Counters, Gauges]]) -> None:
+    async def run(self, look: Look) -> None:
         """Measure at even times what `look` tells, and the room on the disk."""
+        due = trio.current_time()
         while True:
+            counters, gauges = await self._measure(look)
+            self._measurements.take(self._clock(), counters, gauges)
+            due = max(due + INTERVAL, trio.current_time())
+            await trio.sleep_until(due)
+
+    async def _measure(self, look: Look) -> tuple[Counters, Gauges]:
+        """Nothing where that fails, of whatever kind the failure is: an agent does not end over what is only drawn."""
+        try:
             space = await self.space()
-            room = {"disk_free": space and space["free"], "disk_total": space and space["total"]}
-            counters, gauges = look()
-            self._measurements.take(self._clock(), counters, {**gauges, **room})
-            await trio.sleep(INTERVAL)
+            counters, gauges = await look()
+        except Exception as error:
+            if type(error) not in self._failures:
+                self._failures.add(type(error))
+                log.warning("this host is not measured at times, which is told once", exc_info=True)
+            return {}, {}
+        room = {"disk_free": space and space["free"], "disk_total": space and space["total"]}
+        return counters, {**gauges, **room}
 
     def now(self) -> float:
         """In Unix seconds."""
@@ -60,7 +79,7 @@ class HostMonitor:
                 usage = await trio.to_thread.run_sync(
                     shutil.disk_usage, self._data_dir, abandon_on_cancel=True, limiter=self._asking
                 )
-            except OSError:
+            except (OSError, RuntimeError):  # the latter where there can be no more threads
                 return None
             return {"free": usage.free, "total": usage.total}
         return None

@@ -7,8 +7,9 @@ few used last are kept; the others are read from the log again when they are ask
 from __future__ import annotations
 
 import base64
+from codecs import getincrementaldecoder
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -49,7 +50,9 @@ from rota.version import VERSION
 LONGEST_LISTING = 10_000
 APPEND_TIMEOUT = 30.0
 SIZES_TIMEOUT = 5.0
-"""Seconds for how much there is of each stream; without it they are named only."""
+"""Seconds for how much there is of each stream; without it they are named only, if that is told in such a time."""
+SIZES_KEPT = 2.0
+"""Seconds for which they are good for others who ask: several consoles cost hardly more than one."""
 MAPS_AT_ONCE = 4
 """Maps held in memory, each up to `MapSettings.max_bytes`."""
 _CODES: tuple[tuple[type[LogError], str, int], ...] = (
@@ -67,40 +70,43 @@ _CODES: tuple[tuple[type[LogError], str, int], ...] = (
 
 
 class StoreApi:
-    """Implements ``rota.http.backend.Store`` over ``client``."""
+    """Implements ``rota.http.backend.Store`` over ``client``.
 
-    def __init__(self, client: LogClient) -> None:
+    ``has_sizes``: whether all hosts know the question how much there is of each stream.
+    """
+
+    def __init__(self, client: LogClient, has_sizes: Callable[[], bool] = lambda: True) -> None:
         self._client = client
+        self._has_sizes = has_sizes
+        self._listed: Streams | None = None
+        self._listed_at = 0.0
         self._append_seconds: list[float] = []
         self._maps: OrderedDict[str, ReplicatedDict] = OrderedDict()
 
-    async def streams(self) -> Streams:
+    async def streams(self, *, only_names: bool = False) -> Streams:
         """What there are records of, but for what the log keeps for itself.  Raises :class:`ApiError`."""
         try:
-            sizes = await self._sizes()
+            if only_names:
+                return _listing(dict.fromkeys(await self._names()))
+            if self._listed is None or self._client.runtime.now() - self._listed_at >= SIZES_KEPT:
+                self._listed = _listing(await self._sizes())
+                self._listed_at = self._client.runtime.now()
+            return self._listed
         except LogError as error:
             raise _api_error(error) from error
-        maps: dict[str, list[StreamSize | None]] = {}
-        for name, size in sizes.items():
-            if name.startswith(MAP_STREAMS):
-                of_map = name.removeprefix(MAP_STREAMS).removesuffix("/chunks").removesuffix("/manifests")
-                maps.setdefault(of_map, []).append(size)
-        return {
-            "streams": [
-                _stream(name, [size]) for name, size in sorted(sizes.items()) if STREAM_NAME.fullmatch(name)
-            ],
-            "maps": [_stream(name, of_map) for name, of_map in sorted(maps.items())],
-        }
 
     async def _sizes(self) -> Mapping[str, StreamSize | None]:
-        """By stream; None where hosts of an earlier version cannot tell."""
-        with suppress(LogUnavailableError):
-            sizes = await self._client.sizes(timeout=SIZES_TIMEOUT)
-            if sizes is not None:
-                return sizes
-        document, tail = await self._client.cut()
-        names = await self._client.names(document.layout.trimmed_below, tail)
-        return dict.fromkeys(names)
+        """By stream; None where there are hosts that cannot tell, as those of an earlier version, or not in time."""
+        if self._has_sizes():
+            with suppress(LogUnavailableError):
+                sizes = await self._client.sizes(timeout=SIZES_TIMEOUT)
+                if sizes is not None:
+                    return sizes
+        return dict.fromkeys(await self._names(SIZES_TIMEOUT))
+
+    async def _names(self, timeout: float | None = None) -> Iterable[str]:
+        document, tail = await self._client.cut(timeout=timeout)
+        return await self._client.names(document.layout.trimmed_below, tail, timeout=timeout)
 
     async def append(self, stream: str, payload: bytes) -> Appended:
         _check_stream(stream)
@@ -117,8 +123,13 @@ class StoreApi:
         taken, self._append_seconds = self._append_seconds, []
         return sum(taken) / len(taken) if taken else None
 
-    async def read(self, stream: str, address: int | None, limit: int, start: int | None = None) -> Records:
-        """One record, the first from `start` on, or the latest; oldest first.  Raises :class:`ApiError`."""
+    async def read(
+        self, stream: str, address: int | None, limit: int, start: int | None = None, most: int | None = None
+    ) -> Records:
+        """One record, the first from `start` on, or the latest; oldest first; of each the first `most` bytes.
+
+        Raises :class:`ApiError`.
+        """
         _check_stream(stream)
         try:
             if start is not None and address is None:
@@ -130,7 +141,7 @@ class StoreApi:
                 records = [record] if record is not None and record.stream == stream else []
         except LogError as error:
             raise _api_error(error) from error
-        return {"stream": stream, "records": [_record(record) for record in records]}
+        return {"stream": stream, "records": [_record(record, most) for record in records]}
 
     async def _first(self, stream: str, start: int, limit: int) -> list[Record]:
         records: list[Record] = []
@@ -195,13 +206,13 @@ class StoreApi:
         except LogError as error:
             raise _api_error(error) from error
 
-    async def entries(self, name: str, limit: int) -> MapEntries:
-        """The first keys of a map, in order, and how many there are."""
+    async def entries(self, name: str, limit: int, most: int | None = None) -> MapEntries:
+        """The first keys of a map, in order, with the first `most` bytes of each value, and how many there are."""
         try:
             found = await self._map(name).items()
         except LogError as error:
             raise _api_error(error) from error
-        shown = [_entry(key, value) for key, value in list(found.items())[:limit]]
+        shown = [_entry(key, value, most) for key, value in list(found.items())[:limit]]
         return {"map": name, "keys": len(found), "entries": shown}
 
     async def change(self, name: str, request: Mapping[str, Any]) -> MapChange:
@@ -245,6 +256,20 @@ class StoreApi:
         return shared
 
 
+def _listing(sizes: Mapping[str, StreamSize | None]) -> Streams:
+    maps: dict[str, list[StreamSize | None]] = {}
+    for name, size in sizes.items():
+        if name.startswith(MAP_STREAMS):
+            of_map = name.removeprefix(MAP_STREAMS).removesuffix("/chunks").removesuffix("/manifests")
+            maps.setdefault(of_map, []).append(size)
+    streams = {name: [size] for name, size in sizes.items() if STREAM_NAME.fullmatch(name)}
+    return {
+        "streams": [_stream(name, of) for name, of in sorted(streams.items())[:LONGEST_LISTING]],
+        "maps": [_stream(name, of) for name, of in sorted(maps.items())[:LONGEST_LISTING]],
+        "left_off": sum(max(0, len(each) - LONGEST_LISTING) for each in (streams, maps)),
+    }
+
+
 def _stream(name: str, sizes: Iterable[StreamSize | None]) -> StreamEntry:
     known = [size for size in sizes if size is not None]
     if not known:
@@ -280,11 +305,19 @@ def _check_stream(stream: str) -> None:
         )
 
 
-def _record(record: Record) -> RecordEntry:
+def _record(record: Record, most: int | None = None) -> RecordEntry:
     payload = record.payload
-    text = payload.decode("utf-8", "replace")
-    return {"address": record.address, "text": text, "hex": payload.hex(), "bytes": len(payload)}
+    text, hexadecimal = _shown(payload, most)
+    return {"address": record.address, "text": text, "hex": hexadecimal, "bytes": len(payload)}
 
 
-def _entry(key: str, value: bytes) -> MapEntry:
-    return {"key": key, "text": value.decode("utf-8", "replace"), "hex": value.hex(), "bytes": len(value)}
+def _entry(key: str, value: bytes, most: int | None = None) -> MapEntry:
+    text, hexadecimal = _shown(value, most)
+    return {"key": key, "text": text, "hex": hexadecimal, "bytes": len(value)}
+
+
+def _shown(value: bytes, most: int | None) -> tuple[str, str]:
+    """As UTF-8 and as hexadecimal digits; a character that the cut goes through is left out of the text."""
+    head = value[:most]
+    is_whole = len(head) == len(value)
+    return getincrementaldecoder("utf-8")("replace").decode(head, final=is_whole), head.hex()

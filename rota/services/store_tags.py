@@ -53,6 +53,19 @@ def check_store(cluster: Cluster, mine: Mapping[str, str]) -> None:
             )
 
 
+def counts_streams(cluster: Cluster) -> bool:
+    """Whether all hosts with the log know the question how much there is of each stream.
+
+    One of 0.1 ends the connection over it, which it shares with appends.
+    """
+    versions = [
+        member.attributes.get(VERSION_TAG, "0.1")
+        for member in cluster.view.members
+        if member.attributes.get(STORE) != "no"
+    ]
+    return not any(version.split(".")[:2] == ["0", "1"] for version in versions)
+
+
 def _named(store: str) -> str:
     return "adopted servers (--engine)" if store == ADOPTED else store
 

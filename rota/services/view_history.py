@@ -7,20 +7,17 @@ the cluster's transport; of a large cluster only some, evenly chosen.  Times are
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
-
-import trio
 
 from membership import Cluster, Member
 from rota.errors import ApiError
 from rota.http.answers import Event, InstalledView, Views
-from rota.services.asking_members import ask_all, chosen
+from rota.services.asking_members import Shared, ask_all, chosen
 from rota.services.event_log import EventLog
 
 MEMBERS_ASKED = 100
 """Of more members, this many are asked: more dots would not be told apart."""
-KEPT = 1.0
-"""Seconds for which an answer is good for others who ask: several consoles cost the cluster no more than one."""
 LONGEST_HISTORY = 200
 """Changes per member, the latest."""
 
@@ -44,23 +41,14 @@ class ViewHistory:
     def __init__(self, name: str, events: EventLog) -> None:
         self._name = name
         self._events = events
-        self._lock = trio.Lock()
-        self._gathered: Views | None = None
-        self._gathered_for = b""
-        self._gathered_at = 0.0
+        self._shared = Shared[Views]()
 
     async def gather(self, cluster: Cluster, ask: Ask) -> Views:
         """``{"size", "asked", "silent", "members": {NAME: [{"time", "epoch", "id", "size"}]}}``.
 
         Nobody's silence is an error: they are named under ``silent``.
         """
-        async with self._lock:
-            fresh = trio.current_time() - self._gathered_at < KEPT
-            if self._gathered is None or not fresh or self._gathered_for != cluster.view.id:
-                self._gathered_for = cluster.view.id
-                self._gathered = await self._ask_all(cluster, ask)
-                self._gathered_at = trio.current_time()
-            return self._gathered
+        return await self._shared.get(cluster.view.id, partial(self._ask_all, cluster, ask))
 
     async def _ask_all(self, cluster: Cluster, ask: Ask) -> Views:
         async def ask_one(member: Member) -> list[InstalledView]:

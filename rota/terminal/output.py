@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -81,7 +82,16 @@ def field(name: str, value: object, beside: int = 14) -> None:
         click.echo(f"{begin}{value}")
         return
     whole = re.sub("`[^`]*`", lambda command: command[0].replace(" ", NO_BREAK), str(value))
-    click.echo(click.wrap_text(whole, columns, begin, " " * beside).replace(NO_BREAK, " "))
+    lines = textwrap.fill(
+        whole,
+        columns,
+        initial_indent=begin,
+        subsequent_indent=" " * beside,
+        replace_whitespace=False,
+        break_on_hyphens=False,  # names and options have them
+        break_long_words=False,
+    )
+    click.echo(lines.replace(NO_BREAK, " "))
 
 
 def shortened(text: str, most: int) -> str:

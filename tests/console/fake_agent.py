@@ -293,26 +293,30 @@ class FakeStore:
         self.records: dict[str, list[bytes]] = {}
         self.maps: dict[str, dict[str, bytes]] = {}
 
-    async def streams(self) -> Streams:
+    async def streams(self, *, only_names: bool = False) -> Streams:
         def told(data: Mapping[str, Sized]) -> list[StreamEntry]:
             return [{"name": name, "records": len(of), "bytes": 50 * len(of)} for name, of in data.items()]
 
-        return {"streams": told(self.records), "maps": told(self.maps)}
+        return {"streams": told(self.records), "maps": told(self.maps), "left_off": 0}
 
     async def read(
-        self, stream: str, address: int | None, limit: int, start: int | None = None
+        self, stream: str, address: int | None, limit: int, start: int | None = None, most: int | None = None
     ) -> dict[str, Any]:
         found = list(enumerate(self.records.get(stream, ())))[-limit:]
-        return {"stream": stream, "records": [{"address": number, **_text(value)} for number, value in found]}
+        return {
+            "stream": stream,
+            "records": [{"address": number, **_text(value, most)} for number, value in found],
+        }
 
-    async def entries(self, name: str, limit: int) -> dict[str, Any]:
+    async def entries(self, name: str, limit: int, most: int | None = None) -> dict[str, Any]:
         found = self.maps.get(name, {})
-        shown = [{"key": key, **_text(value)} for key, value in list(found.items())[:limit]]
+        shown = [{"key": key, **_text(value, most)} for key, value in list(found.items())[:limit]]
         return {"map": name, "keys": len(found), "entries": shown}
 
 
-def _text(value: bytes) -> dict[str, Any]:
-    return {"text": value.decode("utf-8", "replace"), "hex": value.hex(), "bytes": len(value)}
+def _text(value: bytes, most: int | None) -> dict[str, Any]:
+    head = value[:most]
+    return {"text": head.decode("utf-8", "replace"), "hex": head.hex(), "bytes": len(value)}
 
 
 class Server:

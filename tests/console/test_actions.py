@@ -55,11 +55,46 @@ def test_a_drain_shows_what_would_move_and_then_is_ordered(page: Page, agent: Fa
         page.until_text("dialog .done", f"{HOST} is being drained")
         assert agent.ordered == [("drain", HOST)]
         press(page, "Close")
-        agent.drained = [HOST]
-        press(page, "Undrain …")
+        agent.what_if.clear()
+        press(page, "Drain …")
         page.until_text("dialog .problem", "it would break one_replica_per_rack")
         assert page.run("return document.querySelector('dialog .confirm').disabled")
+        press(page, "Close")
         assert page.errors() == []
+
+
+def test_what_lifts_a_wish_needs_no_plan(page: Page, agent: FakeAgent) -> None:
+    agent.drained = [HOST]
+    agent.control_now = {"phase": "paused", "paused": True, "restoring": True}
+    agent.plan = {}
+    with served(agent) as server:
+        page.open(f"{server.url}#/host/{HOST}")
+        press(page, "Undrain …")
+        page.until_text("dialog .problem", "it would break one_replica_per_rack")
+        press(page, "Undrain it")
+        page.until_text("dialog .done", "may hold copies again")
+        press(page, "Close")
+        page.run("location.hash = '#/'")
+        press(page, "Apply …")
+        page.until_text("dialog .problem", "The answer of the agent cannot be read.")
+        assert page.run("return document.querySelector('dialog .confirm').disabled")
+        press(page, "Close")
+        press(page, "Resume …")
+        page.until_text("dialog .problem", "The answer of the agent cannot be read.")
+        assert "A backup is being restored: this gives that up" in page.text("dialog")
+        press(page, "Resume")
+        page.until_text("dialog .done", "The controller goes on by itself")
+        assert agent.ordered == [("undrain", HOST), ("resume", "")]
+
+
+def test_the_end_of_observing_is_announced(page: Page, agent: FakeAgent) -> None:
+    agent.control_now = {"phase": "observing", "observing": True}
+    with served(agent) as server:
+        page.open(server.url)
+        for button in ("Apply …", "Resume …"):
+            press(page, button)
+            page.until_text("dialog", "only observed: this ends that for good")
+            press(page, "Close" if button == "Apply …" else "Cancel")
 
 
 def test_the_plan_is_shown_before_it_is_carried_out(page: Page, agent: FakeAgent) -> None:
@@ -71,13 +106,22 @@ def test_the_plan_is_shown_before_it_is_carried_out(page: Page, agent: FakeAgent
         press(page, "Close")
         agent.plan |= {
             "text": "plan p4-n1:\n6 moves",
-            "moves": [{}],
+            "moves": [{"segment": "s01", "bytes": 1}],
             "dangers": ["s01 has one copy on the way"],
         }
         press(page, "Apply …")
         page.until_text("dialog .lines", "6 moves")
         assert page.texts("dialog .lines p") == ["plan p4-n1:", "6 moves"]
         assert "s01 has one copy on the way" in page.text("dialog")
+        agent.plan |= {
+            "text": "7 moves",
+            "moves": [{"segment": "s01", "bytes": 1}, {"segment": "s02", "bytes": 1}],
+        }
+        press(page, "Carry it out")
+        page.until_text("dialog .problem", "Nothing was done")
+        assert page.texts("dialog .lines p") == ["7 moves"]
+        assert agent.ordered == []
+        agent.plan["moves"][0] = {"segment": "s01", "bytes": 2}  # has grown: still the same move
         press(page, "Carry it out")
         page.until_text("dialog .done", "Plan p4-n1 is carried out: 6 moves, 1 wave")
         press(page, "Close")
@@ -87,7 +131,7 @@ def test_the_plan_is_shown_before_it_is_carried_out(page: Page, agent: FakeAgent
         press(page, "Close")
         agent.control_now = {"phase": "paused", "paused": True}
         press(page, "Resume …")
-        page.until_text("dialog .lines", "6 moves")
+        page.until_text("dialog .lines", "7 moves")
         agent.broken["resume"] = ApiError("the controller cannot be reached", code="unreachable", status=503)
         press(page, "Resume")
         page.until_text("dialog .problem", "the controller cannot be reached")
@@ -123,5 +167,16 @@ def test_who_may_only_read_is_offered_nothing_and_the_agent_refuses_besides(
             assert page.texts("#plan-actions button") == offered
             if not offered:
                 assert page.driver.execute_async_script(pause) == 403
+            if offered:
+                press(page, "Pause …")
+                page.until_text("dialog", "Nothing is under way.")
+            page.run("location.hash = '#/segment/s01'")
+            page.until(lambda: page.texts("#page button"), "the page of the segment does not appear")
+            page.run("document.querySelector('#page button').click()")
+            page.until_text("#page .answer", "s01 is where it is")
             page.run("document.getElementById('logout').click()")
+            page.until(lambda: page.run("return !document.getElementById('login').hidden"), "nobody is logged out")
+            assert page.texts("dialog") == [], "a question stays over the login"
+            assert "is where it is" not in page.run("return document.getElementById('page').textContent")
+            page.run("location.hash = '#/'")
         assert agent.ordered == []

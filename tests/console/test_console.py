@@ -139,6 +139,17 @@ def test_a_script_that_came_in_after_all_would_not_run(page: Page) -> None:
         assert any("Content Security Policy" in error for error in page.errors())
 
 
+def test_what_happens_is_shown_also_when_no_more_can_be_kept(page: Page) -> None:
+    agent = FakeAgent()
+    for number in range(3000):
+        agent.say("step-done", f"step {number}")
+    with served(agent) as server:
+        open_settled(page, server.url)
+        page.until_text("#events-age", "3000 events")
+        agent.say("step-done", "one more")
+        page.until_text("#events", "one more")
+
+
 def test_a_host_is_lost_while_the_page_is_open(page: Page) -> None:
     agent = FakeAgent()
     with served(agent) as server:

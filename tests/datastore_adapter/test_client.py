@@ -32,6 +32,8 @@ from datastore_adapter.log.messages import (
     FetchDocument,
     Refused,
     Request,
+    StreamCount,
+    StreamCounts,
     TakeTokens,
     Tokens,
     Write,
@@ -221,6 +223,31 @@ def test_how_much_there_is_of_each_stream(harness: Harness, monkeypatch: pytest.
         assert {stream: size.records for stream, size in sizes.items()} == {**counts, "red": 10}
         assert 100 < sizes["red"].bytes / 10 < 200
         assert 10 < sizes["green"].bytes / 4 < 100
+
+    harness.loop.run(story())
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_host_that_never_ends_telling_of_its_streams_is_given_up(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, repeats: bool
+) -> None:
+    """Whether it repeats itself, or has too many."""
+    pages = 0
+
+    def counts(*_: object) -> Outcome:
+        nonlocal pages
+        pages += 1
+        told = StreamCount(f"{pages:09}", 1, 1)
+        return Outcome(StreamCounts((told, told) if repeats else (told,), more=True))
+
+    async def story() -> None:
+        client = harness.client("app")
+        await client.append("red", b"1")
+        monkeypatch.setattr(LogUnit, "_stream_counts", counts)
+        began = client.runtime.now()
+        with pytest.raises(LogUnavailableError, match="out of order" if repeats else "in time"):
+            await client.sizes(timeout=2.0)
+        assert client.runtime.now() - began < 6.0
 
     harness.loop.run(story())
 

@@ -88,6 +88,7 @@ class Recorder:
 def record(arguments: Iterable[str], nodes: int, wanted: set[str], log: Path) -> tuple[int, Series]:
     """Run ``rota chaos run ...``; its exit status, and the series of these metrics."""
     logs = log.with_name("agents")
+    logs.mkdir()
     command = [*RUN, *arguments, "--backend", "process", "--nodes", str(nodes), "--logs", str(logs)]
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)

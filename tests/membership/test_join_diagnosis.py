@@ -42,3 +42,15 @@ async def test_without_other_seeds_it_says_what_to_do() -> None:
     diagnosis = JoinDiagnosis(MemberLog("n1"))
     await diagnosis.ask_seeds(cast(Transport, None), (), ())  # nobody is left to be asked over it
     assert "but this process itself; name another member" in str(diagnosis.error(5.0))
+
+
+def test_a_line_of_the_log_has_the_name_of_its_member_whatever_is_in_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = MemberLog("50%s")
+    log.warning("100% %s")
+    log.warning("%s of %d", "one", 3)
+    assert [record.getMessage() for record in caplog.records] == ["50%s: 100% %s", "50%s: one of 3"]
+    assert {record.filename for record in caplog.records} == {"test_join_diagnosis.py"}, (
+        "and says where it was written"
+    )

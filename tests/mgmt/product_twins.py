@@ -75,7 +75,10 @@ def answers(encoding: Encoding) -> list[tuple[int, ...] | None]:
 def _ways(column: VariableColumn) -> list[list[int]]:
     """Of each row the literals of its values, by value, and that of NULL."""
     if isinstance(column.cells, Truths):
-        return np.stack((column.cells.true, column.cells.false), 1).tolist()
+        return [
+            [int(literal) for literal in both]
+            for both in zip(column.cells.true, column.cells.false, strict=True)
+        ]
     options = column.cells.options.take(np.arange(len(column)))  # type: ignore[union-attr]
     return [
         [*options.literals[options.codes.starts[row] : options.codes.starts[row + 1]].tolist()]

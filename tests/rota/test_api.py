@@ -85,7 +85,7 @@ class FakeStore:
     def __init__(self, appended: list[tuple[str, bytes]]) -> None:
         self._appended = appended
 
-    async def streams(self) -> dict[str, Any]:
+    async def streams(self, *, only_names: bool = False) -> dict[str, Any]:
         return {"streams": sorted({stream for stream, _ in self._appended}), "maps": []}
 
     async def append(self, stream: str, payload: bytes) -> dict[str, Any]:
@@ -93,16 +93,16 @@ class FakeStore:
         return {"address": 7}
 
     async def read(
-        self, stream: str, address: int | None, limit: int, start: int | None = None
+        self, stream: str, address: int | None, limit: int, start: int | None = None, most: int | None = None
     ) -> dict[str, Any]:
-        return {"stream": stream, "address": address, "limit": limit}
+        return {"stream": stream, "address": address, "limit": limit, "most": most}
 
     async def follow(self, stream: str, start: int | None) -> AsyncIterator[dict[str, Any]]:
         yield {"address": start}
         raise ApiError("trimmed", code="trimmed")
 
-    async def entries(self, name: str, limit: int) -> dict[str, Any]:
-        return {"map": name, "limit": limit}
+    async def entries(self, name: str, limit: int, most: int | None = None) -> dict[str, Any]:
+        return {"map": name, "limit": limit, "most": most}
 
     async def change(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         return {"map": name, **request}
@@ -122,14 +122,17 @@ class FakeStore:
 
 
 async def test_where_prometheus_finds_the_agents(client: httpx.AsyncClient, node: FakeNode) -> None:
-    def member(name: str, http: str | None, **tags: str) -> dict[str, Any]:
-        return {"name": name, "address": f"{name}.example:7946", "http": http, "tags": tags}
+    def member(name: str, http: str | None, host: str = "", **tags: str) -> dict[str, Any]:
+        return {"name": name, "address": f"{host or name + '.example'}:7946", "http": http, "tags": tags}
 
     found = [
-        member("n1", "http://127.0.0.1:7947", rack="r1", owner="us"),
+        member("n1", "http://127.0.0.1:7947", "127.0.0.1", rack="r1", owner="us"),
         member("n2", "https://0.0.0.0:7957"),
-        member("n3", "https://[::1]:7967", rack="r2"),
+        member("n3", "https://[::1]:7967", "[::1]", rack="r2"),
         member("n4", None),
+        member("n5", "http://127.0.0.1:7947"),  # elsewhere that is another agent's
+        *(member("n6", text) for text in ("http://[x", "http://n6.example", "http://n6.example:x", "x", "")),
+        member("n7", "http://10.0.0.7:7947", rack="r1"),
     ]
     node.members = lambda: {"epoch": 3, "members": found}  # type: ignore[method-assign]
     answer = await client.get("/v1/sd/prometheus")
@@ -138,6 +141,7 @@ async def test_where_prometheus_finds_the_agents(client: httpx.AsyncClient, node
         {"targets": ["127.0.0.1:7947"], "labels": {"__scheme__": "http", "member": "n1", "rack": "r1"}},
         {"targets": ["n2.example:7957"], "labels": {"__scheme__": "https", "member": "n2"}},
         {"targets": ["[::1]:7967"], "labels": {"__scheme__": "https", "member": "n3", "rack": "r2"}},
+        {"targets": ["10.0.0.7:7947"], "labels": {"__scheme__": "http", "member": "n7", "rack": "r1"}},
     ]
 
 
@@ -227,10 +231,11 @@ async def test_requests_about_keys(client: httpx.AsyncClient) -> None:
 async def test_log_round_trip_and_its_bound(client: httpx.AsyncClient, node: FakeNode) -> None:
     assert (await client.post("/v1/log/s", content=b"\x00hi")).json() == {"address": 7}
     assert node.appended == [("s", b"\x00hi")]
-    assert (await client.get("/v1/log/s?address=4&limit=2")).json() == {
+    assert (await client.get("/v1/log/s?address=4&limit=2&most=5")).json() == {
         "stream": "s",
         "address": 4,
         "limit": 2,
+        "most": 5,
     }
     assert (await client.post("/v1/log/s", content=bytes(LARGEST_RECORD + 1))).status_code == 413
     assert (await client.get("/v1/log/s?address=-1")).status_code == 400
@@ -243,7 +248,7 @@ async def test_a_stream_is_followed_until_it_cannot_be(client: httpx.AsyncClient
 
 
 async def test_maps(client: httpx.AsyncClient) -> None:
-    assert (await client.get("/v1/map/m?limit=2")).json() == {"map": "m", "limit": 2}
+    assert (await client.get("/v1/map/m?limit=2&most=5")).json() == {"map": "m", "limit": 2, "most": 5}
     request = {"action": "set", "key": "k", "value": "aa=="}
     assert (await client.post("/v1/map/m", json=request)).json() == {"map": "m", **request}
     assert (await client.post("/v1/map/m", content=b"[]")).status_code == 400

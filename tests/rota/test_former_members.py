@@ -54,10 +54,19 @@ def test_it_is_bounded(tmp_path: Path) -> None:
 async def test_the_next_process_knows_it_too_and_believes_nothing_damaged(tmp_path: Path) -> None:
     path = tmp_path / "former"
     former = FormerMembers(path)
-    former.see(change(LAB.configuration(2), failed=[LAB.member(2), LAB.member(3)]))
+    gone = [LAB.member(number, metadata={"rack": "r1"}) for number in (2, 3)]
+    former.see(change(LAB.configuration(2), failed=gone))
     await former.write()
     assert FormerMembers(path).latest() == former.latest() != []
-    for damaged in (b"", b"{", b"[1, {}]", b'{"name": 3}', path.read_bytes().replace(b"failed", b"fallen")):
+    kept = path.read_bytes()
+    for damaged in (
+        b"",
+        b"{",
+        b"[1, {}]",
+        b'{"name": 3}',
+        kept.replace(b"failed", b"fallen"),
+        kept.replace(b'"r1"', b"5"),
+    ):
         path.write_bytes(damaged)
         assert FormerMembers(path).latest() == []
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trio
@@ -13,6 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from datastore_adapter.slots.slots_adapter import SlotsAdapter
+from datastore_adapter.slots.state.server_info import ServerInfo, parse_info
+from rota.agent.engine.measuring import measure
 from rota.http.answers import Space
 from rota.services.host_monitor import HostMonitor, counted
 from rota.services.measurements import INTERVAL, Measurements
@@ -62,7 +66,7 @@ async def test_an_agent_measures_at_even_times(
     monitor = HostMonitor(tmp_path, lambda: 1000.0 + trio.current_time())
     sent = 0
 
-    def look() -> tuple[Mapping[str, int], Mapping[str, float | None]]:
+    async def look() -> tuple[Mapping[str, int], Mapping[str, float | None]]:
         nonlocal sent
         sent += 700
         return counted({"datagram_bytes_sent": sent, "stream_bytes_received": 5}, with_log=False), {}
@@ -72,6 +76,34 @@ async def test_an_agent_measures_at_even_times(
     assert monitor.measured()["series"] == {
         "network_bytes": [None, 70.0, 70.0], "disk_free": [3.0] * 3, "disk_total": [7.0] * 3,
     }  # fmt: skip
+
+
+async def test_an_agent_outlives_whatever_fails_while_it_measures(
+    tmp_path: Path,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def space(_: HostMonitor) -> None:
+        return None
+
+    monkeypatch.setattr(HostMonitor, "space", space)
+    monitor, begun = HostMonitor(tmp_path, trio.current_time), list[float]()
+
+    async def look() -> tuple[Mapping[str, int], Mapping[str, float | None]]:
+        begun.append(trio.current_time())
+        await trio.sleep(3)
+        if 2 <= len(begun) <= 3:
+            raise ExceptionGroup("of a nursery", [RuntimeError("can't start new thread")])
+        return {}, {"a": float(len(begun))}
+
+    with trio.move_on_after(4 * INTERVAL - 1):
+        await monitor.run(look)
+    assert monitor.measured()["series"]["a"] == [1.0, None, None, 4.0]
+    assert begun == pytest.approx([begun[0] + count * INTERVAL for count in range(4)], abs=0.1), (
+        "at even times"
+    )
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 async def test_a_disk_that_hangs_keeps_one_thread(
@@ -101,3 +133,20 @@ async def test_a_file_system_tells_its_room_and_one_that_is_not_there_none(tmp_p
     assert space is not None
     assert 0 < space["free"] <= space["total"]
     assert await HostMonitor(tmp_path / "not there").space() is None
+
+
+async def test_the_servers_of_a_host_are_measured_as_far_as_they_answer(mock_clock: MockClock) -> None:
+    info = parse_info(b"redis_version:7.2.0\r\nused_memory_dataset:100\r\ninstantaneous_ops_per_sec:7\r\n")
+    answers = {"a:1": info, "a:2": info}
+
+    class Adapter:
+        async def infos(self, servers: Sequence[str]) -> list[ServerInfo]:
+            mock_clock.jump(0.25)
+            return [answers[server] for server in servers if server in answers]
+
+    adapter = cast(SlotsAdapter, Adapter())
+    assert await measure(adapter, ["a:1", "a:2", "a:3"]) == {
+        "operations": 14.0, "engine_bytes": 200, "engine_seconds": 0.25,
+    }  # fmt: skip
+    answers.clear()
+    assert set((await measure(adapter, ["a:1"])).values()) == {None}

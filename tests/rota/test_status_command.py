@@ -10,6 +10,7 @@ import pytest
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
 from rota.commands.host_checks import Outcome, agent
+from rota.terminal.output import field
 from tests.rota.test_command_line import run
 
 CONTROL: dict[str, Any] = {
@@ -200,6 +201,16 @@ def test_what_the_loss_of_one_more_would_break(
     assert f"{'':<14}host n1, n2 or n3 lost: no copy of s00 would be left\n" in out
 
 
+def test_of_a_controller_that_does_not_tell_what_is_at_risk_the_last_copies_are_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    troubled = [{"segment": "s01", "hosts": ["n4"], "copies": 1, "wanted": 3, "crowded": []}]
+    answered(monkeypatch, {**CONTROL, "troubled": troubled})
+    assert "at risk       with n4 the last copy of 1 would be lost\n" in run(capsys, "status")[1]
+    answered(monkeypatch, {**CONTROL, "troubled": troubled, "at_risk": []})
+    assert "at risk" not in run(capsys, "status")[1]
+
+
 def test_lines_that_a_terminal_bounds_break_between_words_and_not_in_a_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,3 +219,15 @@ def test_lines_that_a_terminal_bounds_break_between_words_and_not_in_a_command(
     _, out, _ = run(capsys, "status")
     assert max(map(len, out.splitlines())) <= 80
     assert "`rota recover --survivors`" in out
+
+
+def test_no_line_is_broken_within_a_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    field("gone", "host-with-a-name, another-host-of-ours and " + "x-" * 25)
+    assert capsys.readouterr().out.splitlines() == [
+        f"{'gone':<14}host-with-a-name,",
+        f"{'':<14}another-host-of-ours and",
+        f"{'':<14}{'x-' * 25}",
+    ]

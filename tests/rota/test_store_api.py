@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import base64
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
+from datastore_adapter.log.log_unit.unit import LogUnit, Outcome
+from datastore_adapter.log.messages import CountStreams
+from rota.agent import node_api
 from rota.agent.node_api import NodeApi
 from rota.errors import ApiError
+from rota.services import store_api
+from rota.services.asking_members import KEPT
 from rota.services.event_log import EventLog
 from rota.services.former_members import FormerMembers
 from rota.services.host_monitor import HostMonitor
 from rota.services.key_service import KeyService
-from rota.services.store_api import MAPS_AT_ONCE, StoreApi
+from rota.services.store_api import MAPS_AT_ONCE, SIZES_KEPT, SIZES_TIMEOUT, StoreApi
+from rota.services.store_tags import counts_streams
 from tests.datastore_adapter.harness import Harness
 from tests.rota.description import Description
 
@@ -61,9 +71,13 @@ def test_a_map_by_one_request_after_the_other(harness: Harness, description: Des
 def test_the_streams_and_maps_there_are(harness: Harness, description: Description) -> None:
     async def story() -> None:
         store = StoreApi(harness.client())
-        assert await store.streams() == {"streams": [], "maps": []}
+        assert await store.streams() == {"streams": [], "maps": [], "left_off": 0}
         await store.append("greetings", b"hello")
         await store.change("m", {"action": "set", "key": "k", "value": base(b"v")})
+        (named,) = (await store.streams(only_names=True))["streams"]
+        assert named == {"name": "greetings", "records": None, "bytes": None}
+        assert (await store.streams())["streams"] == [], "one answer for all who ask within that time"
+        await harness.runtime.sleep(SIZES_KEPT)
         found = await store.streams()
         description.check_answer("GET", "/v1/streams", found)
         (stream,), (of_map,) = found["streams"], found["maps"]
@@ -76,6 +90,66 @@ def test_the_streams_and_maps_there_are(harness: Harness, description: Descripti
         assert 5 < (stream["bytes"] or 0) < 200
 
     harness.loop.run(story())
+
+
+def test_a_store_that_does_not_answer_keeps_no_console_waiting(harness: Harness) -> None:
+    async def story() -> None:
+        store = StoreApi(harness.client())
+        await store.append("s", b"1")
+        harness.crash("n0", "n1", "n2")
+        began = harness.runtime.now()
+        with pytest.raises(ApiError):
+            await store.streams()
+        assert harness.runtime.now() - began < 4 * SIZES_TIMEOUT
+
+    harness.loop.run(story())
+
+
+def test_a_listing_is_bounded_and_says_so(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_api, "LONGEST_LISTING", 2)
+
+    async def story() -> None:
+        store = StoreApi(harness.client())
+        for name in ("c", "a", "b"):
+            await store.append(name, b"1")
+        found = await store.streams()
+        assert ([each["name"] for each in found["streams"]], found["left_off"]) == (["a", "b"], 1)
+
+    harness.loop.run(story())
+
+
+@pytest.mark.parametrize(
+    ("tags", "is_asked"),
+    [
+        ({}, False),
+        ({"rota": "0.1.3"}, False),
+        ({"rota": "0.2.0"}, True),
+        ({"rota": "0.10.0"}, True),
+        ({"store": "no"}, True),
+    ],
+)
+def test_a_host_of_version_0_1_is_not_asked_how_much_there_is(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, tags: dict[str, str], is_asked: bool
+) -> None:
+    """It would end the connection that it shares with appends."""
+    asked: list[str] = []
+    answer = LogUnit._stream_counts
+
+    def counts(unit: LogUnit, request: CountStreams) -> Outcome:
+        asked.append("sizes")
+        return answer(unit, request)
+
+    monkeypatch.setattr(LogUnit, "_stream_counts", counts)
+    members = [SimpleNamespace(attributes=each) for each in ({"rota": "0.2.0"}, tags)]
+    cluster: Any = SimpleNamespace(view=SimpleNamespace(members=members))
+
+    async def story() -> None:
+        store = StoreApi(harness.client(), partial(counts_streams, cluster))
+        await store.append("s", b"1")
+        assert [each["name"] for each in (await store.streams())["streams"]] == ["s"]
+
+    harness.loop.run(story())
+    assert bool(asked) == is_asked
 
 
 @pytest.mark.parametrize(
@@ -97,6 +171,25 @@ def test_a_request_that_is_none_is_refused_as_such(harness: Harness, request_: d
     with pytest.raises(ApiError) as refused:
         harness.loop.run(StoreApi(harness.client()).change("m", request_))
     assert (refused.value.code, refused.value.status) == ("bad_request", 400)
+
+
+def test_of_long_values_only_as_much_as_asked_for(harness: Harness) -> None:
+    async def story() -> None:
+        store = StoreApi(harness.client())
+        value = (
+            "aé".encode() * 1000
+        )  # the third byte is the end of the first é, the fifth the middle of the next
+        await store.append("s", value)
+        await store.append("s", b"\xc3")
+        await store.change("m", {"action": "set", "key": "k", "value": base(value)})
+        for most, text in ((3, "aé"), (5, "aéa"), (0, ""), (5000, "aé" * 1000)):
+            long, short = (await store.read("s", None, 2, most=most))["records"]
+            (entry,) = (await store.entries("m", 1, most))["entries"]
+            for shown in (long, entry):
+                assert (shown["text"], shown["hex"], shown["bytes"]) == (text, value[:most].hex(), 3000)
+            assert short["text"] == ("\ufffd" if most else "")  # whole, and no text
+
+    harness.loop.run(story())
 
 
 def test_streams(harness: Harness, description: Description) -> None:
@@ -141,3 +234,33 @@ def test_an_agent_that_ends_begins_no_request_and_says_so(tmp_path: Path) -> Non
     with pytest.raises(ApiError, match="is ending") as refused:
         api.store()
     assert (refused.value.code, refused.value.status or 503) == ("ending", 503)
+
+
+async def test_others_are_asked_once_by_several_and_who_is_controller_without_a_report(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def ask_member(
+        cluster: Any, member: Any, service: str, request: str, arguments: Any
+    ) -> dict[str, Any]:
+        asked.append(f"{member.name}: {request}")
+        return {"interval": 10.0, "end": None, "series": {}}
+
+    class View(SimpleNamespace):
+        def __len__(self) -> int:
+            return len(self.members)
+
+    monkeypatch.setattr(node_api, "ask_member", ask_member)
+    api = NodeApi(
+        "n1", EventLog(), KeyService("n1", None), FormerMembers(tmp_path / "f"), HostMonitor(tmp_path)
+    )
+    fakes: Any = api
+    n2 = SimpleNamespace(name="n2")
+    fakes.cluster = SimpleNamespace(view=View(members=[n2], id=b"v", member=lambda name: n2))
+    fakes.controller = SimpleNamespace(leader="n2")
+    assert await api.measured() == await api.measured()
+    await trio.sleep(KEPT)
+    assert list((await api.measured())["members"]) == ["n1", "n2"]
+    await api.control("plan", {})
+    assert asked == ["n2: measured", "n2: measured", "n2: plan"]

@@ -134,7 +134,7 @@ ANSWERS: dict[str, Any] = {
 def test_names_are_completed(
     typed: str, begun: str, expected: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(ApiClient, "get", lambda self, path: ANSWERS[path])
+    monkeypatch.setattr(ApiClient, "get", lambda self, path, **query: ANSWERS[path])
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "rota").mkdir()
     (tmp_path / "rota" / "contexts.toml").write_text('[contexts.production]\napi = "http://a:1"\n')
@@ -146,3 +146,11 @@ def test_where_no_agent_answers_no_name_is_completed(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("ROTA_API", "http://127.0.0.1:1")
     shell = ShellComplete(rota, {}, "rota", "_ROTA_COMPLETE")
     assert shell.get_completions(["drain"], "") == []
+
+
+def test_whatever_goes_wrong_nothing_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where somebody else answers at that address, or the contexts are damaged: no traceback while one types."""
+    shell = ShellComplete(rota, {}, "rota", "_ROTA_COMPLETE")
+    for answer in ([], {}, {"members": [{"name": None}, {"name": "n1"}]}, {"members": 5}):
+        monkeypatch.setattr(ApiClient, "get", lambda self, path, answer=answer, **query: answer)
+        assert shell.get_completions(["drain"], "") == []

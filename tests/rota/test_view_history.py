@@ -11,9 +11,9 @@ import trio
 from trio.testing import MockClock
 
 from rota.errors import ApiError
-from rota.services.asking_members import ANSWER_TIMEOUT, chosen
+from rota.services.asking_members import ANSWER_TIMEOUT, KEPT, chosen
 from rota.services.event_log import EventLog
-from rota.services.view_history import KEPT, MEMBERS_ASKED, ViewHistory, checked_views, own_views
+from rota.services.view_history import MEMBERS_ASKED, ViewHistory, checked_views, own_views
 
 
 @dataclass(frozen=True)

@@ -245,7 +245,8 @@ class LogClient:
 
         It settles nothing: what is being appended or copied may be counted or not.
         """
-        return await self._retry(self._sizes, timeout)
+        until = self._runtime.now() + (self._settings.read_timeout if timeout is None else timeout)
+        return await self._retry(partial(self._sizes, until), timeout)
 
     async def read_all(
         self, addresses: Sequence[int], *, timeout: float | None = None
@@ -361,9 +362,9 @@ class LogClient:
     async def _names(self, start: int, end: int) -> set[str]:
         return await self._search(await self._replication()).names(start, end)
 
-    async def _sizes(self) -> dict[str, StreamSize] | None:
+    async def _sizes(self, until: float) -> dict[str, StreamSize] | None:
         try:
-            return await self._search(await self._replication()).sizes()
+            return await self._search(await self._replication()).sizes(until)
         except ReplicaRefusedError as error:
             if error.code != UNKNOWN:
                 raise

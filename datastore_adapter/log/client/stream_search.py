@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Final, TypeVar
 
 from datastore_adapter.log.client.replication import Replication, away_error
@@ -101,12 +102,15 @@ class StreamSearch:
             names |= found
         return names
 
-    async def sizes(self) -> dict[str, StreamSize]:
-        """Every stream and how much there is of it, as the last host of each chain holds it."""
+    async def sizes(self, until: float) -> dict[str, StreamSize]:
+        """Every stream and how much there is of it, as the last host of each chain holds it.
+
+        Begins no further page from `until` on: :class:`ReplicaUnavailableError`.
+        """
         segments: dict[str, list[str]] = {}
         for segment in self._replication.layout.segments:
             segments.setdefault(segment.open_extent.chain[-1], []).append(segment.key)
-        jobs = [partial(self._sizes_on, host, tuple(keys)) for host, keys in sorted(segments.items())]
+        jobs = [partial(self._sizes_on, host, tuple(keys), until) for host, keys in sorted(segments.items())]
         sizes: dict[str, StreamSize] = {}
         for found in results_of(await self._runtime.gather(jobs)):
             for count in found:
@@ -114,16 +118,19 @@ class StreamSearch:
                 sizes[count.stream] = StreamSize(known.records + count.records, known.bytes + count.bytes)
         return sizes
 
-    async def _sizes_on(self, host: str, segments: tuple[str, ...]) -> list[StreamCount]:
+    async def _sizes_on(self, host: str, segments: tuple[str, ...], until: float) -> list[StreamCount]:
         counts: list[StreamCount] = []
         while True:
-            request = CountStreams(segments, counts[-1].stream if counts else None)
-            reply = await self._replication.call(host, request)
+            after = counts[-1].stream if counts else None
+            reply = await self._replication.call(host, CountStreams(segments, after))
             if not isinstance(reply, StreamCounts):
                 raise ReplicaUnavailableError(f"{host} answered with {type(reply).__name__}")
+            _check_ascending(host, after, [count.stream for count in reply.streams])
             counts += reply.streams
             if not reply.more or not reply.streams:
                 return counts
+            if self._runtime.now() >= until:
+                raise ReplicaUnavailableError(f"{host} holds more streams than it can tell of in time")
 
     async def fill(self, address: int) -> None:
         """Complete an address whose writer had time enough."""
@@ -184,6 +191,7 @@ class StreamSearch:
             reply = await self._replication.call(host, request)
             if not isinstance(reply, StreamTails):
                 raise ReplicaUnavailableError(f"{host} answered with {type(reply).__name__}")
+            _check_ascending(host, after, [name for name, _ in reply.streams])
             names.update(name for name, addresses in reply.streams if addresses)
             if not reply.more or not reply.streams:
                 return names
@@ -203,3 +211,10 @@ class StreamSearch:
         if end <= self._replication.layout.settled_below:
             return extent.chain[::-1]
         return extent.chain[-1:]
+
+
+def _check_ascending(host: str, after: str | None, names: list[str]) -> None:
+    """A host that tells of the same names again would go on for ever.  Raises :class:`ReplicaUnavailableError`."""
+    told = names if after is None else [after, *names]
+    if any(later <= earlier for earlier, later in pairwise(told)):
+        raise ReplicaUnavailableError(f"{host} told of streams out of order")

@@ -270,7 +270,7 @@ def group_rows(
     found = replace(
         rows,
         count=count,
-        fetched=[_constants(take(column, first)) for column in rows.fetched],
+        fetched=[take(column, first) for column in rows.fetched],
         cells=lambda alias, name: take(rows.cells(alias, name), first),
         aggregates=aggregate,
     )
@@ -309,17 +309,12 @@ def _known(
     return found
 
 
-def _constants(column: Column) -> Constants:
-    assert isinstance(column, Constants)
-    return column
-
-
 def rows_at(rows: Rows, where: Integers) -> Rows:
     """Some of the rows."""
     return replace(
         rows,
         count=len(where),
-        fetched=Lazily(len(rows.fetched), lambda slot: _constants(take(rows.fetched[slot], where))),
+        fetched=Lazily(len(rows.fetched), lambda slot: take(rows.fetched[slot], where)),
         cells=lambda alias, name: take(rows.cells(alias, name), where),
         aggregates=lambda expression: take(rows.aggregates(expression), where),
     )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 from operator import is_
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -336,6 +336,14 @@ class Numbers:
 
 
 Column: TypeAlias = Constants | Choices | Truths | Numbers
+
+
+@overload
+def take(column: Constants, rows: Integers) -> Constants: ...
+
+
+@overload
+def take(column: Column, rows: Integers) -> Column: ...
 
 
 def take(column: Column, rows: Integers) -> Column:

@@ -138,9 +138,14 @@ class Encoding:
             if deadline.passed:
                 raise SolveTimeout(f"{cells} cells, and more, were not written down for a solver in time")
 
-        if stop is not None:
-            self.factored.watch = watch
-        return self.problem
+        if stop is None:
+            return self.problem
+        self.factored.watch = watch
+        try:
+            return self.problem
+        except PolicyError:
+            self.factored.watch = stop
+            raise
 
     @cached_property
     def problem(self) -> Problem:
@@ -407,9 +412,7 @@ class Encoder:
         exists = scope.exists
         if cells and not symbolic:
             first, exists = self._once_each(cells, exists)
-            cells = [
-                column for column in (take(each, first) for each in cells) if isinstance(column, Constants)
-            ]
+            cells = [take(column, first) for column in cells]
         self._store_view(view, constants, cells, symbolic, exists)
 
     def _once_each(self, cells: Sequence[Constants], exists: Integers) -> tuple[Integers, Integers]:
@@ -421,13 +424,15 @@ class Encoder:
         choice = self._problem.choice_of(exists >> 1)
         if not len(exists) or bool((exists & 1).any()) or bool((choice < 0).any()):
             return every, exists
+        if len(np.unique(exists)) < len(exists):
+            return every, exists  # some exist together
         codes = [self._evaluator.values.codes(column) for column in cells]
         first, number = group_numbers(choice, *codes)
         if _FEWER * len(first) > len(exists):
             return every, exists
         order = np.argsort(first)
         of_group = Lists.grouped(np.argsort(order)[number], exists >> 1, len(first))
-        return first[order], self._problem.one_of(of_group)
+        return first[order], self._problem.one_of_cells(of_group)
 
     def _store_view(
         self,

@@ -227,7 +227,7 @@ class Product:
 
         def column(slot: int) -> Constants:
             place, found = self.column(slot)
-            return found if place == 2 else _constants(take(found, firsts[place]))
+            return found if place == 2 else take(found, firsts[place])
 
         cache: dict[int, Column] = {}
 
@@ -274,7 +274,7 @@ class Product:
             counts = len(first), groups.counts[1]
             split = _Groups(number, groups.values, told, groups.value_groups[owners], counts)
         exists = self.problem.at_most(self._sums(split, weights), 0) ^ 1
-        value = _constants(take(column, first[told]))
+        value = take(column, first[told])
         rows = replace(template, count=len(split), fetched=Lazily(slot + 1, lambda _: value))
         grouped = GroupedRows(self.evaluator, rows, exists, owners, len(groups))
         return grouped.aggregate(replace(aggregate, condition=None))
@@ -356,11 +356,6 @@ def _slot(expression: Expression) -> int:
     return expression.slot
 
 
-def _constants(column: Column) -> Constants:
-    assert isinstance(column, Constants)
-    return column
-
-
 def _known(column: Constants) -> Integers:
     return integers(~column.null)
 
@@ -433,7 +428,7 @@ class Separator:
             before[-1] if side.around else None,
         )
         ids = before[0] if before else filled(0, 0)
-        return ids, half, [_constants(take(column, first)) for column in told]
+        return ids, half, [take(column, first) for column in told]
 
     def _classes(self, query: apart.Apart, rows: Sequence[Constants], values: Sequence[Constants]) -> Classes:
         tables = []

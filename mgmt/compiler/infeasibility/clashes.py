@@ -21,6 +21,7 @@ from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility.deletion_filter import minimal_core
 from mgmt.optimization.infeasibility.elastic import Slack, least_slack
 from mgmt.optimization.infeasibility.problem_core import Core, find_core, restricted, shortfall
+from mgmt.optimization.problem import Problem
 
 MOST_ROWS = 20
 """Per constraint; more would not be read."""
@@ -115,16 +116,16 @@ class CellClash:
 
     def slack(self, names: set[str], deadline: Deadline, *, whole: bool) -> Slack | None:
         return slack_of_cells(
-            self.encoding, self.backend, names, whole=whole, deadline=deadline, seed=self.seed
+            self.encoding.problem, self.backend, names, whole=whole, deadline=deadline, seed=self.seed
         )
 
 
 def slack_of_cells(
-    encoding: Encoding, backend: Backend, names: set[str], *, whole: bool, deadline: Deadline, seed: int
+    problem: Problem, backend: Backend, names: set[str], *, whole: bool, deadline: Deadline, seed: int
 ) -> Slack | None:
     """What constraints must give in a problem cell by cell."""
     return least_slack(
-        encoding.problem,
+        problem,
         backend,
         amounts=lambda tag: not whole and tag.constraint in names,
         waivers=lambda tag: whole and tag.constraint in names,

@@ -29,8 +29,9 @@ from mgmt.optimization.infeasibility.constraint_instances import Give, Instance
 from mgmt.optimization.infeasibility.count_problem import TooLargeError
 from mgmt.optimization.infeasibility.lifted_constraints import LiftedConstraints
 from mgmt.optimization.infeasibility.limit_overflow import overflow
+from mgmt.optimization.infeasibility.problem_core import restricted
 from mgmt.optimization.lifting import ChoiceCells, demands_of
-from mgmt.optimization.problem import Tag
+from mgmt.optimization.problem import Problem, Tag
 
 _MOST_COUNTED = 200  # instances of a core; with more, the least that they must give is not found in time
 _MOST_EXAMPLES = 200  # of which a REASON is asked for its text
@@ -45,6 +46,8 @@ class LiftedClash:
     clashing: Clashing
     backend: Backend
     seed: int
+    problem: Problem | None
+    """Cell by cell, where rows that keep pairs apart may have to say which of them give."""
     rows: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     _numbers: dict[tuple[str, bytes], int] = field(default_factory=dict)
 
@@ -68,7 +71,11 @@ class LiftedClash:
         lifted = lifted.without_needless_rows(clashing.instances, deadline)
         if any(one.is_skew and len(lifted.rows_of(one)) != 1 for one in clashing.instances):
             return None  # which of its rows it is, is seen cell by cell
-        return cls(encoding, lifted, clashing, backend, seed)
+        problem = None
+        if any(map(lifted.is_paired, clashing.instances)):
+            with suppress(SolveTimeout, UnsupportedConstructError):  # too large to be written down
+                problem = encoding.written_out(deadline)
+        return cls(encoding, lifted, clashing, backend, seed, problem)
 
     @property
     def core(self) -> tuple[str, ...]:
@@ -80,7 +87,7 @@ class LiftedClash:
 
     @property
     def certain(self) -> bool:
-        return self.lifted.whole
+        return self.lifted.whole and not any(map(self.lifted.is_paired, self.clashing.instances))
 
     @property
     def minimal(self) -> bool:
@@ -136,12 +143,13 @@ class LiftedClash:
         return elastic.Slack(tuple(self._given(gives)), False, self._placement(found.choice))
 
     def _of_pairs(self, names: set[str], deadline: Deadline, *, whole: bool) -> elastic.Slack | None:
-        """Of rows that are pairs cliques do not tell which must give."""
-        encoding, found = self.encoding, None
-        with suppress(SolveTimeout, UnsupportedConstructError):  # too large to be written down
-            encoding.written_out(deadline)
-            found = slack_of_cells(
-                encoding, self.backend, names, whole=whole, deadline=deadline, seed=self.seed
+        """Of rows that are pairs cliques do not tell which must give; others may clash besides, and then do."""
+        if self.problem is None:
+            return None
+        found = None
+        for problem in (self.problem, restricted(self.problem, constraints={*names, *self.core})):
+            found = found or slack_of_cells(
+                problem, self.backend, names, whole=whole, deadline=deadline, seed=self.seed
             )
         if found is None:
             return None

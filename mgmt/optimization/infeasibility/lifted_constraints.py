@@ -43,7 +43,7 @@ class LiftedConstraints:
     @classmethod
     def of(cls, demands: Demands) -> LiftedConstraints:
         cells = demands.cells
-        placed = [(limit, demands.origins[limit]()) for limit in demands.limits]
+        placed = [(limit, demands.origins[limit]()) for limit in (*demands.limits, *demands.banning)]
         limits = tuple(chain.from_iterable(_in_units(limit, rows) for limit, rows in placed))
         skews = [(one, demands.origins[one]()) for one in demands.conditions if isinstance(one, Skew)]
         bans = _bans(demands, cells)

@@ -100,10 +100,6 @@ class FollowingRows:
         leader = self.leader[rows]
         return np.where(leader == NONE, rows, leader)
 
-    def follower(self, rows: Integers) -> Integers:
-        """The row that follows each of these, or NONE."""
-        return _followers(self.leader)[rows]
-
 
 def following_rows(problem: Problem, cells: ChoiceCells) -> FollowingRows:
     """Flags that some literal speaks of together with the choice beside them, in another column of as many rows."""
@@ -161,29 +157,22 @@ def _leaders(cells: ChoiceCells, flag: Mask, flags: Integers, rows: Integers) ->
     first, pair = group_numbers(cells.column[flags[beside]], cells.column[rows[beside]])
     for number in np.argsort(-np.bincount(pair, minlength=len(first)), kind="stable").tolist():
         one, other = (columns.row(int(cells.column[side[beside][first[number]]])) for side in (flags, rows))
-        if not bool((leader[one] != NONE).any()) and not bool(np.isin(other, leader).any()):
+        if not bool((leader[one] != NONE).any()):
             follows = flag[one] & cells.required[other]
             leader[one[follows]] = other[follows]
     return leader
-
-
-def _followers(leader: Integers) -> Integers:
-    found = filled(len(leader), NONE)
-    follows = np.flatnonzero(leader != NONE)
-    found[leader[follows]] = follows
-    return found
 
 
 def _widened(cells: ChoiceCells, leader: Integers) -> ChoiceCells:
     """With a cell for each value that the row may have which is followed."""
     if not bool((leader != NONE).any()):
         return cells
-    follower = _followers(leader)
+    follows = np.flatnonzero(leader != NONE)
+    of_row = Lists.grouped(cells.row, np.arange(len(cells.row)), cells.rows).take(leader[follows])
     own = filled(cells.rows, _NO_CELL)
     own[cells.row] = cells.variable
     kept = leader[cells.row] == NONE
-    beside = np.flatnonzero(follower[cells.row] != NONE)
-    flags = follower[cells.row[beside]]
+    beside, flags = of_row.items, follows[of_row.owners]
     flagged = (leader != NONE) & (cells.current != NONE)
     current = np.where(flagged, cells.current[leader], np.where(leader != NONE, NONE, cells.current))
     return replace(

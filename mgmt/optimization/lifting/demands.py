@@ -59,6 +59,8 @@ class Demands:
         self.allowed = self._cells.allowed()
         self.required = self._cells.required.copy()
         self.limits: list[Limit] = []
+        self.banning: list[Limit] = []
+        """Limits of 0: what is allowed says them, too."""
         self.conditions: list[Condition] = []
         self.origins: dict[Limit | Skew, Callable[[], PlacedRows | PairedRows]] = {}
         """Of limits and skews: the rows of the constraint that demand them, put together when somebody asks."""
@@ -89,7 +91,15 @@ class Demands:
             self._try(clauses.name, self._add_alternatives, clauses.take(np.flatnonzero(sizes == size)))
 
     def add_cells(self, block: CellRows) -> None:
-        """Take in what is demanded of cells."""
+        """Take in what is demanded of cells, or leave it out."""
+        try:
+            self._add_cells(block)
+        except NotLiftedError as reason:
+            self.left_out.append(LeftOut(block.constraint, str(reason)))
+
+    def _add_cells(self, block: CellRows) -> None:
+        if not self._sums.places.knows(block.grid):
+            raise NotLiftedError("flags of another choice than the one that they follow")
         rows, values = self._sums.places.sides(block)
         if block.none:
             self.allowed[rows.members.items[:, None], values.members.items[None, :]] = False
@@ -218,7 +228,10 @@ class Demands:
             unconditional = self._unconditional(columns, factors)
             if unconditional.any():
                 kept, some = np.flatnonzero(~unconditional), np.flatnonzero(unconditional)
-                self._add_normalized(name, columns[0].take(some))
+                # Each of the rows says the same bound.
+                told, bound = factors[0].take(some), columns[0].take(some)
+                once, _ = group_numbers(told.row_kind, told.value_kind, bound.lower, bound.upper)
+                self._add_normalized(name, bound.take(np.sort(once)))
                 columns, factors = [one.take(kept) for one in columns], [one.take(kept) for one in factors]
             if not len(columns[0]) or self._add_all_or_none(name, columns, factors):
                 return
@@ -265,8 +278,13 @@ class Demands:
             none, every, one = every, none, factors[1]
         totals = filled(len(one.rows), 0)
         np.add.at(totals, one.rows.owners, one.weights)
-        same = np.array_equal(every.linears.terms.starts, none.linears.terms.starts) and np.array_equal(
-            every.linears.terms.items, none.linears.terms.items
+        same = all(
+            np.array_equal(mine, theirs)
+            for mine, theirs in (
+                (every.linears.terms.starts, none.linears.terms.starts),
+                (every.linears.terms.items, none.linears.terms.items),
+                (every.linears.coefficients, none.linears.coefficients),
+            )
         )
         if not same or bool((none.upper != 0).any()) or bool((every.lower != totals[one.row_kind]).any()):
             return False
@@ -342,12 +360,13 @@ class Demands:
         ranges, factors = ranges.take(whole), factors.take(np.flatnonzero(whole))
         none = ranges.upper == 0
         self._ban_products(factors.take(np.flatnonzero(none)))
-        ranges, factors = ranges.take(~none), factors.take(np.flatnonzero(~none))
-        for family in families_of([factors], self._cells.rows, self._cells.values):
-            (load,) = family.loads
-            limit = Limit(name, load, *self._bounds_at(family, ranges))
-            self.limits.append(limit)
-            self.origins[limit] = partial(family.placed, ranges.demanded)
+        for mask, limits in ((~none, self.limits), (none, self.banning)):
+            some, their = ranges.take(mask), factors.take(np.flatnonzero(mask))
+            for family in families_of([their], self._cells.rows, self._cells.values):
+                (load,) = family.loads
+                limit = Limit(name, load, *self._bounds_at(family, some))
+                limits.append(limit)
+                self.origins[limit] = partial(family.placed, some.demanded)
 
     def _add_clauses(self, name: str, some: Ranges) -> None:
         """One of several rows has, or has not, some values: those that are asked about the same are one alternative."""
@@ -440,6 +459,7 @@ class Demands:
     ) -> None:
         """Bounds that are about the same buckets, together."""
         alone = (upper == 1) & (lower <= 0) & self._over_one_kind(factored, owners, len(upper))
+        alone &= np.bincount(owners[~factored.whole], minlength=len(upper)) == 0
         if alone.any():
             self._add_one_part_only(name, factored, owners, np.flatnonzero(alone))
             kept = np.flatnonzero(~alone[owners])
@@ -495,7 +515,7 @@ class Demands:
                 raise NotLiftedError("how many are used of several loads that overlap")
             bucket = filled(self._cells.values, NONE)
             bucket[sets.items] = sets.owners
-            self.conditions.extend(one_part_only(name, parts, bucket, self._cells.rows))
+            self.conditions.extend(one_part_only(name, [parts], bucket, self._cells.rows))
 
 
 def _itself(rows: PlacedRows) -> PlacedRows:

@@ -7,7 +7,7 @@ found out for the pairs: values that exclude each other are of one, or else thos
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -176,13 +176,15 @@ class RowPairs:
         whole = 2 * edges == sizes * (sizes - 1)
         of_row = Lists.grouped(component[component >= 0], np.flatnonzero(component >= 0), len(sizes))
         cliques = [of_row.take(np.flatnonzero(whole))]
+        divided: list[Lists] = []
         for number in np.flatnonzero(~whole).tolist():
             mine = component[left] == number
             parts = _parts(left[mine], right[mine], of_row.row(number))
             if parts is None:
                 cliques.append(Lists.of(_cliques(left[mine], right[mine])))
             else:
-                yield from one_part_only(name, parts, bucket, self._cells.rows)
+                divided.append(parts)
+        yield from one_part_only(name, divided, bucket, self._cells.rows)
         zero = np.zeros((1, 1), np.int64)
         for load in self._loads(joined(cliques), bucket):
             yield Limit(name, load, zero, zero + 1)
@@ -204,17 +206,25 @@ def load_of(group: Integers, bucket: Integers) -> Load:
     return Load(group.astype(np.int32), groups, bucket.astype(np.int32), buckets, weight)
 
 
-def one_part_only(name: str, parts: Lists, bucket: Integers, rows: int) -> Iterator[Either]:
-    """In each bucket there are rows of one of these groups at most: of each there are none, or of all others."""
-    if len(parts) > _MOST_PARTS:
+def one_part_only(name: str, divided: Sequence[Lists], bucket: Integers, rows: int) -> Iterator[Either]:
+    """Of each of these groups of rows, divided into parts, rows of one part at most are in a bucket.
+
+    Of each part there are none there, or of all others of its group.
+    """
+    most = max(map(len, divided), default=0)
+    if most > _MOST_PARTS:
         raise NotLiftedError("groups of rows that exclude each other, too many")
     zero = np.zeros((1, 1), np.int64)
-    for number in range(len(parts) if len(parts) > 2 else 1):
+    for number in range(most):
         mine, others = filled(rows, NONE), filled(rows, NONE)
-        others[parts.items] = 0
-        mine[parts.row(number)] = 0
-        others[parts.row(number)] = NONE
-        yield Either(name, tuple(Limit(name, load_of(group, bucket), zero, zero) for group in (mine, others)))
+        groups = [parts for parts in divided if number < (len(parts) if len(parts) > 2 else 1)]
+        for group, parts in enumerate(groups):
+            others[parts.items] = group
+            mine[parts.row(number)] = group
+            others[parts.row(number)] = NONE
+        if groups:
+            loads = load_of(mine, bucket), load_of(others, bucket)
+            yield Either(name, tuple(Limit(name, load, zero, zero) for load in loads))
 
 
 def _parts(left: Integers, right: Integers, rows: Integers) -> Lists | None:

@@ -45,13 +45,15 @@ def list_streams(api: Target, json_wanted: bool) -> None:
       rota log list
       rota log list --json | jq -r '.streams[].name'
     """
-    emit(ApiClient(api, timeout=60.0).get("/v1/streams"), json_wanted, _show_streams)
+    emit(ApiClient(api, timeout=60.0).get("/v1/streams", names=1), json_wanted, _show_streams)
 
 
 def _show_streams(answer: dict[str, Any]) -> None:
     rows = [("stream", each["name"]) for each in answer["streams"]]
     rows += [("map", each["name"]) for each in answer["maps"]]
     table(("what", "name"), rows) if rows else click.echo("the log holds no records", err=True)
+    if left_off := answer.get("left_off"):
+        click.echo(f"and {left_off} more", err=True)
 
 
 @log.command(short_help="Append a record to STREAM; prints its address.")

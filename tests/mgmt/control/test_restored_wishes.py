@@ -23,6 +23,7 @@ async def test_wishes_of_a_backup_are_agreed_and_pause(autojump_clock: object) -
         )
         assert await requests.begin_restoring("c0ffee", resume=False) is False
         await cluster.until(lambda: cluster.controller.status()["phase"] == "paused")
+        assert cluster.controller.status()["restoring"]
         assert await requests.begin_restoring("c0ffee", resume=True) is True
         assert environment.intent.segments == own.segments, "not before all of it is in the log"
 
@@ -55,5 +56,6 @@ async def test_a_backup_that_nobody_began_to_restore_changes_nothing(autojump_cl
         with pytest.raises(NotRestoringError, match="another backup is being put back"):
             await requests.begin_restoring("c0ffee", resume=True)
         await requests.resume()
+        await cluster.until(lambda: not cluster.controller.status()["restoring"])
         with pytest.raises(NotRestoringError, match="or it is over"):
             await requests.begin_restoring("decaf", resume=True)

@@ -108,11 +108,13 @@ class ProblemMaker:
         return self._total([literal for literal, _ in terms], [factor for _, factor in terms])
 
     def _product(self, grid: Grid, rows: list[int], values: list[int], weighted: bool) -> Linears:
-        """The same, not written out."""
-        weights = integers([self._weights[row] if weighted else 1 for row in rows])
+        """The same, not written out; now and then values weigh, too, or rows less than nothing."""
+        sign, prices = self.random.choice((1, 1, 1, -1)), self.random.choice(((1,), (1,), (2,), (1, 3)))
+        weights = integers([sign * self._weights[row] if weighted else sign for row in rows])
+        worth = integers([self.random.choice(prices) for _ in values])
         sides = (
             Side.of(integers(rows), weights, filled(len(rows), 0), 1),
-            Side.of(integers(values), filled(len(values), 1), filled(len(values), 0), 1),
+            Side.of(integers(values), worth, filled(len(values), 0), 1),
         )
         return self.problem.new_sums(grid, *sides, integers([0]), integers([0]))
 

@@ -21,7 +21,15 @@ from mgmt.state.database import Database
 from tests.budget import budgeted
 from tests.mgmt.support import database
 from tests.mgmt.test_assignment_clash import POLICY, SCHEMA
-from tests.mgmt.test_relaxations import CROWDED, ROOMS, SPARE, random_state
+from tests.mgmt.test_relaxations import (
+    CROWDED,
+    ROOMS,
+    RULES,
+    SPARE,
+    assert_each_helps,
+    infeasible,
+    random_state,
+)
 
 BACKEND = CpSatBackend()
 
@@ -29,7 +37,9 @@ BACKEND = CpSatBackend()
 def encoded(state: Database, policy: str) -> GeneralPart:
     model = Model.build(state, policy)
     with state.snapshot() as snapshot:
-        return GeneralPart.encode(snapshot, model.program, model.catalog, None, BACKEND)
+        part = GeneralPart.encode(snapshot, model.program, model.catalog, None, BACKEND)
+        _ = part.encoding.problem  # cell by cell, while the state is there
+        return part
 
 
 def clash_of(part: GeneralPart) -> LiftedClash | None:
@@ -57,7 +67,9 @@ def assert_the_least(part: GeneralPart, clash: LiftedClash, name: str, *, whole:
     """What a constraint must give is what it must cell by cell."""
     told = [
         clash.slack({name}, Deadline.after(60), whole=whole),
-        slack_of_cells(part.encoding, BACKEND, {name}, whole=whole, deadline=Deadline.after(60), seed=0),
+        slack_of_cells(
+            part.encoding.problem, BACKEND, {name}, whole=whole, deadline=Deadline.after(60), seed=0
+        ),
     ]
     assert all(slack is None or slack.least for slack in told)
     worth = [slack and sum(give.above + give.below + give.waived for give in slack.gives) for slack in told]
@@ -128,3 +140,20 @@ def test_what_several_rows_forbid_a_row_is_told_as_what_they_have_in_common() ->
     (member,) = clash.members(queries)  # type: ignore[arg-type]
     assert member.rows == ({"id": 0, "wants": "ssd"}, {"id": 1, "wants": "ssd"})
     assert member.reason == "0 wants ssd, but n0; 1 wants ssd, but n0"
+
+
+def test_of_pairs_that_are_to_be_apart_it_is_told_which_to_let_go() -> None:
+    """Five tasks of one application on two hosts: three of them clash, and two and three may share the hosts."""
+    rows = {
+        "rack": [{"name": "r0", "power": 9}],
+        "host": [{"name": f"h{n}", "rack": "r0", "size": 9, "up": True} for n in range(2)],
+        "task": [{"id": n, "weight": 1, "app": 0, "host": None} for n in range(5)],
+    }
+    policy = f"CREATE CONSTRAINT pairs AS {RULES['pairs']};"
+    model = Model.build(database(CROWDED, rows), policy)  # type: ignore[arg-type]
+    error = infeasible(model)
+    assert [(member.constraint, member.count) for member in error.core] == [("pairs", 3)]
+    assert error.minimal
+    dropped = [each for each in error.relaxations if each.waivers]
+    assert [len(waiver.rows) for each in dropped for waiver in each.waivers] == [4]
+    assert_each_helps(model, error)

@@ -126,3 +126,66 @@ def test_tags_of_hosts_that_every_placement_has() -> None:
         "GROUP BY app CHECK count(DISTINCT tag) >= 2"
     )
     assert Model.build(database(schema, rows), policy).solve(20).status is SolveStatus.OPTIMAL
+
+
+def test_all_or_none_is_a_bound_on_the_very_sum_that_may_be_nothing() -> None:
+    choices = Choices(2, 2)
+    none = choices.problem.at_most(choices.count((0, 0), (1, 0)), 0)
+    heavy = sum_of(choices.count((0, 0), weight=2), choices.count((1, 0), weight=3))
+    enough = choices.problem.at_most(heavy, 1) ^ 1
+    choices.problem.require_any(Lists.side_by_side(none, enough), Source("rule", np.arange(1)))
+    choices.check()
+
+
+def test_groups_that_exclude_each_other_are_groups_of_rows() -> None:
+    choices = Choices(4, 2)
+    some, others = choices.used((0, 0), (0, 1), (1, 0)), choices.used((2, 0), (3, 0), (2, 1), (3, 1))
+    choices.require(sum_of(some, others), None, 1)
+    choices.check()
+
+
+HOSTS = """CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT NOT NULL);
+CREATE TABLE pod (id INTEGER PRIMARY KEY, variable__host TEXT NOT NULL REFERENCES host (name));
+CREATE TABLE tag (rack TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (rack, name));"""
+
+
+def test_rows_of_a_view_that_look_alike_may_exist_together() -> None:
+    rows = {
+        "host": [{"name": f"h{i}", "rack": f"r{i % 2}"} for i in range(4)],
+        "tag": [{"rack": rack, "name": name} for rack in ("r0", "r1") for name in "abc"],
+        "pod": [{"id": number} for number in range(3)],
+    }
+    policy = """CREATE VIEW tagged AS SELECT pod.id AS id, host.rack AS rack
+      FROM pod JOIN host ON pod.variable__host = host.name JOIN tag ON tag.rack = host.rack;
+    CREATE CONSTRAINT least AS SELECT id FROM tagged GROUP BY id CHECK count(*) >= 3;"""
+    assert Model.build(database(HOSTS, rows), policy).solve(20.0).status is SolveStatus.OPTIMAL
+
+
+def test_a_flag_beside_two_choices_follows_one_of_them() -> None:
+    schema = """CREATE TABLE place (name TEXT PRIMARY KEY);
+    CREATE TABLE copy (id INTEGER PRIMARY KEY, variable__host TEXT NOT NULL REFERENCES place (name),
+      variable__disk TEXT NOT NULL REFERENCES place (name), variable__leads BOOLEAN NOT NULL);"""
+    rows = {"place": [{"name": name} for name in "abc"], "copy": [{"id": number} for number in range(4)]}
+    rule = """CREATE CONSTRAINT {column} AS SELECT place.name FROM copy JOIN place ON {column} = place.name
+    GROUP BY place.name CHECK count(*) FILTER (WHERE variable__leads) <= 1;"""
+    policy = (
+        "CREATE CONSTRAINT all_lead AS SELECT * FROM copy MAXIMIZE count(*) FILTER (WHERE variable__leads);"
+    )
+    rules = [rule.format(column=f"variable__{column}") for column in ("host", "disk")]
+    solution = Model.build(database(schema, rows), "\n".join([policy, *rules])).solve(20.0)
+    assert [(each.after, each.proven) for each in solution.objectives] == [(3, True)]
+
+
+def test_rows_in_more_groups_than_are_laid_apart_are_left_out() -> None:
+    schema = """CREATE TABLE host (name TEXT PRIMARY KEY);
+    CREATE TABLE pod (id INTEGER PRIMARY KEY, variable__host TEXT NOT NULL REFERENCES host (name));
+    CREATE TABLE tag (name TEXT NOT NULL, pod INTEGER NOT NULL, PRIMARY KEY (name, pod));"""
+    rows = {
+        "host": [{"name": f"h{number}"} for number in range(4)],
+        "pod": [{"id": number} for number in range(46)],
+        "tag": [{"name": f"t{k:02}", "pod": pod} for k in range(43) for pod in (0, k + 1, k + 2)],
+    }
+    policy = """CREATE CONSTRAINT one AS SELECT tag.name, host.name AS h FROM pod JOIN tag ON tag.pod = pod.id
+    JOIN host ON pod.variable__host = host.name GROUP BY tag.name, host.name CHECK count(*) <= 1;"""
+    model = Model.build(database(schema, rows), policy, backend=None)
+    assert model.solve(20.0).status is SolveStatus.OPTIMAL

@@ -51,7 +51,7 @@ class CellSums:
         self._known = np.zeros(problem.variables, np.bool_)
         self._add_cells()
         self._add_followed()
-        self.places = grid_places(problem, self._terms[0], cells.values)
+        self.places = grid_places(problem, self._terms[0], self.width, cells.values)
         self.products = ProductTerms.of(problem, self.places)
         self._add_products()
         number = len(self._constants)
@@ -181,12 +181,11 @@ class CellSums:
         owner_of_operand = np.repeat(np.arange(len(block)), np.diff(block.starts))
         owner = owner_of_operand[operands.terms.owners]
         row = self._choosing(operands.terms.items)
-        lowest, highest = filled(len(block), self.width), filled(len(block), -1)
-        np.minimum.at(lowest, owner, row)
-        np.maximum.at(highest, owner, row)
+        own = operands.terms.items // max(1, self.cells.values)
+        follows = np.flatnonzero(own != row)
         atomic = np.zeros(len(block), np.bool_)
         atomic[owner[operands.terms.items >= self.width]] = True
-        single = (highest <= lowest) & ~atomic
+        single = _alike(row, owner, len(block)) & _alike(own[follows], owner[follows], len(block)) & ~atomic
         alone, others = np.flatnonzero(single), np.flatnonzero(~single)
         everywhere = Lists(block.starts, np.arange(int(block.starts[-1])))
         if len(alone):
@@ -223,9 +222,9 @@ class CellSums:
         follows = operands.terms.items // values != chooses
         first, number = group_numbers(owner, value)
         whose, row = owner[first], chooses[first]
-        followed = np.zeros(count, np.bool_)
-        followed[owner[follows]] = True
-        both = np.flatnonzero(followed[whose])
+        follower = filled(count, _UNDEFINED)
+        follower[owner[follows]] = operands.terms.items[follows] // values
+        both = np.flatnonzero(follower[whose] != _UNDEFINED)
         # Each definition is asked once for each of these, once for each with the row that follows, and once for none.
         asked = np.concatenate((whose, whose[both], np.arange(count)))
         width = np.diff(starts)[asked]
@@ -241,7 +240,7 @@ class CellSums:
         told = tell(begins, values_of)
         alone, beside, otherwise = np.split(told, (len(first), len(first) + len(both)))
         change = np.concatenate((alone - otherwise[whose], beside - alone[both]))
-        rows = np.concatenate((row, self.following.follower(row[both])))
+        rows = np.concatenate((row, follower[whose[both]]))
         cells = rows * values + np.concatenate((value[first], value[first][both]))
         whose = np.concatenate((whose, whose[both]))
         order = np.lexsort((cells, whose))
@@ -308,3 +307,12 @@ class CellSums:
 
     def value_of(self, cells: Integers) -> Integers:
         return cells % self.cells.values
+
+
+def _alike(numbers: Integers, owners: Integers, count: int) -> Mask:
+    """Of which owners all numbers are the same."""
+    lowest, highest = filled(count, 2**62), filled(count, -1)
+    np.minimum.at(lowest, owners, numbers)
+    np.maximum.at(highest, owners, numbers)
+    found: Mask = highest <= lowest
+    return found

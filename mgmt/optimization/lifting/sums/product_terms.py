@@ -28,22 +28,30 @@ class GridPlaces:
     rows: dict[int, Integers]
     values: dict[int, Integers]
 
+    def knows(self, grid: Grid) -> bool:
+        """Whether its cells are cells of choices: those of flags that follow another choice are not."""
+        return grid.first in self.rows
+
     def sides(self, block: Sums | CellRows) -> tuple[Side, Side]:
         """Rows and values of a block by those numbers, in order."""
         first = block.grid.first
+        if not self.knows(block.grid):
+            return block.rows, block.values
         return _renumbered(block.rows, self.rows[first]), _renumbered(block.values, self.values[first])
 
 
-def grid_places(problem: Problem, keys: Integers, values: int) -> GridPlaces:
-    """``keys``: of each variable that is a cell, ``row * values + value`` of all choices."""
+def grid_places(problem: Problem, keys: Integers, width: int, values: int) -> GridPlaces:
+    """``keys``: of each variable that is a cell, ``row * values + value`` of all choices; more for any other one."""
     grids = problem.grids if isinstance(problem, FactoredProblem) else []
     of_rows, of_values = {}, {}
     for grid in grids:
         if grid.rows and grid.values:
             table = keys[grid.first : grid.first + grid.rows * grid.values].reshape(grid.rows, grid.values)
+            if bool((table >= width).any()):
+                continue
             of_rows[grid.first], of_values[grid.first] = table[:, 0] // values, table[0] % values
         else:
-            of_rows[grid.first] = of_values[grid.first] = filled(0, 0)
+            of_rows[grid.first], of_values[grid.first] = filled(grid.rows, 0), filled(grid.values, 0)
     return GridPlaces(of_rows, of_values)
 
 
@@ -73,6 +81,7 @@ class ProductTerms:
             one, other = places.sides(block)
             common = _common_divisors(one)
             fits = (one.members.lengths > _FEW_ROWS) & ~one.members.any(one.weights < 0)
+            fits &= places.knows(block.grid)
             plain.append(fits[block.row_groups] & _is_plain(other, block.grid)[block.value_groups])
             divisors.append(common[block.row_groups])
             rows.append(Side(one.members, one.weights // np.repeat(common, one.members.lengths)))
@@ -88,7 +97,9 @@ class ProductTerms:
             np.concatenate(value_kind),
             np.concatenate(plain),
         ).with_equal_kinds()
-        first, number = group_numbers(factors.row_kind, factors.value_kind)
+        # Kinds of values do not tell what values weigh: a sum that is no term is only itself.
+        apart = np.where(factors.whole, -1, np.arange(len(factors)))
+        first, number = group_numbers(factors.row_kind, factors.value_kind, apart)
         divisor = np.concatenate([filled(0, 1), *divisors])
         return cls(blocks, factors, divisor, factors.whole, first[number])
 

@@ -4,9 +4,9 @@ import { h, worded } from "./dom.js";
 
 // A question about one action: what it means, what would be done, and two buttons.
 class Question {
-  constructor({ title, meaning, plan, verb, act, done }) {
-    this.act = act;
-    this.told = done;
+  // `anyway`: also where nothing can be said of what would come of it; `again`: only if that is still the same.
+  constructor({ title, meaning, plan, verb, act, done, anyway = false, again = false }) {
+    Object.assign(this, { plan, act, told: done, anyway, again });
     this.body = h("div", { class: "answer", role: "status" }, "Asking the controller; this may take some seconds …");
     this.confirm = h("button", { class: "confirm", type: "button" }, verb);
     this.close = h("button", { class: "plain", type: "button" }, "Cancel");
@@ -18,30 +18,63 @@ class Question {
     this.dialog.addEventListener("close", () => this.dialog.remove());
     document.body.append(this.dialog);
     this.dialog.showModal();
-    this.prepare(plan);
+    this.prepare();
   }
 
-  async prepare(plan) {
-    const { nodes, possible } = await plan();
-    this.body.replaceChildren(...nodes);
-    this.confirm.disabled = !possible;
-    if (possible) this.confirm.focus();
-    else this.close.textContent = "Close";
+  async prepare() {
+    this.show(await this.ask());
+  }
+
+  async ask() {
+    try {
+      return await this.plan();
+    } catch {
+      return refused(UNREADABLE);
+    }
+  }
+
+  show({ nodes, possible, same }, ...before) {
+    this.same = same;
+    this.body.replaceChildren(...before, ...nodes);
+    this.confirm.disabled = !possible && !this.anyway;
+    if (this.confirm.disabled) this.close.textContent = "Close";
+    else this.confirm.focus();
   }
 
   async carryOut() {
     this.confirm.disabled = true;
+    if (this.again) {
+      const now = await this.ask();
+      if (!this.dialog.open) return; // it was cancelled meanwhile
+      if (!now.possible || now.same !== this.same) {
+        this.show(now, h("p", { class: "problem" }, "Nothing was done: it is no longer what you were shown, but this."));
+        return;
+      }
+    }
     const { answer, error } = await this.act();
-    this.body.replaceChildren(error ? h("p", { class: "problem" }, worded(error)) : h("p", { class: "done" }, worded(this.told(answer))));
+    this.body.replaceChildren(error ? h("p", { class: "problem" }, worded(error)) : h("p", { class: "done" }, this.words(answer)));
     this.confirm.hidden = true;
     this.close.textContent = "Close";
     this.close.focus();
   }
+
+  words(answer) {
+    try {
+      return worded(this.told(answer));
+    } catch {
+      return UNREADABLE;
+    }
+  }
 }
+
+const UNREADABLE = "The answer of the agent cannot be read.";
 
 const refused = (error) => ({ nodes: [h("p", { class: "problem" }, worded(error))], possible: false });
 
 const lined = (what, lines) => h("div", { class: "lines", tabindex: "0", "aria-label": what, role: "group" }, lines.map((line) => h("p", {}, line)));
+
+// What is moved, without what changes all the time: sizes, and reasons that name some.
+const movesOf = ({ moves, primaries, roles, slots }) => JSON.stringify([moves, primaries, roles, slots], (key, value) => (key === "bytes" || key === "why" ? undefined : value));
 
 export class Actions {
   constructor(source) {
@@ -59,7 +92,7 @@ export class Actions {
     if (error) return refused(error);
     const isEmpty = [answer.moves, answer.primaries, answer.roles, answer.slots].every((each) => !each.length);
     const dangers = answer.dangers.map((danger) => h("p", { class: "problem" }, danger));
-    return { nodes: [...dangers, lined("the plan", answer.text.split("\n"))], possible: answer.feasible && (emptyIsPossible || !isEmpty) };
+    return { nodes: [...dangers, lined("the plan", answer.text.split("\n"))], possible: answer.feasible && (emptyIsPossible || !isEmpty), same: movesOf(answer) };
   }
 
   // What would change if a host were drained, or were not.
@@ -79,10 +112,11 @@ export class Actions {
     };
   }
 
-  apply() {
+  apply({ observing, paused }) {
+    const ends = observing ? ` Until now the engine is only observed: this ends that for good, and the controller then changes it by itself${paused ? " once it is resumed" : ""}.` : "";
     return new Question({
-      title: "Carry out the plan", meaning: "What the controller would do now. It is done also while it is paused, which it stays. The same as `rota apply`.",
-      plan: () => this.plan(false), verb: "Carry it out", act: this.post("/v1/apply", {}),
+      title: "Carry out the plan", meaning: `What the controller would do now. It is done also while it is paused, which it stays. The same as \`rota apply\`.${ends}`,
+      plan: () => this.plan(false), again: true, verb: "Carry it out", act: this.post("/v1/apply", {}),
       done: ({ plan_id: id, moves, waves }) => (id === null ? "There is nothing to do any more." : `Plan ${id} is carried out: ${moves} ${moves === 1 ? "move" : "moves"}, ${waves} ${waves === 1 ? "wave" : "waves"}. The panel Plan follows it.`),
     });
   }
@@ -95,10 +129,12 @@ export class Actions {
     });
   }
 
-  resume() {
+  resume({ observing, restoring }) {
+    const ends = observing ? " Until now the engine is only observed: this ends that for good." : "";
+    const gives = restoring ? " A backup is being restored: this gives that up, and it cannot be gone on with." : "";
     return new Question({
-      title: "Resume", meaning: "The controller goes on by itself, with what stands below. The same as `rota resume`.",
-      plan: () => this.plan(true), verb: "Resume", act: this.post("/v1/resume", {}),
+      title: "Resume", meaning: `The controller goes on by itself, with what stands below. The same as \`rota resume\`.${ends}${gives}`,
+      plan: () => this.plan(true), anyway: true, verb: "Resume", act: this.post("/v1/resume", {}),
       done: () => "The controller goes on by itself.",
     });
   }
@@ -116,7 +152,7 @@ export class Actions {
     const waits = paused ? " It is paused, so this waits for `rota resume` or `rota apply`." : "";
     return new Question({
       title: `Undrain ${host}`, meaning: `It may hold copies again. The same as \`rota undrain\`.${waits}`,
-      plan: () => this.ifDrained(host, false), verb: "Undrain it", act: this.post("/v1/undrain", { host }),
+      plan: () => this.ifDrained(host, false), anyway: true, verb: "Undrain it", act: this.post("/v1/undrain", { host }),
       done: () => `${host} may hold copies again.${waits}`,
     });
   }

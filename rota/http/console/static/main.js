@@ -77,7 +77,7 @@ function turn() {
   const [, kind, text] = location.hash.match(/^#\/([a-z]+)(?:\/(.+))?$/) ?? [];
   page = null;
   try {
-    if (kind === "help" || text) page = PAGES[kind]?.(decodeURIComponent(text ?? "")) ?? null;
+    if (Object.hasOwn(PAGES, kind) && (kind === "help" || text)) page = PAGES[kind](decodeURIComponent(text ?? ""));
   } catch {
     // no name that could be meant
   }
@@ -93,9 +93,9 @@ function render() {
   const held = (key) => source.held[key].data;
   const errors = Object.fromEntries(Object.entries(source.held).map(([key, { error }]) => [key, error]));
   const now = Date.now() / 1000;
-  if (source.events.size !== eventsSeen) {
+  if (source.eventsHeard !== eventsSeen) {
     events = source.sorted;
-    eventsSeen = source.events.size;
+    eventsSeen = source.eventsHeard;
     timeline.history.note(events);
   }
   const status = held("status");
@@ -143,7 +143,15 @@ function renderSession() {
   const locked = source.connection === "locked";
   const appears = locked && at("login").hidden;
   at("login").hidden = !locked;
-  if (appears) at("token").focus();
+  if (appears) {
+    // What somebody has asked for is for nobody else to see.
+    for (const question of document.querySelectorAll("dialog.question")) {
+      question.close();
+      question.remove();
+    }
+    turn();
+    at("token").focus();
+  }
   document.querySelector("main").hidden = locked;
   at("login-problem").textContent = clean(source.problem);
   const who = source.session?.name;

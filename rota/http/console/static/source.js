@@ -39,6 +39,7 @@ export class Source {
     this.watched = {}; // what only the page that is open needs
     for (const key of Object.keys(RESOURCES)) this.held[key] = nothing();
     this.events = new Map();
+    this.eventsHeard = 0; // how often they have changed
     this.eventsAt = -Infinity;
     this.attempts = 0;
     this.retryAt = 0;
@@ -149,7 +150,10 @@ export class Source {
     } catch (error) {
       if (locks !== this.locks) return;
       if (key === "status") this.onSilence();
-      else held.due = true;
+      else {
+        held.error = error.name === "AbortError" ? "The agent has not answered within 30 s." : "The agent gave no answer, or none that can be read.";
+        held.asked = this.now(); // the pause begins now
+      }
     } finally {
       clearTimeout(timer);
       held.open = false;
@@ -162,7 +166,7 @@ export class Source {
     this.attempts = 0;
     if (this.connection !== "live") {
       this.connection = "live";
-      for (const held of Object.values(this.held)) if (held !== this.held.status) held.due = true;
+      for (const held of Object.values(this.held)) if (held !== this.held.status) Object.assign(held, { due: true, error: "" });
     }
     if (!this.session) this.askWho();
     if (!this.stream) this.follow();
@@ -187,6 +191,7 @@ export class Source {
     this.session = null;
     this.close();
     this.events.clear();
+    this.eventsHeard += 1;
     for (const held of Object.values(this.held)) Object.assign(held, { data: null, at: -Infinity, asked: -Infinity, error: "", due: true });
     this.changed();
   }
@@ -278,6 +283,7 @@ export class Source {
       const key = `${event.time} ${event.number} ${event.kind}`;
       if (this.events.has(key)) return;
       this.events.set(key, event);
+      this.eventsHeard += 1;
       if (this.events.size > 3000) this.events.delete(this.events.keys().next().value);
       const news = ["view", "plan-done", "settled"].includes(event.kind) ? Object.keys(this.watched) : [];
       for (const resource of [...touched(event.kind), ...news]) this.held[resource].due = true;

@@ -60,7 +60,7 @@ export class HostPage {
       drained ? this.actions.button("Undrain …", () => this.actions.undrain(this.host, { paused })) : this.actions.button("Drain …", () => this.actions.drain(this.host, { paused })),
     ]));
     this.renderCopies(layout, control, report, Boolean(member));
-    this.drawn.render({ measured: report ? { [this.host]: report.measured } : {}, problem: "", none: member ? "Asking its agent …" : "It is gone, and so is what it measured.", now });
+    this.drawn.render({ measured: report ? { [this.host]: report.measured } : {}, problem, none: !member ? "It is gone, and so is what it measured." : report ? undefined : "Asking its agent …", now });
     this.renderPlaced(held("history"));
     renderEvents(this.events, events.filter((event) => concerns(event, this.host)), "all");
   }

@@ -4,11 +4,11 @@ import { bytes, clean, counted, factList, h, name, show, table } from "../dom.js
 
 const RECORDS = 50;
 const KEYS = 200;
-const LONGEST = 400; // characters of a value
+const LONGEST = 400; // bytes of a value
 
 // Text as far as it is some; else bytes.
-function value({ text, hex }) {
-  const cut = (whole) => (whole.length > LONGEST ? `${whole.slice(0, LONGEST)}…` : whole);
+function value({ text, hex, bytes: size }) {
+  const cut = (shown) => (size > LONGEST ? `${shown}…` : shown);
   return text.includes("\ufffd") ? h("code", { class: "soft", title: "bytes that are no text" }, cut(hex)) : h("code", {}, clean(cut(text)));
 }
 
@@ -50,7 +50,7 @@ class DataPage {
 
 export class StreamPage extends DataPage {
   constructor(text) {
-    super("stream", text, `/v1/log/${encodeURIComponent(text)}?limit=${RECORDS}`, `The last ${RECORDS} records, the newest first`);
+    super("stream", text, `/v1/log/${encodeURIComponent(text)}?limit=${RECORDS}&most=${LONGEST}`, `The last ${RECORDS} records, the newest first`);
   }
 
   render({ held, growth, streams }) {
@@ -63,7 +63,7 @@ export class StreamPage extends DataPage {
 
 export class MapPage extends DataPage {
   constructor(text) {
-    super("map", text, `/v1/map/${encodeURIComponent(text)}?limit=${KEYS}`, "Keys and values");
+    super("map", text, `/v1/map/${encodeURIComponent(text)}?limit=${KEYS}&most=${LONGEST}`, "Keys and values");
   }
 
   render({ held, growth, streams }) {

@@ -43,9 +43,9 @@ export function renderPlan(place, { plan, control, problem, store, now }) {
 // The controller's own switch, and the plan of now by itself.
 export function renderPlanActions(place, { actions, control, store }) {
   const stopped = control?.paused || control?.observing;
-  show(place, [actions.allowed && store && Boolean(control), stopped, control?.plan], () => (!actions.allowed || !store || !control ? [] : [
-    stopped ? actions.button("Resume …", () => actions.resume()) : actions.button("Pause …", () => actions.pause(control)),
-    actions.button("Apply …", () => actions.apply()),
+  show(place, [actions.allowed && store && Boolean(control), control?.paused, control?.observing, control?.restoring, control?.plan], () => (!actions.allowed || !store || !control ? [] : [
+    stopped ? actions.button("Resume …", () => actions.resume(control)) : actions.button("Pause …", () => actions.pause(control)),
+    actions.button("Apply …", () => actions.apply(control)),
   ]));
 }
 
