@@ -175,7 +175,9 @@ def test_who_may_only_read_is_offered_nothing_and_the_agent_refuses_besides(
             page.run("document.querySelector('#page button').click()")
             page.until_text("#page .answer", "s01 is where it is")
             page.run("document.getElementById('logout').click()")
-            page.until(lambda: page.run("return !document.getElementById('login').hidden"), "nobody is logged out")
+            page.until(
+                lambda: page.run("return !document.getElementById('login').hidden"), "nobody is logged out"
+            )
             assert page.texts("dialog") == [], "a question stays over the login"
             assert "is where it is" not in page.run("return document.getElementById('page').textContent")
             page.run("location.hash = '#/'")
