@@ -418,6 +418,19 @@ class DrainRefusedError(RefusedError):
         self.host = host
 
 
+class PlanChangedError(ControlError):
+    """What would be carried out now is another plan than the one that was shown; nothing was changed.
+
+    Look at the next one with ``rota plan``.
+    """
+
+    def __init__(self, shown: str) -> None:
+        super().__init__(
+            f"the plan is no longer the one that was shown ({shown}); nothing was changed, look at `rota plan` again"
+        )
+        self.shown = shown
+
+
 class NothingToAbortError(ControlError):
     """No plan is under way, or nothing stood before it that one could go back to.
 

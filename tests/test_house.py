@@ -157,7 +157,14 @@ def test_every_error_of_a_policy_says_what_to_do() -> None:
     assert not silent
 
 
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "policies/*/README.md", "deploy/README.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/**/*.md",
+    "policies/*/README.md",
+    "deploy/README.md",
+)
 PROSE_WIDTH = 100
 FENCED = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 UNBROKEN = re.compile(r"`[^`]*`|\]\([^)]*\)")

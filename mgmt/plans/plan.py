@@ -8,10 +8,12 @@ waves; optional ones (balance) wait for later ones, so that repairs never queue 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from hashlib import blake2b
 
 from datastore_adapter.interface import Observation, Placement, ReplicaState, SegmentObservation
 from mgmt.placement.hash_slot_assignment import SlotMove, slot_moves
@@ -104,6 +106,19 @@ class Plan:
     def is_empty(self) -> bool:
         """Whether the placement that stands is the one wanted, as far as hosts, roles and slots go."""
         return not (self.moves or self.primaries or self.roles or self.slots)
+
+    @property
+    def digest(self) -> str:
+        """Names where it leads, and what it breaks on the way: the same also when part of it is done."""
+        target = self.target
+        named = (
+            dict(target.segments),
+            target.roles.layout_servers,
+            target.roles.sequencers[:1],
+            dict(target.slots or {}),
+            [(danger.rule, danger.subject) for danger in self.dangers],
+        )
+        return blake2b(json.dumps(named, sort_keys=True).encode(), digest_size=8).hexdigest()
 
     def record(self, controller: str, order: Order = Order.NONE) -> PlanRecord:
         """What is agreed in the epoch document before the first step."""

@@ -17,6 +17,7 @@ def plan_to_json(
     """One JSON document; ``steps`` are those of the first wave, ``speeds`` what the time is estimated by."""
     document: dict[str, Any] = {
         "plan_id": plan.plan_id,
+        "digest": plan.digest,
         "kind": str(plan.kind),
         "view_epoch": plan.view_epoch,
         "layout_epoch": plan.layout_epoch,

@@ -24,6 +24,7 @@ from mgmt.errors import (
     NothingLostError,
     NothingToAbortError,
     NotRestoringError,
+    PlanChangedError,
     RefusedError,
     UnknownEpochError,
     UnknownHostError,
@@ -70,6 +71,7 @@ _NO_CONTROL: dict[str, Any] = {"controller": None, "layout_epoch": None, "open_m
 """What an agent without a store knows of the placement."""
 STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
     (RefusedError, "refused", 409),
+    (PlanChangedError, "plan_changed", 409),
     (NothingToAbortError, "nothing_to_abort", 409),
     (NothingLostError, "nothing_lost", 409),
     (NotRestoringError, "not_restoring", 409),

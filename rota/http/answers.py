@@ -293,6 +293,12 @@ class SegmentsRequest(TypedDict):
     count: int
 
 
+class ApplyRequest(TypedDict):
+    """The plan that was shown: another one is refused (``plan_changed``).  Without: whatever there is to do now."""
+
+    digest: NotRequired[str]
+
+
 class ForgetRequest(TypedDict):
     """Hosts that never come back; without ``confirmed`` it is only told what would be lost."""
 

@@ -358,9 +358,11 @@ class LeftOut(TypedDict):
 class DryRun(TypedDict):
     """The plan that would be executed now; ``steps`` are those of its first wave, ``target`` the hosts of each segment
     once it is done, the primary first.  Where no placement satisfies the rules, ``clashing`` names those that clash,
-    and each of ``relaxations`` is a smallest change that would help."""
+    and each of ``relaxations`` is a smallest change that would help.  ``digest`` names the plan for ``/v1/apply``.
+    ``solve`` is null where the plan is agreed and under way."""
 
     plan_id: str
+    digest: str
     kind: str
     view_epoch: int
     layout_epoch: int

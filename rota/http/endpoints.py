@@ -176,6 +176,16 @@ class Endpoints:
 
         return endpoint
 
+    async def apply(self, request: Request) -> Response:
+        asked = await json_object(request)
+        if not asked:
+            return await self._control(request, "apply", {})
+        if not isinstance(asked.get("digest"), str):
+            raise ApiError(
+                'send {"digest": DIGEST} of the plan that was shown, or {}', code="bad_request", status=400
+            )
+        return await self._control(request, "apply-shown", {"digest": asked["digest"]})
+
     async def keys(self, request: Request) -> Response:
         action, arguments = ("list", {}) if request.method == "GET" else await key_arguments(request)
         return JSONResponse(await self._backend.keys(action, arguments))

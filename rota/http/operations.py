@@ -121,8 +121,8 @@ def _of_the_placement(endpoints: Endpoints) -> list[Operation]:
             control_answers.Outcome,
         ),
         Operation(
-            "/v1/apply", endpoints.controlled("apply"), "Carry out what the dry run shows",
-            control_answers.Applied, "POST", answers.Nothing,
+            "/v1/apply", endpoints.apply, "Carry out what the dry run shows", control_answers.Applied, "POST",
+            answers.ApplyRequest,
         ),
         Operation(
             "/v1/pause", endpoints.controlled("pause"), "Move no data", control_answers.Paused, "POST",

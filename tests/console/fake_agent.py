@@ -76,7 +76,7 @@ class FakeAgent:
         self.silent: list[str] = []
         self.plan: dict[str, Any] = {
             "text": "plan p4-n1: nothing to do", "moves": [], "primaries": [], "roles": [], "slots": [], "dangers": [],
-            "feasible": True,
+            "feasible": True, "digest": "d0",
         }  # fmt: skip
         self.what_if: dict[str, list[str]] = {}
         self.ordered: list[tuple[str, str]] = []
@@ -263,7 +263,9 @@ class FakeAgent:
                     "possible": False,
                     "error": "it would break one_replica_per_rack",
                 }
-            case "drain" | "undrain" | "pause" | "resume" | "apply":
+            case "apply-shown" if arguments["digest"] != self.plan["digest"]:
+                raise ApiError("it is another plan", code="plan_changed", status=409)
+            case "drain" | "undrain" | "pause" | "resume" | "apply" | "apply-shown":
                 self.ordered.append((request, arguments.get("host", "")))
                 return {"plan_id": "p4-n1", "moves": 6, "bytes": 0, "waves": 1}
             case "policies":

@@ -37,8 +37,12 @@ async def paused_then_applied(cluster: LocalCluster, agent: AgentProcess) -> Non
     """An undrained host gets nothing while paused, but by an order; and there is nothing to abort then."""
     await agent.post("/v1/pause", {})
     await agent.post("/v1/undrain", {"host": "n3"})
-    assert (await agent.get("/v1/plan"))["paused"] is True
-    ordered = await agent.post("/v1/apply", {})
+    shown = await agent.get("/v1/plan")
+    assert shown["paused"] is True
+    with pytest.raises(ApiError) as refused:
+        await agent.post("/v1/apply", {"digest": "of another"})
+    assert refused.value.code == "plan_changed"
+    ordered = await agent.post("/v1/apply", {"digest": shown["digest"]})
     assert ordered["moves"] > 0
     await cluster.wait_until(
         lambda answers: any(a["control"]["phase"] == "paused" for a in answers.values()),

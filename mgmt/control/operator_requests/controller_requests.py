@@ -36,6 +36,7 @@ from mgmt.errors import (
     NotControllerError,
     NothingToAbortError,
     NotRestoringError,
+    PlanChangedError,
     RefusedError,
     SolverUnavailableError,
     UndecidedError,
@@ -101,16 +102,19 @@ class Requests:
         return other
 
     async def plan(self, wish: Wish = lambda observation, intent: intent) -> DryRun:
-        """Solve and compare; change nothing.  ``wish``: what is wished instead of what is agreed."""
+        """What :meth:`apply` would carry out; change nothing.  ``wish``: what is wished instead of what is agreed."""
         for _ in range(self._settings.intent_attempts):
             observation, intent = await self._current()
             intent = wish(observation, intent)
             situation = self._environment.situation(observation, intent)
-            situation, outcome = await self._environment.solve_or_thaw(situation, asked="a dry run")
-            helping = await self._relaxations(situation) if isinstance(outcome, Infeasible) else ()
-            if self._environment.view is not situation.view:
-                continue  # solved for hosts that are no longer those of the view, or not at all
-            plan = decided_plan(situation, outcome)
+            plan, outcome = self._under_way(situation), None
+            helping: tuple[str, ...] = ()
+            if plan is None:
+                situation, outcome = await self._environment.solve_or_thaw(situation, asked="a dry run")
+                helping = await self._relaxations(situation) if isinstance(outcome, Infeasible) else ()
+                if self._environment.view is not situation.view:
+                    continue  # solved for hosts that are no longer those of the view, or not at all
+                plan = decided_plan(situation, outcome)
             steps = self._environment.lower(observation, plan.waves[0])
             waits = (
                 balance_hold(plan, intent, outcome, self._settings.hysteresis, situation.now)
@@ -129,6 +133,14 @@ class Requests:
                 relaxations=helping,
             )
         raise UndecidedError("the view changed under every attempt; try again")
+
+    def _under_way(self, situation: Situation) -> Plan | None:
+        """The plan that is agreed, if something is left to do for it."""
+        record = in_flight(situation)
+        if record is None or record.order is Order.ABORT:
+            return None
+        plan = resumed_plan(situation, record)
+        return plan if self._environment.lower(situation.observation, plan.target).steps else None
 
     async def _relaxations(self, situation: Situation, drained: str = "") -> tuple[str, ...]:
         """What would help, as far as it can be had: which rules clash is known without.
@@ -373,9 +385,10 @@ class Requests:
             self._changed(True)
         return going_back
 
-    async def apply(self) -> Plan | None:
+    async def apply(self, shown: str | None = None) -> Plan | None:
         """Order what a dry run shows, to be carried out also while paused; None when there is nothing to do.
 
+        ``shown``: the digest of the plan that was; for another one :class:`PlanChangedError` is raised.
         An engine that was only observed is the loop's from then on.
         """
         ordered: Plan | None = None
@@ -384,15 +397,16 @@ class Requests:
             nonlocal ordered
             intent = intent.with_observing(False)
             situation = self._environment.situation(observation, intent)
-            record = in_flight(situation)
-            if record is None or record.order is Order.ABORT:
-                ordered = await self._solved_plan(situation)
-                if not self._environment.lower(observation, ordered.target).steps:
-                    ordered = None
-                    return intent
+            under_way = self._under_way(situation)
+            ordered = await self._solved_plan(situation) if under_way is None else under_way
+            if shown not in (None, ordered.digest):
+                raise PlanChangedError(shown)
+            if under_way is not None and intent.plan is not None:
+                return intent.with_plan(replace(intent.plan, order=Order.APPLY))
+            if self._environment.lower(observation, ordered.target).steps:
                 return intent.with_plan(ordered.record(self._me, Order.APPLY))
-            ordered = resumed_plan(situation, record)
-            return intent.with_plan(replace(record, order=Order.APPLY))
+            ordered = None
+            return intent
 
         if await self._change(order):
             if ordered is not None:

@@ -26,6 +26,9 @@ _SECONDS_PER_CELL = 3e-6
 _SEARCH_SHARE = 0.7
 _EASY_SHARE = 0.35
 _EASY_SECONDS = 1.0
+_EASY_SECONDS_PER_CELL = 1e-3
+"""More for a first solution.  A small model takes longer where CP-SAT narrows amounts down one by one; told to spend
+more on bounds it does not."""
 _NEARBY_SHARE = 0.25  # of the time left, for the first solution
 
 
@@ -204,7 +207,10 @@ class _Search:
         if self._values is not None and seconds < _LEAST_SECONDS:
             self.results.append(TierResult(tier, value_of(objective, self._values), floor, False))
             return True
-        easy = seconds * _SEARCH_SHARE if self._values is None else min(seconds * _EASY_SHARE, _EASY_SECONDS)
+        easy = min(seconds * _EASY_SHARE, _EASY_SECONDS)
+        if self._values is None:
+            most = _EASY_SECONDS + _EASY_SECONDS_PER_CELL * self._problem.cells
+            easy = min(seconds * _SEARCH_SHARE, most)
         answer = self._ask(objective, seconds if self._strong else easy)
         self._accept(objective, answer)
         if answer.status in {AnswerStatus.FEASIBLE, AnswerStatus.UNKNOWN} and not self._strong:

@@ -52,25 +52,44 @@ def plan(watched: bool, api: Target, json_wanted: bool) -> None:
 
 def _show_plan(answer: dict[str, Any]) -> None:
     click.echo(answer["text"])
+    if digest := _digest_of(answer):
+        click.echo(f"`rota apply --digest {digest}` carries out this plan and no other")
 
 
-@click.command(name="apply", short_help="Carry out now what `rota plan` shows, and wait for it.")
+def _digest_of(plan: dict[str, Any]) -> str | None:
+    """None where there is nothing to do, or the controller is of 0.1, which binds nobody to what it showed."""
+    is_empty = not any(plan[what] for what in ("moves", "primaries", "roles", "slots"))
+    return None if is_empty else plan.get("digest")
+
+
+@click.command(name="apply", short_help="Show the plan, carry it out now, and wait for it.")
+@click.option(
+    "--digest", metavar="DIGEST", help="The plan that `rota plan` showed under this digest, or none."
+)
 @timeout_option
 @api_option
 @json_option
-def apply_plan(timeout: float, api: Target, json_wanted: bool) -> None:
-    """Carry out now what `rota plan` shows, and wait for it: also while the loop is paused, which it stays.
+def apply_plan(digest: str | None, timeout: float, api: Target, json_wanted: bool) -> None:
+    """Show what `rota plan` shows, carry it out now, and wait for it: also while the loop is paused, which it stays.
 
-    Exit status 1 when the plan failed, or another took its place, because a host was lost or something else was
-    asked for.
+    What is carried out is what was shown: if there is something else to do by then, nothing is done, and the exit
+    status is 1. So it is when the plan failed, or another took its place, because a host was lost or something else
+    was asked for.
 
     \b
     Examples:
-      rota pause; rota drain n3; rota plan; rota apply
+      rota pause; rota drain n3; rota apply
+      rota plan; rota apply --digest 5f0c1d2e3a4b5c6d
       rota apply --json | jq '.state'
     """
     client = ApiClient(api, timeout=AGREED_TIMEOUT)
-    answer = client.post("/v1/apply", {})
+    if digest is None:
+        with waiting("waiting for the controller"):
+            shown = client.get("/v1/plan")
+        digest = _digest_of(shown)
+        if digest is not None and not json_wanted:
+            click.echo(shown["text"])
+    answer = client.post("/v1/apply", {} if digest is None else {"digest": digest})
     if answer["plan_id"] is None:
         emit({**answer, "state": "done"}, json_wanted, lambda _: click.echo("nothing to do"))
         return

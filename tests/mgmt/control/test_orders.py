@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mgmt.errors import NothingToAbortError, RefusedError, UndecidedError
+from mgmt.errors import NothingToAbortError, PlanChangedError, RefusedError, UndecidedError
 from tests.mgmt.control.harness import Harness, harness, make_hosts
 from tests.mgmt.control.test_succession import check_copies, die_at
 
@@ -167,6 +167,32 @@ async def test_apply_carries_out_what_is_held_by_a_pause_and_the_pause_stays(aut
         cluster.check_placement()
         assert (await cluster.controller.reports.outcome(plan.agreed_as))["state"] == "done"
         assert cluster.engine.intent["paused"] is True
+
+
+async def test_what_is_carried_out_is_what_was_shown(autojump_clock: object) -> None:
+    async with harness() as cluster:
+        requests = cluster.controller.requests
+        await requests.pause()
+        await requests.drain("n4")
+        shown = await requests.plan()
+        await requests.drain("n2")
+        before = cluster.engine.intent
+        with pytest.raises(PlanChangedError, match=rf"\({shown.plan.digest}\); nothing was changed"):
+            await requests.apply(shown.plan.digest)
+        assert cluster.engine.intent == before
+        await requests.undrain("n2")
+        await cluster.until(lambda: is_paused(cluster))
+        plan = await requests.apply(shown.plan.digest)
+        assert plan is not None
+        again = await requests.plan()
+        assert (again.plan.agreed_as, again.plan.digest) == (plan.agreed_as, plan.digest), (
+            "its copies are under way"
+        )
+        assert f"{plan.agreed_as} is agreed" in again.text()
+        assert await requests.apply(shown.plan.digest) is not None, "it is this one"
+        await cluster.until(lambda: is_paused(cluster) and cluster.load("n4") == 0)
+        with pytest.raises(PlanChangedError):
+            await requests.apply("another")
 
 
 async def test_apply_has_nothing_to_do_or_is_refused(autojump_clock: object) -> None:
