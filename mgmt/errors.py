@@ -313,7 +313,7 @@ class ControlError(Exception):
 
 
 class IntentError(ControlError):
-    """The operators' wishes in the epoch document are malformed, or of a version this build does not know.
+    """The operators' intent in the epoch document are malformed, or of a version this build does not know.
 
     Nothing is changed while the document cannot be read: upgrade this agent, or correct what wrote it.
     """

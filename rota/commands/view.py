@@ -138,6 +138,11 @@ def suspicions(api: Target, json_wanted: bool) -> None:
     emit(ApiClient(api).get("/v1/suspicions"), json_wanted, _show_suspicions)
 
 
+def _standing(suspect: dict[str, Any]) -> str:
+    request = suspect["request"] if "request" in suspect else suspect["wish"]  # as an agent of 0.1 calls it
+    return {"leave": "leaves", "evict": "to be evicted"}.get(request, str(suspect["standing"]))
+
+
 def _show_suspicions(answer: dict[str, Any]) -> None:
     click.echo(
         f"view {answer['epoch']}, {answer['size']} members; {answer['high']} of {answer['rings']} reports remove "
@@ -150,7 +155,7 @@ def _show_suspicions(answer: dict[str, Any]) -> None:
                 (
                     suspect["name"],
                     f"{suspect['tally']} of {answer['rings']}",
-                    {"leave": "leaves", "evict": "to be evicted"}.get(suspect["wish"], suspect["standing"]),
+                    _standing(suspect),
                     f"{suspect['age']:.1f} s",
                     " ".join(f"{each['name']} ({len(each['rings'])})" for each in suspect["accusers"]),
                 )

@@ -259,7 +259,7 @@ class Difference(TypedDict):
 
     segments: list[SegmentChanged]
     roles: list[NamesChanged]
-    wishes: list[NamesChanged]
+    intent: list[NamesChanged]
     slots: list[SlotsMoved]
     views: ViewsFromTo
 

@@ -161,7 +161,7 @@ class StoreApi:
             raise _api_error(error) from error
 
     async def cut(self) -> Cut:
-        """Where the log ends, and the wishes of that moment."""
+        """Where the log ends, and the intent of that moment."""
         try:
             document, address = await self._client.cut()
         except LogError as error:

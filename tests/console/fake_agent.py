@@ -119,11 +119,11 @@ class FakeAgent:
         self.former.insert(0, gone)
 
     def suspect(
-        self, name: str, accusers: list[str], tally: int, standing: str = "unstable", wish: str = ""
+        self, name: str, accusers: list[str], tally: int, standing: str = "unstable", request: str = ""
     ) -> None:
         rings = [{"name": each, "rings": [index]} for index, each in enumerate(accusers)]
         self.suspects.append({"name": name, "reports": len(accusers), "tally": tally, "standing": standing,
-                              "wish": wish, "accusers": rings, "age": 0.7})  # fmt: skip
+                              "request": request, "accusers": rings, "age": 0.7})  # fmt: skip
 
     # What it answers.
 

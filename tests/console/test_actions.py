@@ -63,7 +63,7 @@ def test_a_drain_shows_what_would_move_and_then_is_ordered(page: Page, agent: Fa
         assert page.errors() == []
 
 
-def test_what_lifts_a_wish_needs_no_plan(page: Page, agent: FakeAgent) -> None:
+def test_what_lifts_a_request_needs_no_plan(page: Page, agent: FakeAgent) -> None:
     agent.drained = [HOST]
     agent.control_now = {"phase": "paused", "paused": True, "restoring": True}
     agent.plan = {}

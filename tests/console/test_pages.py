@@ -21,7 +21,7 @@ HOSTILE = "<img src=x onerror='window.harmed=1'>"
 def version(epoch: int, segment: str = "s01", **changed: Any) -> dict[str, Any]:
     """A version of the layout that changed one segment."""
     segments = [{"segment": segment, "primary": None, **changed}]
-    difference = {"segments": segments, "roles": [], "wishes": [], "slots": []}
+    difference = {"segments": segments, "roles": [], "intent": [], "slots": []}
     return {"epoch": epoch, "at": time.time(), "by": "n1", "asked_at": "", "why": f"why {epoch}", "plan_id": "p",
             "view_epoch": 1, "since": epoch - 1, "what": "", "difference": difference}  # fmt: skip
 

@@ -148,7 +148,7 @@ async def test_where_prometheus_finds_the_agents(client: httpx.AsyncClient, node
 async def test_a_backup_in_parts_and_back(client: httpx.AsyncClient, node: FakeNode) -> None:
     part = await client.get("/v1/backup/part?start=3&end=9")
     assert (part.headers["content-type"], part.content) == ("application/octet-stream", b"\x03\x09")
-    wishes = {"version": 1, "policies": {"texts": [["mine", "-- " + "x" * (1 << 20)]]}}
+    intent = {"version": 1, "policies": {"texts": [["mine", "-- " + "x" * (1 << 20)]]}}
     begun = await client.post("/v1/restore", json={"backup": "c0ffee", "resume": False})
     assert begun.json() == {"request": "restore", "backup": "c0ffee", "resume": False}
     sent = await client.post(
@@ -159,8 +159,8 @@ async def test_a_backup_in_parts_and_back(client: httpx.AsyncClient, node: FakeN
     again = await client.post("/v1/restore", json={"backup": "c0ffee", "resume": False})
     assert (again.status_code, again.json()["code"]) == (409, "not_empty")
     assert (await client.post("/v1/restore", json={"backup": "c0ffee", "resume": True})).status_code == 200
-    finished = await client.post("/v1/restore/finished", json={"backup": "c0ffee", "intent": wishes})
-    assert finished.json() == {"request": "restored", "backup": "c0ffee", "intent": wishes}
+    finished = await client.post("/v1/restore/finished", json={"backup": "c0ffee", "intent": intent})
+    assert finished.json() == {"request": "restored", "backup": "c0ffee", "intent": intent}
     for path, length in (("/v1/restore/part", (32 << 20) + 1), ("/v1/restore/finished", (16 << 20) + 1)):
         answer = await client.post(path, content=b"x", headers={"content-length": str(length)})
         assert (answer.status_code, answer.json()["code"]) == (413, "too_large")

@@ -47,7 +47,7 @@ from datastore_adapter.log.messages import (
     Trim,
 )
 from datastore_adapter.log.runtime.runtime import Backoff, Runtime, call_all, results_of
-from datastore_adapter.log.sequencer.back_pointers import BackPointerWalk
+from datastore_adapter.log.sequencer.back_pointers import BackPointerWalk, StreamTail
 from datastore_adapter.log.settings import LogSettings
 
 T = TypeVar("T")
@@ -80,6 +80,16 @@ class LogClient:
     def document(self) -> EpochDocument | None:
         """The epoch document it works with at the moment."""
         return self._layouts.document
+
+    @property
+    def epoch(self) -> int:
+        """The data epoch it works in; -1: it knows of none yet."""
+        return -1 if self.document is None else self.document.layout.data_epoch
+
+    @property
+    def base(self) -> int:
+        """Where that epoch began: what was written before it lies below this address, and stays."""
+        return 0 if self.document is None else self.document.layout.base
 
     @property
     def pointers_from(self) -> int:
@@ -168,18 +178,22 @@ class LogClient:
 
         Raises ExtentAwayError where hosts that are away may have some of them.
         """
-        tail, pointers = await self.last_addresses(name, timeout=timeout)
-        walk = BackPointerWalk(self.pointers_from, tail, pointers)
+        told = await self.last_addresses(name, timeout=timeout)
+        walk = BackPointerWalk(self.pointers_from, told.tail, told.latest)
         records: list[Record] = []
-        reached_first = not pointers and not self.pointers_from
+        reached_first = not told.latest and not self.pointers_from
         while walk.unread and len(records) < count:
             address = walk.unread[-1]
             try:
                 record = await self.read(address, timeout=timeout)
             except TrimmedError:
                 return records
+            except UnwrittenError:
+                record = None  # given out, and not written until a new epoch began
+            if record is not None and record.stream != name:
+                record = None  # given again there, to another stream, whose pointers lead elsewhere
             walk.learn(address, () if record is None else record.previous)
-            if record is not None and record.stream == name:
+            if record is not None:
                 records.append(record)
                 reached_first |= not record.previous and not self.pointers_from
         if len(records) < count and not reached_first:
@@ -220,9 +234,7 @@ class LogClient:
             position, trimmed = found.complete_below, max(trimmed, found.trimmed_below)
         return addresses, trimmed
 
-    async def last_addresses(
-        self, stream: str, *, timeout: float | None = None
-    ) -> tuple[int, tuple[int, ...]]:
+    async def last_addresses(self, stream: str, *, timeout: float | None = None) -> StreamTail:
         """The tail, and the latest addresses of `stream` below it; some may be, or become, holes.
 
         Every append that was acknowledged before the call lies below that tail.
@@ -339,14 +351,14 @@ class LogClient:
         replication = await self._replication()
         return (await self._told_now(replication, replication.take_tokens)).first
 
-    async def _last(self, stream: str) -> tuple[int, tuple[int, ...]]:
+    async def _last(self, stream: str) -> StreamTail:
         replication = await self._replication()
         request = LastAddresses(replication.epoch, stream)
         ask = partial(replication.call, replication.sequencer, request)
         reply = await self._told_now(replication, ask)
         if not isinstance(reply, Addresses):
             raise ReplicaUnavailableError(f"the sequencer answered with {type(reply).__name__}")
-        return reply.tail, reply.addresses
+        return StreamTail(replication.epoch, reply.tail, reply.addresses)
 
     async def _told_now(self, replication: Replication, ask: Callable[[], Awaitable[T]]) -> T:
         """What a sequencer says, with the certainty that it was not deposed before the question."""
@@ -386,6 +398,11 @@ class LogClient:
             return error.below
         except RecordLostError:
             return None
+        except UnwrittenError:  # the tail that the caller was told was an earlier sequencer's
+            return await self._retry(partial(self._settle, address), timeout)
+
+    async def _settle(self, address: int) -> Entry:
+        return await (await self._replication()).settle(address)
 
     async def _take_part(self, part: LogPart) -> None:
         tail = await self._tail()

@@ -52,15 +52,15 @@ from mgmt.solving.placement_questions import Explanation, Question
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
 
 Change = Callable[[Observation, Intent], Awaitable[Intent]]
-"""What is wished instead, decided for what was observed.  Raises what the request is refused with."""
+"""The intent instead, decided for what was observed.  Raises what the request is refused with."""
 
 
-Wish = Callable[[Observation, Intent], Intent]
+Amendment = Callable[[Observation, Intent], Intent]
 """The same, where nobody has to be asked."""
 
 
 class _ClashError(ControlError):
-    """The policies don't allow a wish."""
+    """The policies don't allow what is asked for."""
 
     def __init__(self, situation: Situation, outcome: Infeasible) -> None:
         super().__init__(", ".join(outcome.policies))
@@ -71,7 +71,7 @@ class _ClashError(ControlError):
 class Requests:
     """The requests of one controller.
 
-    ``changed`` is called when wishes were agreed, to wake the loop; with True it gives up what it is at, too.
+    ``changed`` is called when another intent was agreed, to wake the loop; with True it gives up what it is at, too.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class Requests:
         other._asked_at = agent
         return other
 
-    async def plan(self, wish: Wish = lambda observation, intent: intent) -> DryRun:
-        """What :meth:`apply` would carry out; change nothing.  ``wish``: what is wished instead of what is agreed."""
+    async def plan(self, amended: Amendment = lambda observation, intent: intent) -> DryRun:
+        """What :meth:`apply` would carry out; change nothing.  ``amended``: the intent instead of what is agreed."""
         for _ in range(self._settings.intent_attempts):
             observation, intent = await self._current()
-            intent = wish(observation, intent)
+            intent = amended(observation, intent)
             situation = self._environment.situation(observation, intent)
             plan, outcome = self._under_way(situation), None
             helping: tuple[str, ...] = ()
@@ -219,10 +219,10 @@ class Requests:
         def pinned(intent: Intent) -> Intent:
             if segment not in intent.segments:
                 raise UnknownSegmentError(segment, intent.segments)
-            wished = intent.with_pin(segment, host)
-            if wished != intent and sum(pin[0] == segment for pin in wished.pins) > intent.replication_factor:
+            wanted = intent.with_pin(segment, host)
+            if wanted != intent and sum(pin[0] == segment for pin in wanted.pins) > intent.replication_factor:
                 raise RefusedError(f"{what} would break", ("replication_factor",))
-            return wished
+            return wanted
 
         if await self._change_if_possible(pinned, what):
             self._events.add("pin", f"a copy of {segment} stays on {host}", segment=segment, host=host)
@@ -241,7 +241,7 @@ class Requests:
     # -- how many segments there are -------------------------------------------------------------------
 
     async def resize(self, count: int) -> int:
-        """Divide the data among so many segments from now on, if the policies allow it; how many there were wished for.
+        """Divide the data among so many segments from now on, if the policies allow it; how many there were to be.
 
         Segments too many keep what they have until it is trimmed, or hand their slots on.  Asking again is harmless.
         """
@@ -304,17 +304,17 @@ class Requests:
         return was_paused
 
     async def finish_restoring(self, backup: str, document: Mapping[str, Any] | None) -> None:
-        """Wish what the backup says (None: what is wished now); it stays paused.  Raises :class:`NotRestoringError`.
+        """Take the intent of the backup (None: keep that of now); it stays paused.  Raises :class:`NotRestoringError`.
 
-        Not before all of it is in the log: its wishes would move or remove what another log has.  The plan under way
+        Not before all of it is in the log: its intent would move or remove what another log has.  The plan under way
         and freezes are of this cluster, and stay.
         """
 
         async def restored(observation: Observation, intent: Intent) -> Intent:
             _check_restoring(intent, backup)
-            wished = intent if document is None else self._read(document)
+            wanted = intent if document is None else self._read(document)
             return replace(
-                wished,
+                wanted,
                 plan=intent.plan,
                 freezes=intent.freezes,
                 observing=intent.observing,
@@ -323,8 +323,8 @@ class Requests:
             )
 
         if await self._change(restored):
-            wishes = "" if document is None else ", with its policies and what operators had asked for"
-            self._events.add("restore", f"a backup was put back{wishes}")
+            brought = "" if document is None else ", with its policies and what operators had asked for"
+            self._events.add("restore", f"a backup was put back{brought}")
             self._changed(True)
 
     def _read(self, document: Mapping[str, Any]) -> Intent:
@@ -426,19 +426,19 @@ class Requests:
     # -- how a request is agreed ----------------------------------------------------------------------
 
     async def _change_if_possible(
-        self, wish: Callable[[Intent], Intent], what: str, *, drained: str = ""
+        self, amended: Callable[[Intent], Intent], what: str, *, drained: str = ""
     ) -> bool:
-        """Agree on the wish; raises RefusedError, with what would help, where the policies don't allow it."""
+        """Agree on it; raises RefusedError, with what would help, where the policies don't allow it."""
 
         async def possible(observation: Observation, intent: Intent) -> Intent:
-            wished = wish(intent)
-            if wished != intent:
-                situation = self._environment.situation(observation, wished)
+            wanted = amended(intent)
+            if wanted != intent:
+                situation = self._environment.situation(observation, wanted)
                 outcome = await self._environment.solve(situation, asked=what)
                 if isinstance(outcome, Infeasible):
                     raise _ClashError(situation, outcome)
                 self._solved(outcome, what)
-            return wished
+            return wanted
 
         try:
             return await self._change(possible)
@@ -455,17 +455,17 @@ class Requests:
                 view = self._environment.view
                 observation, intent = await self._current()
                 try:
-                    wished = await change(observation, intent)
+                    wanted = await change(observation, intent)
                 except ControlError:
                     if self._environment.view is view:
                         raise
                     continue
                 if self._environment.view is not view:
                     continue  # decided for hosts that are no longer those of the view
-                if wished == intent:
+                if wanted == intent:
                     return False
                 try:
-                    await self._environment.agree(view, observation, wished, asked_at=self._asked_at)
+                    await self._environment.agree(view, observation, wanted, asked_at=self._asked_at)
                 except (StaleIntentError, FencedError):
                     continue
                 except AdapterError as error:
@@ -504,7 +504,7 @@ def _check_restoring(intent: Intent, backup: str) -> None:
 
 
 def _evened_out(observation: Observation, intent: Intent) -> Intent:
-    """The wishes with slots divided by the loads that were observed."""
+    """The intent with slots divided by the loads that were observed."""
     if not intent.slots:
         raise InvalidRequestError(
             "this engine does not divide its keys into slots: there is nothing to even out"

@@ -382,12 +382,12 @@ def test_an_objective_is_recognised_and_worth_what_the_constraint_model_says(pri
         assert formulations_of(solution) == {"columns"}
 
 
-def test_two_racks_for_a_team_that_has_to_be_somewhere_may_be_a_wish() -> None:
-    wish = """CREATE CONSTRAINT two AS SELECT task.team FROM task JOIN host ON task.variable__host = host.name
+def test_two_racks_for_a_team_that_has_to_be_somewhere_may_be_soft() -> None:
+    soft = """CREATE CONSTRAINT two AS SELECT task.team FROM task JOIN host ON task.variable__host = host.name
         GROUP BY task.team CHECK count(DISTINCT host.rack) >= 2 SOFT TIER 2;"""
     for seed in range(4):
         rows = state(seed, SCHEMA.replace("variable__host TEXT", "variable__host TEXT NOT NULL"))
-        assert formulations_of(compared(rows, PLACED + wish, f"seed {seed}")) == {"columns"}
+        assert formulations_of(compared(rows, PLACED + soft, f"seed {seed}")) == {"columns"}
 
 
 def test_the_square_of_a_count_is_a_cost_of_one_load() -> None:

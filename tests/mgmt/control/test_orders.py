@@ -267,7 +267,7 @@ async def test_the_history_says_who_asked_for_what_and_why_plans_were_made(autoj
         assert all(len(each["added"]) == len(each["removed"]) for each in report["difference"]["segments"])
 
 
-async def test_a_wish_taken_back_at_once_leaves_a_settled_system(autojump_clock: object) -> None:
+async def test_a_request_taken_back_at_once_leaves_a_settled_system(autojump_clock: object) -> None:
     """Everything is again as it was when there was nothing to do, and that is what is told."""
     async with harness() as cluster:
         requests = cluster.controller.requests

@@ -258,7 +258,7 @@ async def observed(cluster: Harness) -> None:
 
 
 async def test_a_cluster_that_somebody_else_made_is_only_observed(autojump_clock: object) -> None:
-    """Its shards are the wishes; not even a lost primary is replaced, and what its operators change is followed."""
+    """Its shards are the intent; not even a lost primary is replaced, and what its operators change is followed."""
     async with harness(
         make_solver=pack_solver,
         settings=PATIENT,

@@ -122,7 +122,7 @@ async def test_two_controllers_lost_in_one_drain(autojump_clock: object, first: 
         assert cluster.load("n9") == 0
 
 
-async def test_the_founder_brings_the_first_wishes_also_when_another_is_the_controller(
+async def test_the_founder_brings_the_first_intent_also_when_another_is_the_controller(
     autojump_clock: object,
 ) -> None:
     """It was evicted before they were agreed, say by a slow disk, and came back as the youngest."""
