@@ -215,6 +215,6 @@ def test_where_a_cluster_is_reached_is_said_only_to_whom_it_is_news() -> None:
     taken, asked = _where_it_is("http://127.0.0.1:40000", DEFAULT_URL, False)
     assert (
         taken
-        == f"{DEFAULT_URL} is taken by another program: n1 serves HTTP at http://127.0.0.1:40000 instead"
+        == f"{DEFAULT_URL} is taken: n1 serves HTTP at http://127.0.0.1:40000 instead"
     )
     assert asked.endswith("type  export ROTA_API=http://127.0.0.1:40000")
