@@ -283,6 +283,13 @@ class Constants:
         return self.cells.dtype.kind == "O" and any(isinstance(cell, str) for cell in self.cells.tolist())
 
 
+def objects(values: Sequence[Any]) -> Constants:
+    """A column of these values, as Python has them."""
+    cells = np.empty(len(values), object)
+    cells[:] = values
+    return Constants.of(cells)
+
+
 def _blanked(cells: NDArray[Any], null: Mask) -> NDArray[Any]:
     """The same with None where it is NULL."""
     found = cells.copy()
@@ -423,9 +430,8 @@ class RelationData:
     exists: Integers
     row_ids: Integers
 
-    def places(self, row_ids: NDArray[Any]) -> Integers:
+    def places(self, numbers: Constants) -> Integers:
         """Where rows of these numbers stand; -1 where there is no number."""
-        numbers = Constants.of(row_ids)
         order = np.argsort(self.row_ids, kind="stable")
         wanted = np.where(numbers.null, -1, numbers.cells).astype(np.int64)
         if not len(order):
