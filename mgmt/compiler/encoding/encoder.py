@@ -68,7 +68,7 @@ from mgmt.optimization.columns import (
 )
 from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.expansion import expanded
-from mgmt.optimization.problem import Objective, Problem, Source, scale
+from mgmt.optimization.problem import Objective, Problem, Source
 from mgmt.optimization.products import CellRows, FactoredProblem, Side
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import TEXTUAL, SqlType, quote
@@ -551,9 +551,11 @@ class Encoder:
         demand = query.bound.demand
         assert demand is not None
         tail = demand.tail
-        total = parts.summed(filled(len(parts), 0), 1).row(0)
-        self._problem.range_of(scale(total, tail.weight))  # refuses what leaves 64 bits
-        self._problem.objectives.append(Objective(query.name, total, demand.maximize, tail.tier, tail.weight))
+        total = parts.summed(filled(len(parts), 0), 1)
+        self._problem.ranges(total.scaled(tail.weight))  # refuses what leaves 64 bits
+        self._problem.objectives.append(
+            Objective(query.name, total.row(0), demand.maximize, tail.tier, tail.weight)
+        )
 
     def _require(self, expression: Expression, scope: _Scope, name: str) -> None:
         """The condition is not false in any row that exists: TRUE and UNKNOWN pass, as in SQL."""
