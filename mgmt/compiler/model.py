@@ -346,6 +346,7 @@ class Model:
 
     def _encode(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | FlaggedPart], GeneralPart | None]:
         """Every part in columns where that can be, the others together cell by cell."""
+        self._keep_views(snapshot)
         partition = self.partition
         found, others = self._columnar(snapshot)
         self._cell_by_cell[:] = [why for why in others.values() if why]
@@ -396,10 +397,14 @@ class Model:
     def _views_for_columns(self, snapshot: Snapshot) -> Iterator[None]:
         self._columns.below = self.partition.below
         self._columns.trim()
-        positions = {result.name: result.position for result in self.queries}
-        snapshot.keep_views(self._compilation.kept_views, lambda name: refusals_at(name, positions[name]))
+        self._keep_views(snapshot)
         with self.available_views(snapshot):
             yield
+
+    def _keep_views(self, snapshot: Snapshot) -> None:
+        """Make the views that stay from one solve to the next, as far as they are not there as they should be."""
+        positions = {result.name: result.position for result in self.queries}
+        snapshot.keep_views(self._compilation.kept_views, lambda name: refusals_at(name, positions[name]))
 
     def _refusals_of(self, part: Part) -> AbstractContextManager[None]:
         demands = [each.demand for each in part.formulations]

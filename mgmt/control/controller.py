@@ -344,7 +344,7 @@ class Controller:
         return bool(self._environment.slots) if intent is None else intent.observing
 
     async def _observe_only(self, view: HostView, observation: Observation) -> _RoundResult:
-        """Follow what is found; of everything only the roles are the plane's own."""
+        """Follow what is found; of everything only the roles are the control loop's own."""
         intent = self._environment.intent
         if intent is None:
             return await self._agree_initial(view, observation)

@@ -52,7 +52,7 @@ class DryRun:
         }
 
     def text(self) -> str:
-        lines = [f"{self.plan.agreed_as} is agreed" if self.outcome is None else describe(self.outcome)]
+        lines = ["agreed, and not done yet" if self.outcome is None else describe(self.outcome)]
         if self.relaxations:
             lines += ["any one of these helps:", *(f"  * {text}" for text in self.relaxations)]
         if self.hosts_missing:

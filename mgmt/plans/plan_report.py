@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from datastore_adapter.interface import StepGraph
 from mgmt.plans.duration_estimate import TransferSpeeds
@@ -156,6 +156,14 @@ def _why(left: LeftOut) -> str:
     return "; ".join(str(danger) for danger in left.dangers)
 
 
+_KINDS: Final = {
+    PlanKind.RESUMED: "agreed before",
+    PlanKind.AVAILABILITY: "only lost hosts are taken out",
+    PlanKind.PAUSED: "only lost hosts are taken out",
+    PlanKind.UNDO: "back to what stood before",
+}
+
+
 def summary(plan: Plan) -> str:
     """One line: ``plan p3-n1: 3 required moves, 1 primary change, 2627 bytes to copy, 1 wave``."""
     counts = (
@@ -169,10 +177,10 @@ def summary(plan: Plan) -> str:
         told.append(f"{sum(move.slots for move in plan.slots)} slots to move")
     told.append(f"{plan.bytes} bytes to copy" if plan.bytes else "nothing to copy")
     told.append("1 wave" if len(plan.waves) == 1 else f"{len(plan.waves)} waves")
-    repair = "" if plan.kind is PlanKind.SOLVED else f" ({plan.kind})"
+    kind = f" ({_KINDS[plan.kind]})" if plan.kind in _KINDS else ""
     thawed = (
         f"; only {', '.join(plan.thawed)} can take lost copies, though back for so short"
         if plan.thawed
         else ""
     )
-    return f"plan {plan.plan_id}{repair}: {', '.join(told)}{thawed}"
+    return f"plan {plan.agreed_as}{kind}: {', '.join(told)}{thawed}"

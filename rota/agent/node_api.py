@@ -256,7 +256,10 @@ class NodeApi:
             "sync_seconds": self.server.disk.sync_seconds or None,
             "append_seconds": None if self.store_api is None else self.store_api.append_seconds(),
         }
-        return counted({**statistics, **self.server.statistics()}, with_log=self.engine is None), gauges
+        counters = counted({**statistics, **self.server.statistics()}, with_log=self.engine is None)
+        if self.store_api is not None:
+            counters["failed_appends"] = self.store_api.failed_appends
+        return counters, gauges
 
     async def measured(self) -> AllMeasured:
         """What the agents of all hosts, or of some, measured in the last hour."""

@@ -27,7 +27,7 @@ from rota.client.backup_file import BackupWriter, End, Summary, parts_of, verify
 from rota.errors import AgentError, ApiError, UsageProblem
 
 PAUSE_PATIENCE: Final = 60.0
-"""Seconds that the plane may take to stop what it is at."""
+"""Seconds that the controller may take to stop what it is at."""
 PATIENCE: Final = 60.0
 """Seconds that the agent may be away in the middle, or a host that it needs: one that restarts is back sooner."""
 LOOK_EVERY: Final = 0.2
@@ -58,7 +58,7 @@ class Restored:
 
     summary: Summary
     is_paused: bool
-    """The plane is left paused: it was so when the backup was taken, or before the restore."""
+    """Data movement is left paused: it was so when the backup was taken, or before the restore."""
 
 
 def back_up(
@@ -192,7 +192,7 @@ def _wait_until_paused(client: ApiClient) -> None:
     while (phase := client.get("/v1/control")["phase"]) != "paused":
         if time.monotonic() > deadline:
             raise AgentError(
-                f"the plane does not come to rest ({phase}); look at `rota status`, then restore with --resume"
+                f"the controller does not come to rest ({phase}); look at `rota status`, then restore with --resume"
             )
         time.sleep(LOOK_EVERY)
 

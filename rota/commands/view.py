@@ -13,7 +13,7 @@ import click
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
 from rota.commands.options import api_option, json_option
-from rota.terminal.output import ago, emit, room_for_last, short_id, shortened, size, table
+from rota.terminal.output import WIDEST, ago, emit, room_for_last, short_id, shortened, size, table
 
 LEAST_TAGS: Final = 10
 """Columns of a host's tags that are shown in any case."""
@@ -76,7 +76,7 @@ def _show_former(answer: dict[str, Any], wide: bool) -> None:
 def _show_hosts(columns: Sequence[str], rows: Iterable[Sequence[Any]], wide: bool) -> None:
     """A line for each; the tags, which are last, are cut where there is no room for them, unless ``wide``."""
     rows = list(rows)
-    room = 10_000 if wide else max(LEAST_TAGS, room_for_last(columns, rows))
+    room = WIDEST if wide else max(LEAST_TAGS, room_for_last(columns, rows))
     table(columns, [(*row[:-1], shortened(row[-1], room)) for row in rows], wide=wide)
 
 

@@ -125,7 +125,7 @@ class Losses(TypedDict):
 
 
 class Control(TypedDict):
-    """What the management plane of one host is at.  ``layout_epoch`` is -1 before the engine has answered;
+    """What the control loop of one host is at.  ``layout_epoch`` is -1 before the engine has answered;
     ``layout_servers_lost``: those without which no majority of them is left, so that nothing can be changed."""
 
     role: str
@@ -438,7 +438,7 @@ class Resized(TypedDict):
 
 
 class RestoreBegun(TypedDict):
-    """The plane is paused, and the log is ready for the parts of the backup."""
+    """Data movement is paused, and the log is ready for the parts of the backup."""
 
     was_paused: bool
 

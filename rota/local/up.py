@@ -166,7 +166,7 @@ def _answers(agents: list[str]) -> bool:
 def _where_it_is(first: str, wanted: str, is_asked: bool) -> Iterator[str]:
     """What whoever types commands in another terminal has to know, if anything."""
     if first != wanted:
-        yield f"{wanted} is taken by another program: n1 serves HTTP at {first} instead"
+        yield f"{wanted} is taken: n1 serves HTTP at {first} instead"
     if not is_asked:
         yield f"commands ask other agents by default; for this cluster, type  export ROTA_API={first}"
 

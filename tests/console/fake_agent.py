@@ -78,6 +78,7 @@ class FakeAgent:
             "text": "plan p4-n1: nothing to do", "moves": [], "primaries": [], "roles": [], "slots": [], "dangers": [],
             "feasible": True, "digest": "d0",
         }  # fmt: skip
+        self.failed_appends = 0.0
         self.what_if: dict[str, list[str]] = {}
         self.ordered: list[tuple[str, str]] = []
         self.data = FakeStore()
@@ -177,6 +178,7 @@ class FakeAgent:
         return {
             "interval": 10.0, "end": time.time(), "series": {
                 "records": [None, *(round(40 + 20 * wave, 1) for wave in waves[1:])],
+                "failed_appends": [self.failed_appends] * 240,
                 "sync_seconds": [0.002 + 0.001 * wave for wave in waves],
                 "disk_free": [6e10 + 1e9 * index] * 240, "disk_total": [1e11] * 240,
             },
@@ -294,6 +296,7 @@ class FakeStore:
     def __init__(self) -> None:
         self.records: dict[str, list[bytes]] = {}
         self.maps: dict[str, dict[str, bytes]] = {}
+        self.are_long = False
 
     async def streams(self, *, only_names: bool = False) -> Streams:
         def told(data: Mapping[str, Sized]) -> list[StreamEntry]:
@@ -308,6 +311,7 @@ class FakeStore:
         return {
             "stream": stream,
             "records": [{"address": number, **_text(value, most)} for number, value in found],
+            "more": self.are_long,
         }
 
     async def entries(self, name: str, limit: int, most: int | None = None) -> dict[str, Any]:

@@ -162,3 +162,19 @@ def test_the_minizinc_text_of_a_small_problem() -> None:
         "constraint x4 <= 2; % tier 1\n"
         "solve minimize -3 * x1;\n"
     )
+
+
+def test_a_maximum_is_written_of_single_variables() -> None:
+    """Of sums presolve lists every value, however long that takes: 500 booleans times large amounts did not end."""
+    problem = Problem()
+    literals = problem.new_literals(6)
+    sums = [
+        Linear(1, tuple((literals[part] >> 1).tolist()), (7, 11, 10**9)) for part in (slice(3), slice(3, 6))
+    ]
+    problem.objectives.append(Objective("least", maximum(problem, sums), False, 1, 1))
+    problem.require_any(Lists.of([literals[:3].tolist()]), tagged("some", 0))
+    written = CpSatBackend().load(problem)._model.proto.constraints
+    operands = [expression for constraint in written for expression in constraint.lin_max.exprs]
+    assert {len(expression.vars) for expression in operands} == {1}
+    found = optimize(problem, CpSatBackend(), {}, deadline=Deadline.after(60), seed=0, workers=1)
+    assert [tier.value for tier in found.tiers] == [8]

@@ -274,3 +274,17 @@ async def test_the_answer_to_a_leave_goes_out_before_the_process_may_end(
 ) -> None:
     assert (await client.post("/v1/leave")).json() == {"action": "leave"}
     assert node.leaves_answered == 1
+
+
+async def test_a_name_with_a_slash_in_it_is_a_host(client: httpx.AsyncClient) -> None:
+    for name in ("n1", "a/b", "a%2Fb"):
+        assert (await client.get(f"/v1/hosts/{name}")).json() == {"name": name.replace("%2F", "/")}
+
+
+async def test_apply_is_bound_to_a_digest_and_refuses_anything_else(client: httpx.AsyncClient) -> None:
+    assert (await client.post("/v1/apply", json={})).json() == {"request": "apply"}
+    shown = await client.post("/v1/apply", json={"digest": "d1"})
+    assert shown.json() == {"request": "apply-shown", "digest": "d1"}
+    for misspelt in ({"digests": "d1"}, {"digest": 1}):
+        refused = await client.post("/v1/apply", json=misspelt)
+        assert (refused.status_code, refused.json()["code"]) == (400, "bad_request")

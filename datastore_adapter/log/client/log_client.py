@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
+from math import inf
 from typing import Final, TypeVar, cast
 
 from datastore_adapter.log.client.appending import Appends
@@ -52,6 +53,8 @@ from datastore_adapter.log.settings import LogSettings
 
 T = TypeVar("T")
 
+READ_AT_ONCE: Final = 16
+"""Records of those that a search found."""
 SEARCHED_FIRST: Final = 4096
 """Addresses that are searched at first for the latest records that no pointer leads to; then twice as many."""
 
@@ -173,16 +176,20 @@ class LogClient:
         """A reader of stream `name` that remembers where it stands; arguments as of `stream`."""
         return StreamReader(self, name, start, timeout=timeout)
 
-    async def latest(self, name: str, count: int, *, timeout: float | None = None) -> list[Record]:
+    async def latest(
+        self, name: str, count: int, *, max_bytes: int | None = None, timeout: float | None = None
+    ) -> list[Record]:
         """The last `count` records of stream `name`, the latest first, found by back-pointers.
 
+        No further ones are read once their payloads have `max_bytes` together.
         Raises ExtentAwayError where hosts that are away may have some of them.
         """
         told = await self.last_addresses(name, timeout=timeout)
         walk = BackPointerWalk(self.pointers_from, told.tail, told.latest)
         records: list[Record] = []
+        bytes_left = inf if max_bytes is None else max_bytes
         reached_first = not told.latest and not self.pointers_from
-        while walk.unread and len(records) < count:
+        while walk.unread and len(records) < count and bytes_left > 0:
             address = walk.unread[-1]
             try:
                 record = await self.read(address, timeout=timeout)
@@ -195,14 +202,21 @@ class LogClient:
             walk.learn(address, () if record is None else record.previous)
             if record is not None:
                 records.append(record)
+                bytes_left -= len(record.payload)
                 reached_first |= not record.previous and not self.pointers_from
-        if len(records) < count and not reached_first:
+        if len(records) < count and bytes_left > 0 and not reached_first:
             end = max(walk.covered_from, self.pointers_from)
-            records += await self._latest_below(end, name, count - len(records), timeout)
+            addresses = await self._latest_below(end, name, count - len(records), timeout)
+            while addresses and bytes_left > 0:
+                found = await self.read_all(addresses[:READ_AT_ONCE], timeout=timeout)
+                theirs = [record for record in found if record is not None and record.stream == name]
+                records += theirs
+                bytes_left -= sum(len(record.payload) for record in theirs)
+                del addresses[:READ_AT_ONCE]
         return records
 
-    async def _latest_below(self, end: int, name: str, count: int, timeout: float | None) -> list[Record]:
-        """Where no pointer leads: the last `count` records below `end`, latest first, by searching backwards."""
+    async def _latest_below(self, end: int, name: str, count: int, timeout: float | None) -> list[int]:
+        """Where no pointer leads: the last `count` addresses below `end`, latest first, by searching backwards."""
         latest: list[int] = []
         span = SEARCHED_FIRST
         while end > 0 and len(latest) < count:
@@ -215,9 +229,7 @@ class LogClient:
                 continue  # the layout that says so is new here
             latest = found + latest
             end, span = (begin if begin > trimmed else 0), 2 * span
-        addresses = latest[-count:][::-1]
-        records = await self.read_all(addresses, timeout=timeout)
-        return [record for record in records if record is not None and record.stream == name]
+        return latest[-count:][::-1]
 
     def _search_from(self, end: int, span: int) -> int:
         """Where a search up to `end` begins: behind the last address that hosts hold that are away, or there."""
@@ -250,7 +262,8 @@ class LogClient:
 
     async def names(self, start: int, end: int, *, timeout: float | None = None) -> set[str]:
         """Every stream that has a record in ``[start, end)``; settle the range first (`find`)."""
-        return await self._retry(partial(self._names, start, end), timeout)
+        until = self._runtime.now() + (self._settings.read_timeout if timeout is None else timeout)
+        return await self._retry(partial(self._names, start, end, until), timeout)
 
     async def sizes(self, *, timeout: float | None = None) -> dict[str, StreamSize] | None:
         """Every stream and about how much there is of it; None where a host of an earlier version cannot tell.
@@ -371,8 +384,8 @@ class LogClient:
     async def _find(self, stream: str | None, start: int, end: int) -> Found:
         return await self._search(await self._replication()).find(stream, start, end)
 
-    async def _names(self, start: int, end: int) -> set[str]:
-        return await self._search(await self._replication()).names(start, end)
+    async def _names(self, start: int, end: int, until: float) -> set[str]:
+        return await self._search(await self._replication()).names(start, end, until)
 
     async def _sizes(self, until: float) -> dict[str, StreamSize] | None:
         try:

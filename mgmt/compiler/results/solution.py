@@ -164,7 +164,8 @@ def _objective_values(
 ) -> tuple[ObjectiveValue, ...]:
     found = []
     objectives = _objectives(program)
-    units = {step.name: unit_of(step.bound) for step in program if isinstance(step, SplitQuery)}
+    queries = {step.name: step.bound for step in program if isinstance(step, SplitQuery)}
+    units = {name: unit_of(query, queries) for name, query in queries.items()}
     for name, demand in sorted(objectives, key=lambda entry: entry[1].tail.tier):
         tail = demand.tail
         result = tiers[tail.tier]

@@ -150,11 +150,9 @@ class CpSatSession:
             self._write_operations(operations)
 
     def _write_operations(self, block: Operations) -> None:
-        operands = block.operands
-        if (
-            block.kind is not OperationKind.MAXIMUM
-        ):  # only a maximum takes sums; the others take one variable each
-            operands = self._named(operands)
+        # A maximum takes sums, too, but presolve lists the values of each and looks at no clock meanwhile: with 500
+        # booleans times large amounts it does not end.
+        operands = self._named(block.operands)
         terms = _rows(operands.terms), _rows(Lists(operands.terms.starts, operands.coefficients))
         expressions = list(zip(operands.constants.tolist(), *terms, strict=True))
         bounds = block.starts.tolist()

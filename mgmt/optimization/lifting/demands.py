@@ -18,6 +18,7 @@ from mgmt.optimization.general.operators import Operator
 from mgmt.optimization.lifting.choices import ChoiceCells
 from mgmt.optimization.lifting.clauses import Clauses, over, shifted
 from mgmt.optimization.lifting.matches import matches_of
+from mgmt.optimization.lifting.move_limits import are_move_limits, move_limits
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.row_pairs import PairedRows, RowPairs, one_part_only
 from mgmt.optimization.lifting.skews import skews_of
@@ -354,6 +355,9 @@ class Demands:
         whole = factors.whole & ~ranges.linears.terms.any(ranges.linears.coefficients < 0)
         self._add_clauses(name, ranges.take(~whole & clause))
         differences = ranges.take(~whole & ~clause).multiplied()
+        moves = are_move_limits(differences, self._sums, self._cells.current)
+        self.conditions.extend(move_limits(name, differences.take(moves), self._sums, self._cells.rows))
+        differences = differences.take(~moves)
         for skew, told in skews_of(name, differences, self._cells).items():
             self.conditions.append(skew)
             self.origins[skew] = partial(_itself, told)

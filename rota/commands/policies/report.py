@@ -118,7 +118,9 @@ def show_core(core: Sequence[CoreMember]) -> None:
 def _rows(member: CoreMember) -> str:
     if not member.rows:
         return ""
-    shown = [", ".join(f"{name} {value}" for name, value in row.items()) for row in member.rows[:_MOST_ROWS]]
+    from mgmt.state.schema import shown_row
+
+    shown = list(map(shown_row, member.rows[:_MOST_ROWS]))
     more = member.count - len(shown)
     return "; ".join(shown) + (f"; and {more} more (--json)" if more > 0 else "")
 
@@ -199,9 +201,9 @@ def show_what_if(answer: WhatIf) -> None:
         show_infeasible(answer.after)
     if answer.difference is not None:
         show_difference(answer.difference)
-    outcomes = (answer.before, answer.after)
-    if any(isinstance(each, Solution) and each.status is SolveStatus.FEASIBLE for each in outcomes):
-        click.echo(_UNPROVEN)
+        outcomes = (answer.before, answer.after)
+        if any(isinstance(each, Solution) and each.status is SolveStatus.FEASIBLE for each in outcomes):
+            click.echo(_UNPROVEN)
 
 
 def _show_outcomes(outcomes: Sequence[tuple[str, Solution | InfeasibleError]]) -> None:

@@ -183,7 +183,7 @@ def _show_entries(answer: dict[str, Any]) -> None:
         click.echo(f"{key:<{width}}  {printable(bytes.fromhex(entry['hex']), 'get prints it')}")
     more = answer["keys"] - len(answer["entries"])
     if more:
-        click.echo(f"and {more} more; --limit shows them", err=True)
+        click.echo(f"and {more} more; --limit shows more of them", err=True)
     if not answer["keys"]:
         click.echo(f"map {answer['map']} is empty", err=True)
 

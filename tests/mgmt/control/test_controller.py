@@ -215,7 +215,7 @@ async def test_a_join_during_a_repair_does_not_begin_it_again(autojump_clock: ob
         cluster.add(Host("n7", "127.0.0.1:9006", "r2"))
         await cluster.settled()
         cluster.check_placement()
-        assert [event for event in cluster.of_kind("plan") if "(resumed)" in event.text]
+        assert [event for event in cluster.of_kind("plan") if "(agreed before)" in event.text]
         assert {k: v for k, v in cluster.engine.copied.items() if v > 1000.001} == {}
 
 

@@ -188,7 +188,7 @@ async def test_what_is_carried_out_is_what_was_shown(autojump_clock: object) -> 
         assert (again.plan.agreed_as, again.plan.digest) == (plan.agreed_as, plan.digest), (
             "its copies are under way"
         )
-        assert f"{plan.agreed_as} is agreed" in again.text()
+        assert f"plan {plan.agreed_as} (agreed before): " in again.text()
         assert await requests.apply(shown.plan.digest) is not None, "it is this one"
         await cluster.until(lambda: is_paused(cluster) and cluster.load("n4") == 0)
         with pytest.raises(PlanChangedError):

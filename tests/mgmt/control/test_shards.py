@@ -304,7 +304,8 @@ async def test_apply_makes_an_observed_cluster_rack_safe(autojump_clock: object)
         placed=False,
     ) as cluster:
         await observed(cluster)
-        await cluster.controller.requests.apply()
+        shown = await cluster.controller.requests.plan()
+        await cluster.controller.requests.apply(shown.plan.digest)
         await cluster.settled()
         cluster.check_placement()
         assert cluster.engine.slots == even(FOUND, 16384)

@@ -98,7 +98,9 @@ async def test_a_plan_that_does_not_need_the_lost_controller_is_resumed(
         if copied and in_flight is not None:
             assert set(copied) <= set(cluster.engine.copied)
             resumed = [
-                e for name, e in cluster.events if name == "n2" and e.kind == "plan" and "(resumed)" in e.text
+                e
+                for name, e in cluster.events
+                if name == "n2" and e.kind == "plan" and "(agreed before)" in e.text
             ]
             finished = all(sent > 0.999 * size for sent in copied.values())
             assert resumed or finished

@@ -16,7 +16,7 @@ from mgmt.explaining.solutions.decision_log import Cause, decision_log
 from mgmt.explaining.solutions.decisions import decisions_of, row_named
 from mgmt.explaining.solutions.difference import diff
 from mgmt.explaining.solutions.headroom import headroom
-from mgmt.solution import PrimaryKey, SolveStatus
+from mgmt.solution import PrimaryKey, SolveStatus, Value
 from mgmt.source_text import SourceText
 from tests.mgmt.support import UNHURRIED, database
 
@@ -109,6 +109,29 @@ def test_why_when_another_value_is_as_good() -> None:
     assert str(reason) == (
         f"task 1 has host {reason.chosen}; it could have host {reason.other} just as well, at no cost"
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        ("b", ("variable__rack", "b")),
+        ("2", ("variable__slot", 2)),
+        (2, ("variable__slot", 2)),
+        ("true", ("variable__leads", True)),
+        ("elsewhere", ("variable__rack", "elsewhere")),
+    ],
+)
+def test_why_not_is_about_the_column_that_can_have_the_value(value: Value, meant: tuple[str, Value]) -> None:
+    state = database(
+        "CREATE TABLE slot (rack TEXT, slot INTEGER, PRIMARY KEY (rack, slot)); CREATE TABLE task (id INTEGER PRIMARY"
+        " KEY, variable__rack TEXT NOT NULL, variable__slot INTEGER NOT NULL, variable__leads BOOLEAN NOT NULL,"
+        " FOREIGN KEY (variable__rack, variable__slot) REFERENCES slot (rack, slot));"
+    )
+    state.execute("INSERT INTO slot VALUES ('a', 1), ('b', 2)")
+    state.execute("INSERT INTO task (id) VALUES (1)")
+    policy = "CREATE CONSTRAINT c AS SELECT id FROM task CHECK variable__leads OR variable__slot > 0;"
+    answer = why_not(Model.build(state, policy), "task", (1,), value)
+    assert (answer.decision.variable, answer.other) == meant
 
 
 def test_why_not_says_what_forbids_it_or_what_it_costs() -> None:

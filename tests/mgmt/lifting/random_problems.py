@@ -93,6 +93,8 @@ class ProblemMaker:
     def _load(self) -> Linears:
         """What some rows bring to some values."""
         random = self.random
+        if random.random() < 0.1:
+            return self._unmoved()
         values = random.choice(
             ([random.randrange(self.values)], [v for v in range(self.values) if self._buckets[v]])
         )
@@ -106,6 +108,14 @@ class ProblemMaker:
         cell = self._flagged if flagged else self._cell
         terms = [(cell(r, v), self._weights[r] if weighted else 1) for r in rows for v in values]
         return self._total([literal for literal, _ in terms], [factor for _, factor in terms])
+
+    def _unmoved(self) -> Linears:
+        """How many rows have the values of today."""
+        rows = sorted(self.random.sample(range(self.rows), self.random.randint(1, self.rows)))
+        today = self.cells.current[rows].tolist()
+        return self._total(
+            [self._cell(row, value) for row, value in zip(rows, today, strict=True)], [1] * len(rows)
+        )
 
     def _product(self, grid: Grid, rows: list[int], values: list[int], weighted: bool) -> Linears:
         """The same, not written out; now and then values weigh, too, or rows less than nothing."""

@@ -78,14 +78,14 @@ def families_of(columns: Sequence[Factors], rows: int, values: int) -> list[Fami
         return []
     first_of_values, of_values = group_numbers(*(column.value_kind for column in columns))
     sets = [column.values.take(column.value_kind[first_of_values]) for column in columns]
-    layers, numbers, marks = _layers(sets, values)
+    layers, numbers, marks = layers_of(sets, values)
     value_layer, bucket = layers[of_values], numbers[of_values]
     found = []
     for layer in range(len(marks)):
         mine = np.flatnonzero(value_layer == layer)
         first, of_rows = group_numbers(*(column.row_kind[mine] for column in columns))
         sets = [column.rows.take(column.row_kind[mine[first]]) for column in columns]
-        row_layers, groups, row_marks = _layers(sets, rows)
+        row_layers, groups, row_marks = layers_of(sets, rows)
         for row_layer in range(len(row_marks)):
             inside = np.flatnonzero(row_layers[of_rows] == row_layer)
             members = mine[inside]
@@ -129,7 +129,7 @@ def _load(factors: Factors, kinds: Integers, group: Integers, bucket: Integers) 
     )
 
 
-def _layers(columns: Sequence[Lists], width: int) -> tuple[Integers, Integers, list[list[Integers]]]:
+def layers_of(columns: Sequence[Lists], width: int) -> tuple[Integers, Integers, list[list[Integers]]]:
     """Sets in layers of disjoint ones: the layer of each, its number there, and by layer the number of each member.
 
     What stands side by side is one set: disjoint if all of it is.
