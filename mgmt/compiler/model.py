@@ -426,17 +426,13 @@ class Model:
         today: Assignments,
     ) -> Verdict:
         """The objectives as things stand, and what they break where anybody asks for it."""
-        constant = [each.demand.bound.demand for each in self.partition.constants]
-        plain = general is None and not self.settings.may_keep_today
-        if plain and not any(demand is not None and demand.is_objective for demand in constant):
-            objectives: dict[str, int] = {}
-            for part in parts:
-                worth = part.objectives_today()
-                if worth is None:
-                    break
-                objectives.update(worth)
-            else:
-                return Verdict((), objectives)
+        objectives: dict[str, int] = {}
+        if not self.settings.may_keep_today:
+            for part in (*parts, *([] if general is None else [general])):
+                objectives.update(part.objectives_today() or {})
+        demands = [(each.name, each.demand) for each in self.queries if isinstance(each, BoundQuery)]
+        if all(name in objectives for name, demand in demands if demand is not None and demand.is_objective):
+            return Verdict((), objectives)
         return self.oracle.examine(snapshot, today)
 
     def _decide(

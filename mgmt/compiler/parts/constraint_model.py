@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
 from mgmt.compiler.encoding.answers import KeptAnswers
+from mgmt.compiler.encoding.columns import Choices
 from mgmt.compiler.encoding.encoder import Encoder, Encoding
 from mgmt.compiler.encoding.tables import choices_of
 from mgmt.compiler.partition import ColumnName, Step
@@ -19,12 +20,15 @@ from mgmt.compiler.parts.choice_cells import cells_of
 from mgmt.compiler.verification.oracle import Verdict
 from mgmt.errors import SolveTimeout, UnsupportedConstructError
 from mgmt.language.names.catalog import Catalog
+from mgmt.optimization.assignment import NONE
 from mgmt.optimization.backends import Backend
+from mgmt.optimization.columns import Integers
 from mgmt.optimization.contradictions import contradicted
 from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import value_of
 from mgmt.optimization.general.lexicographic import Optimum, TierResult, better, optimize, tier_objectives
-from mgmt.optimization.general.lifted_search import LiftedSearch, search
+from mgmt.optimization.general.lifted_search import LiftedSearch, search, values_under
+from mgmt.optimization.general.operators import holds
 from mgmt.optimization.lifting import ChoiceCells
 from mgmt.optimization.problem import least
 from mgmt.state.database import Snapshot
@@ -39,6 +43,8 @@ class GeneralPart:
     encode_seconds: float
     cells: ChoiceCells | None
     """What the engines may choose; None where they are not asked."""
+    _today: Integers | None = None
+    """The values of all variables as things stand, where somebody has asked for what that is worth."""
 
     @classmethod
     def encode(
@@ -70,6 +76,30 @@ class GeneralPart:
             assignments[column.table.name, column.column.name].update(current)
             complete = complete and (column.column.nullable or None not in column.current)
         return complete
+
+    def objectives_today(self) -> dict[str, int] | None:
+        """What the objectives are worth as things stand; None where the model does not tell."""
+        cells, problem = self.cells, self.encoding.factored
+        if cells is None or not problem.objectives or not self._may_be_chosen(cells):
+            return None
+        self._today = values_under(problem, cells, cells.current)
+        if self._today is None:
+            return None
+        return {each.name: value_of(each.linear, self._today) for each in problem.objectives}
+
+    def _may_be_chosen(self, cells: ChoiceCells) -> bool:
+        """Whether today's values are all among those to choose from."""
+        first = 0
+        for column in self.encoding.columns:
+            places = cells.current[first : first + len(column)]
+            if isinstance(column.cells, Choices):
+                nulls = sum(value is None for value in column.current)
+                if int((places == NONE).sum()) > nulls:
+                    return False
+            elif column.column.nullable is False and None in column.current:
+                return False
+            first += len(column)
+        return True
 
     def solve(
         self, present: Verdict | None, *, deadline: Deadline, seed: int, workers: int
@@ -127,16 +157,19 @@ class GeneralPart:
         if present is None or present.violations:
             return None
         problem = self.encoding.factored
-        values = dict.fromkeys(tier_objectives(problem), 0)
+        tiers = tier_objectives(problem)
+        values = dict.fromkeys(tiers, 0)
         for objective in problem.objectives:
             sign = -1 if objective.maximize else 1
             values[objective.tier] += sign * objective.weight * present.objectives[objective.name]
         settled = problem.fixed()
         results = []
-        for tier, linear in tier_objectives(problem).items():
+        for tier, linear in tiers.items():
             if values[tier] != least(linear, settled):
                 return None
             results.append(TierResult(tier, values[tier], values[tier], True))
+        if self._today is not None and not holds(problem, self._today):
+            return None
         return Optimum(None, tuple(results), 0)
 
     def _decided(self, optimum: Optimum, seconds: float, found: LiftedSearch | None = None) -> Decided:
@@ -152,7 +185,9 @@ class GeneralPart:
                     deltas.append(delta_of(column.table, column.column, key, old, new))
         factored = encoding.factored
         if optimum.values is not None:
-            known = factored.with_sums(optimum.values[: factored.variables])
+            known = optimum.values
+            if found is None or optimum is not found.optimum:
+                known = factored.with_sums(known[: factored.variables])
             claims = {o.name: value_of(o.linear, known) for o in factored.objectives}
         statistics = {
             "backend": self._backend_name(optimum, found),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mgmt.errors import OverflowError, SolveTimeout  # noqa: A004 - the published name
-from mgmt.optimization.assignment import Placement
+from mgmt.optimization.assignment import Indices, Placement
 from mgmt.optimization.columns import Integers
 from mgmt.optimization.engines import UnsuitableError, solve_in_parts
 from mgmt.optimization.general.deadline import Deadline
@@ -65,11 +65,16 @@ def search(
         return LiftedSearch(None, None, (*lifted.left_out, LeftOut("", f"no engine: {reason}")))
     if found.choice is None:
         return LiftedSearch(Optimum(None, (), 0), None, lifted.left_out, (), found.engine, found.notes)
-    values = completed(problem, lifted.cells.variable, lifted.cells.held(found.choice))
+    values = values_under(problem, lifted.cells, found.choice)
     optimum = None
     if values is not None and holds(problem, values):
         optimum = Optimum(values, _tiers(problem, values, lifted, found), int(found.solver_variables > 0))
     return LiftedSearch(optimum, values, lifted.left_out, (), found.engine, found.notes)
+
+
+def values_under(problem: Problem, cells: ChoiceCells, choice: Indices) -> Integers | None:
+    """The values of all variables under a choice; None where something does not follow from it."""
+    return completed(problem, cells.variable, cells.held(choice))
 
 
 def _tiers(problem: Problem, values: Integers, lifted: Lifted, found: Placement) -> tuple[TierResult, ...]:
