@@ -426,14 +426,16 @@ class Model:
         today: Assignments,
     ) -> Verdict:
         """The objectives as things stand, and what they break where anybody asks for it."""
-        objectives: dict[str, int] = {}
+        worths: list[dict[str, int] | None] = [None]
         if not self.settings.may_keep_today:
-            for part in (*parts, *([] if general is None else [general])):
-                objectives.update(part.objectives_today() or {})
+            worths = [part.objectives_today() for part in parts]
+            worths += [] if general is None else [general.objectives_today()]
+        told = {name for worth in worths if worth is not None for name in worth}
         demands = [(each.name, each.demand) for each in self.queries if isinstance(each, BoundQuery)]
-        if all(name in objectives for name, demand in demands if demand is not None and demand.is_objective):
-            return Verdict((), objectives)
-        return self.oracle.examine(snapshot, today)
+        asked = {name for name, demand in demands if demand is not None and demand.is_objective}
+        if None in worths or asked - told:
+            return self.oracle.examine(snapshot, today)
+        return Verdict((), {name: value for worth in worths if worth for name, value in worth.items()})
 
     def _decide(
         self,

@@ -76,3 +76,15 @@ def test_what_is_broken_today_is_not_kept_because_it_is_worth_most() -> None:
             found = part.solve(Verdict((), worth), deadline=Deadline.after(20), seed=0, workers=1)
             assert isinstance(found, Decided)
             assert found.assignments["task", "variable__host"] == {(1,): host}
+
+
+def test_nor_where_nothing_is_to_be_had_for_it() -> None:
+    state = database(SMALL, {"host": [{"name": name, "up": name != "a"} for name in "ab"]})
+    state.insert("task", [{"id": 1, "host": "a"}])
+    only_up = RULES.splitlines()[1]
+    with state.snapshot() as snapshot:
+        part, _, _ = encoded(Model.build(state, only_up), snapshot)
+        assert part.objectives_today() == {}
+        found = part.solve(Verdict((), {}), deadline=Deadline.after(20), seed=0, workers=1)
+        assert isinstance(found, Decided)
+        assert found.assignments["task", "variable__host"] == {(1,): "b"}

@@ -80,7 +80,7 @@ class GeneralPart:
     def objectives_today(self) -> dict[str, int] | None:
         """What the objectives are worth as things stand; None where the model does not tell."""
         cells, problem = self.cells, self.encoding.factored
-        if cells is None or not problem.objectives or not self._may_be_chosen(cells):
+        if cells is None or not self._may_be_chosen(cells):
             return None
         self._today = values_under(problem, cells, cells.current)
         if self._today is None:
