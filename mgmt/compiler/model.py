@@ -22,6 +22,7 @@ from mgmt.compiler.assignments.columns.fetch import Columns
 from mgmt.compiler.assignments.refusal import NotAnAssignment
 from mgmt.compiler.compilation import Compilation, deep_nesting_refused
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, no_assignments
+from mgmt.compiler.encoding.answers import KeptAnswers
 from mgmt.compiler.encoding.encoder import Encoder
 from mgmt.compiler.infeasibility.clashes import CellClash, Clash, ConstraintClash, error_of
 from mgmt.compiler.infeasibility.lifted_clash import LiftedClash
@@ -85,6 +86,7 @@ class Model:
         self._chosen_backend = backend
         self._backend = backend or CpSatBackend()
         self._columns = Columns()
+        self._answers = KeptAnswers()
         self._clock = clock
         self._cell_by_cell: list[str] = []
         """Why parts go cell by cell, from one solve to the next."""
@@ -185,6 +187,7 @@ class Model:
         """The same policies over the state of a model with the same views, with what that has read of it."""
         found = Model(other._database, self._compilation, self._chosen_backend, clock=self._clock)
         found._columns = other._columns.shared()
+        found._answers = other._answers
         return found
 
     def extended(self, text: SourceText) -> Model:
@@ -365,7 +368,11 @@ class Model:
         self, snapshot: Snapshot, program: Sequence[Step], columns: frozenset[ColumnName] | None = None
     ) -> GeneralPart:
         lifts = self._chosen_backend is None
-        return GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend, lifts=lifts)
+        self._answers.below = self.partition.below
+        self._answers.trim()
+        return GeneralPart.encode(
+            snapshot, program, self.catalog, columns, self._backend, lifts=lifts, kept=self._answers
+        )
 
     def cell_by_cell(self, snapshot: Snapshot) -> Mapping[Part, str]:
         """The parts that are solved so over these rows, with the reasons; those that go with them have none."""

@@ -88,7 +88,7 @@ class Lists:
 
     @property
     def lengths(self) -> Integers:
-        return np.diff(self.starts)
+        return self.starts[1:] - self.starts[:-1]
 
     @property
     def owners(self) -> Integers:
@@ -122,8 +122,11 @@ class Lists:
 
     def distinct(self) -> Lists:
         """Each row sorted, without repetitions."""
-        first, _ = group_numbers(self.owners, self.items)
-        return Lists.grouped(self.owners[first], self.items[first], len(self))
+        owners, items = self.owners, self.items
+        if ((items[1:] > items[:-1]) | (owners[1:] > owners[:-1])).all():
+            return self
+        first, _ = group_numbers(owners, items)
+        return Lists.grouped(owners[first], items[first], len(self))
 
     def alike(self) -> tuple[Integers, Integers]:
         """Numbers rows of equal items alike: a first row of each number, and each row's number."""
@@ -230,7 +233,7 @@ class Linears:
         """Each row times its factor."""
         factors = np.broadcast_to(integers(factors), self.constants.shape)
         spread = np.repeat(factors, self.terms.lengths)
-        if _largest(factors) * max(_largest(self.constants), _largest(self.coefficients)) > LIMIT:
+        if largest(factors) * max(largest(self.constants), largest(self.coefficients)) > LIMIT:
             self._refuse_products(factors, spread)
         found = Linears(self.constants * factors, self.terms, self.coefficients * spread)
         return found if (factors != 0).all() else found._without_zeros()
@@ -252,6 +255,8 @@ class Linears:
             (self.constants, owners),
             (self.coefficients, np.repeat(owners, self.terms.lengths)),
         ):
+            if largest(values) * len(values) <= LIMIT:
+                continue
             total = np.bincount(whose, np.abs(values.astype(np.float64)), minlength=count)
             if len(total) and total.max() > LIMIT:
                 raise too_large(sum(map(abs, values[whose == total.argmax()].tolist())))
@@ -262,9 +267,11 @@ class Linears:
 
     def summed(self, owners: Integers, count: int) -> Linears:
         """``count`` rows, each the sum of those whose owner it is, with each variable once and in order."""
+        self._refuse_overflow(owners, count)
         constants = np.zeros(count, np.int64)
         np.add.at(constants, owners, self.constants)
-        self._refuse_overflow(owners, count)
+        if not len(self.terms.items):
+            return Linears.constant(constants)
         spread = np.repeat(owners, self.terms.lengths)
         order = np.lexsort((self.terms.items, spread))
         spread, variables = spread[order], self.terms.items[order]
@@ -300,7 +307,7 @@ def too_large(value: int) -> OverflowError:
     return OverflowError(f"a sum may reach {value}, beyond exact 64-bit integers", hint="use a larger unit")
 
 
-def _largest(values: Integers) -> int:
+def largest(values: Integers) -> int:
     return max(int(values.max()), -int(values.min())) if len(values) else 0
 
 

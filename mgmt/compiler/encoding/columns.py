@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import repeat
 from operator import is_
@@ -56,24 +56,17 @@ class Values:
 
     def codes(self, constants: Constants) -> Integers:
         """The number of each value; -1 for NULL."""
-        cells = constants.cells
-        if cells.dtype.kind != "O":
-            values, number = np.unique(cells, return_inverse=True)
-            found = integers([self.code(value) for value in values.tolist()])[number]
-        else:
-            values = cells.tolist()
-            keys = _keys(values)
-            for key, value in dict(zip(keys, values, strict=True)).items():
-                if key not in self._codes:
-                    self.code(value)
-            found = np.fromiter(map(self._codes.__getitem__, keys), np.int64, len(keys))
-        return np.where(constants.null, -1, found)
+        distinct, number = constants.distinct
+        codes = []
+        for key, value in zip(_keys(distinct), distinct, strict=True):
+            code = self._codes.setdefault(key, len(self._values))
+            if code == len(self._values):
+                self._values.append(value)
+            codes.append(code)
+        return np.where(constants.null, -1, integers(codes)[number])
 
     def code(self, value: Any) -> int:
-        found = self._codes.setdefault(_key(value), len(self._values))
-        if found == len(self._values):
-            self._values.append(value)
-        return found
+        return int(self.codes(objects([value]))[0])
 
     def of(self, codes: Integers) -> Constants:
         """The values of these numbers; NULL for -1."""
@@ -218,6 +211,8 @@ class Constants:
 
     cells: NDArray[Any]
     null: Mask
+    _distinct: list[tuple[list[Any], Integers]] = field(default_factory=list, repr=False)
+    """What is different in it, once somebody has asked."""
 
     @classmethod
     def of(cls, cells: NDArray[Any]) -> Constants:
@@ -241,6 +236,22 @@ class Constants:
 
     def __len__(self) -> int:
         return len(self.null)
+
+    @property
+    def distinct(self) -> tuple[list[Any], Integers]:
+        """The different values, those of NULL among them, and the place of each row's."""
+        if not self._distinct:
+            if self.cells.dtype.kind != "O":
+                found, number = np.unique(self.cells, return_inverse=True)
+                self._distinct.append((found.tolist(), number))
+            else:
+                values = self.cells.tolist()
+                keys = _keys(values)
+                different = dict(zip(keys, values, strict=True))
+                places = dict(zip(different, range(len(different)), strict=True))
+                number = np.fromiter(map(places.__getitem__, keys), np.int64, len(keys))
+                self._distinct.append((list(different.values()), number))
+        return self._distinct[0]
 
     @property
     def values(self) -> list[Any]:
@@ -281,6 +292,13 @@ class Constants:
     @property
     def is_text(self) -> bool:
         return self.cells.dtype.kind == "O" and any(isinstance(cell, str) for cell in self.cells.tolist())
+
+
+def objects(values: Sequence[Any]) -> Constants:
+    """A column of these values, as Python has them."""
+    cells = np.empty(len(values), object)
+    cells[:] = values
+    return Constants.of(cells)
 
 
 def _blanked(cells: NDArray[Any], null: Mask) -> NDArray[Any]:
@@ -423,9 +441,8 @@ class RelationData:
     exists: Integers
     row_ids: Integers
 
-    def places(self, row_ids: NDArray[Any]) -> Integers:
+    def places(self, numbers: Constants) -> Integers:
         """Where rows of these numbers stand; -1 where there is no number."""
-        numbers = Constants.of(row_ids)
         order = np.argsort(self.row_ids, kind="stable")
         wanted = np.where(numbers.null, -1, numbers.cells).astype(np.int64)
         if not len(order):

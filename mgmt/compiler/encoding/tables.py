@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+from sqlglot import parse_one
 
+from mgmt.compiler.encoding.answers import Statements
 from mgmt.compiler.encoding.columns import (
     Choices,
     Column,
@@ -21,6 +23,7 @@ from mgmt.compiler.encoding.columns import (
     RelationData,
     Truths,
     Values,
+    objects,
 )
 from mgmt.errors import EmptyDomainError, UnsupportedConstructError
 from mgmt.language.names.catalog import Catalog, domain_sql
@@ -30,7 +33,6 @@ from mgmt.optimization.general.evaluation import hold
 from mgmt.optimization.problem import Source
 from mgmt.optimization.products import FactoredProblem
 from mgmt.solution import PrimaryKey, Value
-from mgmt.state.database import Snapshot
 from mgmt.state.memory_limits import BYTES_PER_CELL
 from mgmt.state.schema import Column as SchemaColumn
 from mgmt.state.schema import SqlType, Table, quote, unique_name
@@ -80,7 +82,7 @@ class VariableColumn:
         held: list[tuple[Integers, Mask]] = []
         cells = self.cells
         if isinstance(cells, Choices):
-            codes = self.values.codes(_objects(values))[cells.options.codes.owners]
+            codes = self.values.codes(objects(values))[cells.options.codes.owners]
             owners = cells.options.codes.owners
             held = [(cells.options.literals, cells.options.codes.items == codes), (cells.options.null, nulls)]
             wanted = [np.isin(owners, rows), np.isin(np.arange(len(values)), rows)]
@@ -131,12 +133,6 @@ def choices_of(columns: Sequence[VariableColumn]) -> Lists:
     return Lists(np.concatenate(([0], np.cumsum(lengths))).astype(np.int64), items)
 
 
-def _objects(values: Sequence[Any]) -> Constants:
-    cells = np.empty(len(values), object)
-    cells[:] = values
-    return Constants.of(cells)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _TableRows:
     """What a table has today: its keys, and columns by lower-case name; ``current`` are those of the variables."""
@@ -154,7 +150,7 @@ class TableEncoder:
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        statements: Statements,
         catalog: Catalog,
         problem: FactoredProblem,
         values: Values,
@@ -167,7 +163,7 @@ class TableEncoder:
         ``quantities``: those of them that are numbers, not lists of values.  ``flagged`` are tables with a choice and a
         flag that are asked about together.
         """
-        self._snapshot = snapshot
+        self._statements = statements
         self._flagged = sorted(flagged)
         self._quantities = quantities
         self._columns = columns
@@ -180,7 +176,7 @@ class TableEncoder:
 
     def encode(self) -> None:
         """Fill ``columns`` and ``relations``."""
-        tables = [self._fetch(table) for table in self._snapshot.schema.tables if table.variables]
+        tables = [self._fetch(table) for table in self._statements.snapshot.schema.tables if table.variables]
         wanted = [
             (each, column)
             for each in tables
@@ -219,10 +215,8 @@ class TableEncoder:
         wanted = [column.current or column.name for column in variables]
         wanted += [name for unique in (table.primary_key, *table.uniques) for name in unique]
         listed = "".join(f", {quote(table.column(name).name)}" for name in wanted)
-        _, (row_ids, *fetched) = self._snapshot.arrays(
-            f"SELECT rowid{listed} FROM {quote(table.name)} ORDER BY {keys}"
-        )
-        cells = [Constants.of(column) for column in fetched]
+        sql = f"SELECT rowid{listed} FROM {quote(table.name)} ORDER BY {keys}"
+        row_ids, *cells = self._statements.ask(sql).columns
         constants = {
             name.lower(): column
             for name, column in zip(wanted[len(variables) :], cells[len(variables) :], strict=True)
@@ -236,7 +230,7 @@ class TableEncoder:
             else found.values
             for column, found in zip(variables, cells, strict=False)
         ]
-        return _TableRows(table, variables, np.asarray(row_ids, np.int64), primary_keys, constants, current)
+        return _TableRows(table, variables, row_ids.cells, primary_keys, constants, current)
 
     def _domain(self, rows: _TableRows, column: SchemaColumn) -> Integers:
         """The values that a column may have, by number."""
@@ -244,10 +238,9 @@ class TableEncoder:
         with refusals_at(f"{table.name}.{column.name}", column.position):
             sql = domain_sql(self._catalog, table.name, column.name)
             if sql not in self._domains:
-                found = self._snapshot.rows(
-                    f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value"
-                )
-                self._domains[sql] = self._values.codes(_objects([value for (value,) in found]))
+                wanted = f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value"
+                found = self._statements.values(wanted, lambda: parse_one(wanted, dialect="duckdb"))
+                self._domains[sql] = self._values.codes(found)
             domain = self._domains[sql]
             if rows.keys and not len(domain) and not column.nullable:
                 raise EmptyDomainError(

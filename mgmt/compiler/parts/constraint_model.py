@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
+from mgmt.compiler.encoding.answers import KeptAnswers
 from mgmt.compiler.encoding.encoder import Encoder, Encoding
 from mgmt.compiler.encoding.tables import choices_of
 from mgmt.compiler.partition import ColumnName, Step
@@ -49,11 +50,15 @@ class GeneralPart:
         backend: Backend,
         *,
         lifts: bool = True,
+        kept: KeptAnswers | None = None,
     ) -> GeneralPart:
-        """Encode a program; ``columns``: those it decides, None for all.  Without ``lifts`` no engine is asked."""
+        """Encode a program; ``columns``: those it decides, None for all.  Without ``lifts`` no engine is asked.
+
+        ``kept``: what the database has answered before.
+        """
         started = time.perf_counter()
         with snapshot.scratch():
-            encoding = Encoder(snapshot).encode(program, catalog, columns)
+            encoding = Encoder(snapshot, kept).encode(program, catalog, columns)
         cells = cells_of(encoding.columns) if lifts else None
         return cls(encoding, backend, time.perf_counter() - started, cells)
 

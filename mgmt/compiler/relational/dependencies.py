@@ -76,7 +76,7 @@ class _Named:
 
     def of(self, table: str) -> set[str]:
         """What may be columns of a table."""
-        called = {"", *(alias for name, alias in self.aliases if name == table)}
+        called = {"", table, *(alias for name, alias in self.aliases if name == table)}
         return {column for qualifier, column in self.columns if qualifier in called}
 
 
@@ -121,6 +121,12 @@ def _named(tree: exp.Expr) -> _Named | None:
 
 
 _TOKEN = re.compile(r'"(?:[^"]|"")*"|\'(?:[^\']|\'\')*\'|\w+|[^\s\w]')
+
+
+@lru_cache(maxsize=4096)
+def names_in_text(sql: str) -> frozenset[str]:
+    """Whatever may be the name of something in a statement, in lower case."""
+    return frozenset(map(_name, _TOKEN.findall(sql)))
 
 
 @lru_cache(maxsize=4096)

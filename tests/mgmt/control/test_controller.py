@@ -84,6 +84,7 @@ async def test_chains_survivors_keep_their_order_and_a_lost_primary_is_followed_
                 assert now[0] in survivors
 
 
+@pytest.mark.slow("a thousand rounds of the loop")
 async def test_a_settled_system_never_moves(autojump_clock: object) -> None:
     settings = replace(SETTINGS, round_interval=0.1, standby_interval=60.0)
     async with harness(settings=settings) as cluster:

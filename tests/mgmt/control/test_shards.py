@@ -257,6 +257,7 @@ async def observed(cluster: Harness) -> None:
     await cluster.until(lambda: cluster.controller.status()["phase"] == "observing")
 
 
+@pytest.mark.slow("the pack is solved for each question")
 async def test_a_cluster_that_somebody_else_made_is_only_observed(autojump_clock: object) -> None:
     """Its shards are the intent; not even a lost primary is replaced, and what its operators change is followed."""
     async with harness(
