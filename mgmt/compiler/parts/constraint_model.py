@@ -17,16 +17,16 @@ from mgmt.compiler.encoding.tables import choices_of
 from mgmt.compiler.partition import ColumnName, Step
 from mgmt.compiler.parts.choice_cells import cells_of
 from mgmt.compiler.verification.oracle import Verdict
-from mgmt.errors import SolveTimeout, UnsupportedConstructError
+from mgmt.errors import OverflowError, SolveTimeout, UnsupportedConstructError  # noqa: A004 - the published name
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.contradictions import contradicted
 from mgmt.optimization.general.deadline import Deadline
-from mgmt.optimization.general.evaluation import value_of
-from mgmt.optimization.general.lexicographic import Optimum, TierResult, better, optimize, tier_objectives
+from mgmt.optimization.general.evaluation import worth
+from mgmt.optimization.general.lexicographic import Optimum, TierResult, better, optimize, tier_sums
 from mgmt.optimization.general.lifted_search import LiftedSearch, search
 from mgmt.optimization.lifting import ChoiceCells
-from mgmt.optimization.problem import least
+from mgmt.optimization.products import FactoredValues
 from mgmt.state.database import Snapshot
 
 
@@ -97,15 +97,12 @@ class GeneralPart:
     ) -> Optimum:
         """The backend's solution, from where the engines came, or theirs where that is no worse."""
         first = None if found is None else found.optimum
-        if found is not None and found.values is not None:
-            hint = dict(enumerate(found.values[: self.encoding.factored.variables].tolist()))
-        else:
-            hint = _hint(self.encoding)
         try:
+            written = self.encoding.written_out(deadline)
             optimum = optimize(
-                self.encoding.written_out(deadline),
+                written,
                 self.backend,
-                hint,
+                _hint(self.encoding, found),
                 choices=choices_of(self.encoding.columns),
                 deadline=deadline,
                 seed=seed,
@@ -127,33 +124,37 @@ class GeneralPart:
         if present is None or present.violations:
             return None
         problem = self.encoding.factored
-        values = dict.fromkeys(tier_objectives(problem), 0)
+        try:
+            sums = tier_sums(problem)
+        except OverflowError:
+            return None
+        values = dict.fromkeys(sums, 0)
         for objective in problem.objectives:
             sign = -1 if objective.maximize else 1
             values[objective.tier] += sign * objective.weight * present.objectives[objective.name]
-        settled = problem.fixed()
         results = []
-        for tier, linear in tier_objectives(problem).items():
-            if values[tier] != least(linear, settled):
+        for tier, linear in sums.items():
+            if values[tier] != int(problem.least_of(linear)[0]):
                 return None
             results.append(TierResult(tier, values[tier], values[tier], True))
         return Optimum(None, tuple(results), 0)
 
     def _decided(self, optimum: Optimum, seconds: float, found: LiftedSearch | None = None) -> Decided:
         encoding = self.encoding
+        factored, solved = encoding.factored, optimum.values
+        if solved is not None and not isinstance(solved, FactoredValues):
+            solved = FactoredValues.of(factored, solved)
         assignments: Assignments = {}
         deltas = []
         claims: dict[str, int] = {}
         for column in encoding.columns:
-            values = column.current if optimum.values is None else column.decode(optimum.values)
+            values = column.current if solved is None else column.decode(solved)
             assignments[column.table.name, column.column.name] = dict(zip(column.keys, values, strict=True))
             for key, old, new in zip(column.keys, column.current, values, strict=True):
                 if old != new:
                     deltas.append(delta_of(column.table, column.column, key, old, new))
-        factored = encoding.factored
-        if optimum.values is not None:
-            known = factored.with_sums(optimum.values[: factored.variables])
-            claims = {o.name: value_of(o.linear, known) for o in factored.objectives}
+        if solved is not None:
+            claims = {each.name: worth(each.linear, solved) for each in factored.objectives}
         statistics = {
             "backend": self._backend_name(optimum, found),
             "solver_calls": optimum.solver_calls,
@@ -174,8 +175,10 @@ class GeneralPart:
         return self.backend.name if optimum.solver_calls else "none: the state meets every bound"
 
 
-def _hint(encoding: Encoding) -> dict[int, int]:
-    """Today's values, for the solver to start from."""
+def _hint(encoding: Encoding, found: LiftedSearch | None) -> dict[int, int]:
+    """What the engines found, or else today's values, for the solver to start from."""
+    if found is not None and found.values is not None:
+        return dict(enumerate(found.values.whole().tolist()))
     hint: dict[int, int] = {}
     for column in encoding.columns:
         hint.update(column.hint(column.current))
