@@ -890,17 +890,6 @@ class Problem:
             *self.equalities,
         ]
 
-    def flag_cells(self, values: Integers, told: Mask) -> None:
-        """Fill in the values of cells that follow from others, and that they are told: here are none."""
-
-    def with_sums(self, values: Integers) -> Integers:
-        """Values of variables, and of what else stands in expressions: here nothing does."""
-        return values
-
-    def cells_hold(self, values: Integers) -> bool:
-        """Whether what is demanded of cells, in no row, holds: here nothing is."""
-        return True
-
     @property
     def constraint_names(self) -> tuple[str, ...]:
         """Names of the constraints that demand anything, in order of first appearance."""
@@ -911,12 +900,18 @@ class Problem:
     def fixed(self) -> tuple[Integers, Integers]:
         """Bounds of all variables, those that a demand of one literal settles being the same."""
         lower, upper = self.lower.copy(), self.upper.copy()
+        literals = self.settled_literals()
+        lower[literals >> 1] = upper[literals >> 1] = 1 - (literals & 1)
+        return lower, upper
+
+    def settled_literals(self) -> Integers:
+        """Those that a demand of one literal says to hold."""
+        found = [filled(0, 0)]
         for block in self.rows:
             if isinstance(block, LiteralRows) and block.relation is Relation.AT_LEAST_ONE:
                 single = (block.literals.lengths == 1) & (block.enforcement == TRUE)
-                literals = block.literals.items[block.literals.starts[:-1][single]]
-                lower[literals >> 1] = upper[literals >> 1] = 1 - (literals & 1)
-        return lower, upper
+                found.append(block.literals.items[block.literals.starts[:-1][single]])
+        return np.concatenate(found)
 
     def restricted(self, keep: Callable[[Source], Mask | bool]) -> Problem:
         """The same without the demands that are not kept.  Definitions stay."""

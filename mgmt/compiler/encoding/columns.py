@@ -147,9 +147,10 @@ class GridOptions:
     """Choices among the same values, whose cells are in a grid; the lists are made where somebody asks for them."""
 
     def __init__(self, problem: Problem, grid: Grid, domain: Integers) -> None:
-        """``domain``: the values by number, in the order of the grid."""
         self._problem = problem
         self.grid = grid
+        self.in_grid = domain
+        """The values by number, in the order of the grid."""
         self._order = np.argsort(domain)
         self.domain = domain[self._order]
         """The values in order of their numbers."""

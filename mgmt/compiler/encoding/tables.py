@@ -31,7 +31,7 @@ from mgmt.language.pushdown.engine_errors import refusals_at
 from mgmt.optimization.columns import FALSE, TRUE, Integers, Linears, Lists, Mask, filled, group_numbers
 from mgmt.optimization.general.evaluation import hold
 from mgmt.optimization.problem import Source
-from mgmt.optimization.products import FactoredProblem
+from mgmt.optimization.products import FactoredProblem, FactoredValues
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.memory_limits import BYTES_PER_CELL
 from mgmt.state.schema import Column as SchemaColumn
@@ -104,7 +104,7 @@ class VariableColumn:
             found.update((variable, value) for variable, value in pairs if isinstance(value, int))
         return found
 
-    def decode(self, values: Integers) -> list[Value]:
+    def decode(self, values: FactoredValues) -> list[Value]:
         """The values of the rows, given that of each solver variable."""
         cells = self.cells
         if isinstance(cells, Numbers):
@@ -114,10 +114,9 @@ class VariableColumn:
         if isinstance(cells, Truths):
             pairs = zip(hold(cells.true, values).tolist(), hold(cells.false, values).tolist(), strict=True)
             return [True if true else False if false else None for true, false in pairs]
-        chosen = np.flatnonzero(hold(cells.options.literals, values))
-        codes = filled(len(self), -1)
-        codes[cells.options.codes.owners[chosen]] = cells.options.codes.items[chosen]
-        return self.values.of(codes).values
+        assert isinstance(cells.options, GridOptions)
+        chosen = values.choice(cells.options.grid)
+        return self.values.of(np.append(cells.options.in_grid, -1)[chosen]).values
 
     @property
     def literals(self) -> Lists | None:

@@ -18,19 +18,18 @@ from mgmt.compiler.encoding.tables import choices_of
 from mgmt.compiler.partition import ColumnName, Step
 from mgmt.compiler.parts.choice_cells import cells_of
 from mgmt.compiler.verification.oracle import Verdict
-from mgmt.errors import SolveTimeout, UnsupportedConstructError
+from mgmt.errors import OverflowError, SolveTimeout, UnsupportedConstructError  # noqa: A004 - the published name
 from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE
 from mgmt.optimization.backends import Backend
-from mgmt.optimization.columns import Integers
 from mgmt.optimization.contradictions import contradicted
 from mgmt.optimization.general.deadline import Deadline
-from mgmt.optimization.general.evaluation import value_of
-from mgmt.optimization.general.lexicographic import Optimum, TierResult, better, optimize, tier_objectives
-from mgmt.optimization.general.lifted_search import LiftedSearch, search, values_under
-from mgmt.optimization.general.operators import holds
+from mgmt.optimization.general.evaluation import worth
+from mgmt.optimization.general.lexicographic import Optimum, TierResult, better, optimize, tier_sums
+from mgmt.optimization.general.lifted_search import LiftedSearch, search
+from mgmt.optimization.general.operators import completed, holds
 from mgmt.optimization.lifting import ChoiceCells
-from mgmt.optimization.problem import least
+from mgmt.optimization.products import FactoredValues
 from mgmt.state.database import Snapshot
 
 
@@ -43,7 +42,7 @@ class GeneralPart:
     encode_seconds: float
     cells: ChoiceCells | None
     """What the engines may choose; None where they are not asked."""
-    _today: Integers | None = None
+    _today: FactoredValues | None = None
     """The values of all variables as things stand, where somebody has asked for what that is worth."""
 
     @classmethod
@@ -78,14 +77,14 @@ class GeneralPart:
         return complete
 
     def objectives_today(self) -> dict[str, int] | None:
-        """What the objectives are worth as things stand; None where the model does not tell."""
+        """What the objectives are worth as things stand, with a value wherever one is needed; None: unknown to it."""
         cells, problem = self.cells, self.encoding.factored
         if cells is None or not self._may_be_chosen(cells):
             return None
-        self._today = values_under(problem, cells, cells.current)
+        self._today = completed(problem, *cells.held(cells.current))
         if self._today is None:
             return None
-        return {each.name: value_of(each.linear, self._today) for each in problem.objectives}
+        return {each.name: worth(each.linear, self._today) for each in problem.objectives}
 
     def _may_be_chosen(self, cells: ChoiceCells) -> bool:
         """Whether today's values are all among those to choose from."""
@@ -96,8 +95,6 @@ class GeneralPart:
                 nulls = sum(value is None for value in column.current)
                 if int((places == NONE).sum()) > nulls:
                     return False
-            elif column.column.nullable is False and None in column.current:
-                return False
             first += len(column)
         return True
 
@@ -127,15 +124,12 @@ class GeneralPart:
     ) -> Optimum:
         """The backend's solution, from where the engines came, or theirs where that is no worse."""
         first = None if found is None else found.optimum
-        if found is not None and found.values is not None:
-            hint = dict(enumerate(found.values[: self.encoding.factored.variables].tolist()))
-        else:
-            hint = _hint(self.encoding)
         try:
+            written = self.encoding.written_out(deadline)
             optimum = optimize(
-                self.encoding.written_out(deadline),
+                written,
                 self.backend,
-                hint,
+                _hint(self.encoding, found),
                 choices=choices_of(self.encoding.columns),
                 deadline=deadline,
                 seed=seed,
@@ -157,15 +151,17 @@ class GeneralPart:
         if present is None or present.violations:
             return None
         problem = self.encoding.factored
-        tiers = tier_objectives(problem)
-        values = dict.fromkeys(tiers, 0)
+        try:
+            sums = tier_sums(problem)
+        except OverflowError:
+            return None
+        values = dict.fromkeys(sums, 0)
         for objective in problem.objectives:
             sign = -1 if objective.maximize else 1
             values[objective.tier] += sign * objective.weight * present.objectives[objective.name]
-        settled = problem.fixed()
         results = []
-        for tier, linear in tiers.items():
-            if values[tier] != least(linear, settled):
+        for tier, linear in sums.items():
+            if values[tier] != int(problem.least_of(linear)[0]):
                 return None
             results.append(TierResult(tier, values[tier], values[tier], True))
         if self._today is not None and not holds(problem, self._today):
@@ -174,21 +170,20 @@ class GeneralPart:
 
     def _decided(self, optimum: Optimum, seconds: float, found: LiftedSearch | None = None) -> Decided:
         encoding = self.encoding
+        factored, solved = encoding.factored, optimum.values
+        if solved is not None and not isinstance(solved, FactoredValues):
+            solved = FactoredValues.of(factored, solved)
         assignments: Assignments = {}
         deltas = []
         claims: dict[str, int] = {}
         for column in encoding.columns:
-            values = column.current if optimum.values is None else column.decode(optimum.values)
+            values = column.current if solved is None else column.decode(solved)
             assignments[column.table.name, column.column.name] = dict(zip(column.keys, values, strict=True))
             for key, old, new in zip(column.keys, column.current, values, strict=True):
                 if old != new:
                     deltas.append(delta_of(column.table, column.column, key, old, new))
-        factored = encoding.factored
-        if optimum.values is not None:
-            known = optimum.values
-            if found is None or optimum is not found.optimum:
-                known = factored.with_sums(known[: factored.variables])
-            claims = {o.name: value_of(o.linear, known) for o in factored.objectives}
+        if solved is not None:
+            claims = {each.name: worth(each.linear, solved) for each in factored.objectives}
         statistics = {
             "backend": self._backend_name(optimum, found),
             "solver_calls": optimum.solver_calls,
@@ -209,8 +204,10 @@ class GeneralPart:
         return self.backend.name if optimum.solver_calls else "none: the state meets every bound"
 
 
-def _hint(encoding: Encoding) -> dict[int, int]:
-    """Today's values, for the solver to start from."""
+def _hint(encoding: Encoding, found: LiftedSearch | None) -> dict[int, int]:
+    """What the engines found, or else today's values, for the solver to start from."""
+    if found is not None and found.values is not None:
+        return dict(enumerate(found.values.whole().tolist()))
     hint: dict[int, int] = {}
     for column in encoding.columns:
         hint.update(column.hint(column.current))

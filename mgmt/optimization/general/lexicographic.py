@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 from mgmt.errors import SolveTimeout
 from mgmt.optimization.backends import Answer, AnswerStatus, Backend
-from mgmt.optimization.columns import Integers, Linear, Lists, filled
+from mgmt.optimization.columns import Integers, Linear, Linears, Lists, filled, stacked
 from mgmt.optimization.contradictions import contradicted
 from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import hold, value_of
 from mgmt.optimization.problem import Problem, add, least, scale
+from mgmt.optimization.products import FactoredValues
 from mgmt.optimization.structure import tighten
 
 _LEAST_SECONDS = 0.05
@@ -57,7 +58,7 @@ class TierResult:
 class Optimum:
     """The best solution found.  ``values`` is None when the problem is infeasible."""
 
-    values: Integers | None
+    values: Integers | FactoredValues | None
     tiers: tuple[TierResult, ...]
     solver_calls: int
 
@@ -75,6 +76,15 @@ def better(one: Optimum, other: Optimum) -> Optimum:
         if theirs.value != mine.value:
             break  # what is bounded from here on is another thing
     return Optimum(kept.values, tuple(results), one.solver_calls + other.solver_calls)
+
+
+def tier_sums(problem: Problem) -> dict[int, Linears]:
+    """The same as ``tier_objectives`` tells, each in a column of one row.  OverflowError beyond 64 bits."""
+    tiers: dict[int, list[Linears]] = {}
+    for objective in sorted(problem.objectives, key=lambda objective: objective.tier):
+        factor = -objective.weight if objective.maximize else objective.weight
+        tiers.setdefault(objective.tier, []).append(Linears.of(objective.linear).scaled(factor))
+    return {tier: stacked(parts).summed(filled(len(parts), 0), 1) for tier, parts in tiers.items()}
 
 
 def tier_objectives(problem: Problem) -> dict[int, Linear]:

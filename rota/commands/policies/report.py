@@ -199,7 +199,7 @@ def show_what_if(answer: WhatIf) -> None:
     click.echo(str(answer))
     if isinstance(answer.after, InfeasibleError):
         show_infeasible(answer.after)
-    if answer.difference is not None:
+    if answer.difference:
         show_difference(answer.difference)
         outcomes = (answer.before, answer.after)
         if any(isinstance(each, Solution) and each.status is SolveStatus.FEASIBLE for each in outcomes):

@@ -161,6 +161,32 @@ def test_why_not_names_the_constraints_without_the_question_itself() -> None:
     assert asked.constraints == ("room", "heavy_apart", "stay", "first_rack"), "the model is as it was"
 
 
+def test_what_if_nothing_changes_that_a_plan_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another plan would be one that was better anyway, where the first is not proven."""
+    asked = model([(1, 8, "h0"), (2, 3, "h1")])
+    plan = replace(asked.solve(UNHURRIED), status=SolveStatus.FEASIBLE)
+    plans = iter([plan])
+    monkeypatch.setattr(Model, "solve", lambda *given, **named: next(plans))
+    answer = what_if(
+        asked, "UPDATE task SET variable__host = 'h2' WHERE id = 1; UPDATE task SET weight = weight"
+    )
+    assert str(answer) == "nothing would change"
+
+
+def test_what_if_a_row_without_a_key_is_there_twice() -> None:
+    state = database(
+        "CREATE TABLE used (slot INTEGER); CREATE TABLE task (id INTEGER PRIMARY KEY,"
+        " variable__slot INTEGER NOT NULL CHECK (variable__slot BETWEEN 0 AND 1));"
+    )
+    state.execute("INSERT INTO used VALUES (0), (1), (1)")
+    state.execute("INSERT INTO task (id) VALUES (1)")
+    policy = (
+        "CREATE CONSTRAINT c AS SELECT id FROM task JOIN used ON slot = variable__slot MINIMIZE count(*);"
+    )
+    answer = what_if(Model.build(state, policy), "INSERT INTO used VALUES (0), (0)")
+    assert str(answer).startswith("it costs 1 row")
+
+
 def test_what_if_changes_only_a_private_copy() -> None:
     asked = model([(1, 3, "h0"), (2, 3, "h1")])
     version = asked.database.version

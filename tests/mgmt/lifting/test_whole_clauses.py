@@ -9,10 +9,11 @@ import pytest
 
 from mgmt.compiler.model import Model
 from mgmt.optimization.assignment import NONE, MoveLimit
-from mgmt.optimization.columns import Linear, Linears, Lists, filled, integers, stacked, sum_of
+from mgmt.optimization.columns import Linear, Linears, Lists, integers, stacked, sum_of
 from mgmt.optimization.general.operators import broken_rows, completed
-from mgmt.optimization.lifting import ChoiceCells, lift
-from mgmt.optimization.problem import Problem, Source
+from mgmt.optimization.lifting import ChoiceCells, ChoiceColumn, lift
+from mgmt.optimization.problem import Source
+from mgmt.optimization.products import FactoredProblem
 from mgmt.solution import SolveStatus
 from tests.mgmt.support import database
 
@@ -23,16 +24,12 @@ class Choices:
     """A problem in which each of some rows chooses one of some values."""
 
     def __init__(self, rows: int, values: int, today: list[int] | None = None) -> None:
-        self.problem = problem = Problem()
-        count = rows * values
-        variables = problem.new_variables([0] * count, [1] * count)
-        self.cell = variables.reshape(rows, values)
-        problem.require_choices(Lists.side_by_side(*(2 * self.cell).T))
-        row, value = np.repeat(np.arange(rows), values), np.tile(np.arange(values), rows)
+        self.problem = problem = FactoredProblem()
+        (grid,) = problem.new_grids([(rows, values, False)])
+        self.cell = (grid.cells >> 1).reshape(rows, values)
         current = np.array(today or [NONE] * rows, np.int32)
-        self.cells = ChoiceCells(
-            rows, values, row, value, variables, np.full(rows, True), current, filled(rows, 0)
-        )
+        column = ChoiceColumn(np.arange(values), grid.first, (values, 1), integers([]), True, current)
+        self.cells = ChoiceCells(values, [column])
 
     def count(self, *cells: tuple[int, int], weight: int = 1) -> Linears:
         places = sorted(int(self.cell[each]) for each in cells)
@@ -51,7 +48,7 @@ class Choices:
         lifted = lift(self.problem, self.cells)
         for choice in product(range(self.cells.values), repeat=self.cells.rows):
             chosen = np.array(choice, np.int32)
-            values = completed(self.problem, self.cells.variable, self.cells.held(chosen))
+            values = completed(self.problem, *self.cells.held(chosen))
             holds = values is not None and next(iter(broken_rows(self.problem, values)), None) is None
             lifts = not lifted.impossible and not [*lifted.assignment.broken(chosen)]
             assert lifts or not holds, choice

@@ -7,16 +7,18 @@ are equal arrays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Load
 from mgmt.optimization.columns import Integers, Lists, Mask, filled, group_numbers
+from mgmt.optimization.lifting.choices import ChoiceCells
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.factors import Factors
 from mgmt.optimization.lifting.sums.normal_form import Demanded
+from mgmt.optimization.products import Side
 
 _MOST_LAYERS = 40
 
@@ -114,6 +116,27 @@ def _rank_within(keys: Integers) -> Integers:
     rank = filled(len(keys), 0)
     rank[order] = np.arange(len(keys)) - np.repeat(starts, np.diff(np.append(starts, len(keys))))
     return rank
+
+
+def loads_of(rows: Side, values: Side, cells: ChoiceCells) -> Iterator[tuple[Load, Integers, Integers]]:
+    """Every group of rows with every group of values, as loads: which groups and which buckets of values these are."""
+    row_layer, _, row_marks = layers_of([rows.members], cells.rows)
+    value_layer, _, value_marks = layers_of([values.members], cells.values)
+    weight = filled(cells.rows, 0)
+    for one, (group,) in enumerate(row_marks):
+        for other, (bucket,) in enumerate(value_marks):
+            groups, buckets = np.flatnonzero(row_layer == one), np.flatnonzero(value_layer == other)
+            inside = rows.take(groups)
+            own = weight.copy()
+            own[inside.members.items] = inside.weights
+            load = Load(group.astype(np.int32), len(groups), bucket.astype(np.int32), len(buckets), own)
+            yield load, _in_order(groups, rows), _in_order(buckets, values)
+
+
+def _in_order(some: Integers, side: Side) -> Integers:
+    """By their first members, as layers number them; none is empty."""
+    members = side.members
+    return some[np.argsort(members.items[members.starts[some]], kind="stable")]
 
 
 def _load(factors: Factors, kinds: Integers, group: Integers, bucket: Integers) -> Load:
