@@ -1,4 +1,4 @@
-"""A rule solved in whole columns and cell by cell: both must find the same."""
+"""A rule solved by engines and by the constraint model: both must find the same."""
 
 from __future__ import annotations
 
@@ -46,9 +46,18 @@ def compared(rows: Database, policies: str, case: str) -> Solution | None:
     return solution
 
 
-def formulations_of(solution: Solution | None) -> set[str]:
-    """How the parts were formulated; nothing where there is no solution."""
-    return set() if solution is None else set(solution.statistics["roads"])
+def by_engines(solution: Solution | None) -> bool:
+    """Whether engines decided every part wholly, or nothing was to be decided; also where there is no solution."""
+    if solution is None:
+        return True
+    parts = solution.statistics["parts"]
+    assert isinstance(parts, list)
+    for part in parts:
+        notes = part.get("notes")
+        settled = part["solver_calls"] == 0
+        if (notes is None and not settled) or any(note.startswith("not lifted") for note in notes or ()):
+            return False
+    return True
 
 
 def makes_a_difference(rows: Database, solution: Solution | None) -> bool:
