@@ -31,7 +31,9 @@ def integers(values: ArrayLike) -> Integers:
 
 
 def filled(count: int, value: int) -> Integers:
-    return np.full(count, value, np.int64)
+    found = np.empty(count, np.int64)
+    found.fill(value)
+    return found
 
 
 def components(one: Integers, other: Integers, count: int) -> Integers:
@@ -147,7 +149,10 @@ _EMPTY = np.zeros(0, np.int64)
 
 
 def _starts(lengths: ArrayLike) -> Integers:
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(integers(lengths))))
+    lengths = integers(lengths)
+    found = filled(len(lengths) + 1, 0)
+    lengths.cumsum(out=found[1:])
+    return found
 
 
 def _mixed(items: Integers, places: Integers) -> Integers:
@@ -231,6 +236,8 @@ class Linears:
 
     def scaled(self, factors: Integers | int) -> Linears:
         """Each row times its factor."""
+        if isinstance(factors, int) and abs(factors) == 1:
+            return self if factors == 1 else Linears(-self.constants, self.terms, -self.coefficients)
         factors = np.broadcast_to(integers(factors), self.constants.shape)
         spread = np.repeat(factors, self.terms.lengths)
         if largest(factors) * max(largest(self.constants), largest(self.coefficients)) > LIMIT:
@@ -272,13 +279,20 @@ class Linears:
         np.add.at(constants, owners, self.constants)
         if not len(self.terms.items):
             return Linears.constant(constants)
-        spread = np.repeat(owners, self.terms.lengths)
-        order = np.lexsort((self.terms.items, spread))
-        spread, variables = spread[order], self.terms.items[order]
-        new = np.ones(len(order), np.bool_)
-        new[1:] = (spread[1:] != spread[:-1]) | (variables[1:] != variables[:-1])
+        spread, variables, ordered = (
+            np.repeat(owners, self.terms.lengths),
+            self.terms.items,
+            self.coefficients,
+        )
+        later = spread[1:] > spread[:-1]
+        alike = spread[1:] == spread[:-1]
+        if not (later | alike & (variables[1:] > variables[:-1])).all():
+            order = np.lexsort((variables, spread))
+            spread, variables, ordered = spread[order], variables[order], ordered[order]
+            alike = spread[1:] == spread[:-1]
+        new = np.ones(len(spread), np.bool_)
+        new[1:] = ~alike | (variables[1:] != variables[:-1])
         begins = np.flatnonzero(new)
-        ordered = self.coefficients[order]
         coefficients = np.add.reduceat(ordered, begins) if len(begins) else _EMPTY
         terms = Lists(_starts(np.bincount(spread[begins], minlength=count)), variables[begins])
         return Linears(constants, terms, coefficients)._without_zeros()

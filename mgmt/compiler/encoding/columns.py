@@ -34,7 +34,6 @@ from mgmt.optimization.columns import (
     Mask,
     filled,
     group_numbers,
-    integers,
     joined,
     stacked,
     too_large,
@@ -57,13 +56,13 @@ class Values:
     def codes(self, constants: Constants) -> Integers:
         """The number of each value; -1 for NULL."""
         distinct, number = constants.distinct
-        codes = []
-        for key, value in zip(_keys(distinct), distinct, strict=True):
-            code = self._codes.setdefault(key, len(self._values))
-            if code == len(self._values):
+        keys = _keys(distinct)
+        for key, value in zip(keys, distinct, strict=True):
+            if key not in self._codes:
+                self._codes[key] = len(self._values)
                 self._values.append(value)
-            codes.append(code)
-        return np.where(constants.null, -1, integers(codes)[number])
+        codes = np.fromiter(map(self._codes.__getitem__, keys), np.int64, len(keys))
+        return np.where(constants.null, -1, codes[number])
 
     def code(self, value: Any) -> int:
         return int(self.codes(objects([value]))[0])
@@ -448,12 +447,17 @@ class RelationData:
     columns: Mapping[str, Column]
     exists: Integers
     row_ids: Integers
+    _order: list[tuple[Integers, Integers]] = field(default_factory=list, repr=False)
+    """Where the numbers stand in their order, and the numbers so; once somebody has asked."""
 
     def places(self, numbers: Constants) -> Integers:
         """Where rows of these numbers stand; -1 where there is no number."""
-        order = np.argsort(self.row_ids, kind="stable")
+        if not self._order:
+            order = np.argsort(self.row_ids, kind="stable")
+            self._order.append((order, self.row_ids[order]))
+        order, row_ids = self._order[0]
         wanted = np.where(numbers.null, -1, numbers.cells).astype(np.int64)
         if not len(order):
             return filled(len(wanted), -1)
-        found = order[np.minimum(np.searchsorted(self.row_ids[order], wanted), len(order) - 1)]
+        found = order[np.minimum(np.searchsorted(row_ids, wanted), len(order) - 1)]
         return np.where(numbers.null, -1, found)
