@@ -786,6 +786,9 @@ class Problem:
 
     def product(self, left: Linears, right: Linears) -> Linears:
         """The product in each row."""
+        for one, other in ((left, right), (right, left)):
+            if one.is_constant.all():
+                return other.scaled(one.constants)
         count = len(left)
         parts: list[Linears] = []
         rows = np.arange(count)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 
 import numpy as np
 from sqlglot import exp
@@ -83,12 +84,13 @@ class KeptAnswers:
         return known.answer
 
     def keep(self, sql: str, versions: Mapping[Cells, int], answer: Answer) -> Answer:
-        """Keep an answer.  Columns that are as they were are the same objects."""
+        """Keep an answer.  Columns that are as they were are the same objects, and so is the answer if all are."""
         known = self._answers.get(sql)
         if known is not None and len(known.answer.columns) == len(answer.columns):
             pairs = zip(known.answer.columns, answer.columns, strict=True)
             columns = [old if _same(old, new) else new for old, new in pairs]
-            answer = Answer(answer.count, columns)
+            same = known.answer.count == answer.count and all(map(is_, columns, known.answer.columns))
+            answer = known.answer if same else Answer(answer.count, columns)
         self._cells += _size(answer.columns) - (0 if known is None else _size(known.answer.columns))
         self._answers[sql] = _Kept(versions, answer)
         return answer
