@@ -10,6 +10,7 @@ from mgmt.compiler.encoding import answers as module
 from mgmt.compiler.encoding.answers import KeptAnswers, Statements
 from mgmt.compiler.encoding.encoder import Encoder
 from mgmt.compiler.model import Model
+from mgmt.compiler.relational.dependencies import may_change
 from mgmt.errors import DataError
 from mgmt.optimization.general.minizinc import minizinc
 from mgmt.state.database import Database, Snapshot
@@ -155,3 +156,16 @@ def test_a_column_without_a_change_is_the_same_object() -> None:
     assert same(before) == [True, False, True, True]
     state.execute("UPDATE host SET until = TIMESTAMP '2026-11-20' WHERE name = 'h3'")
     assert same(before) == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("sql", "changes"),
+    [
+        ("SELECT 1 FROM host WHERE until > now()", True),
+        ("SELECT abs(random() % 5)", True),
+        ("SELECT max(room) FROM query_table('host')", True),
+        ("SELECT strftime(until), query FROM host", False),
+    ],
+)
+def test_what_does_not_depend_on_what_is_named_alone_is_not_kept(sql: str, changes: bool) -> None:
+    assert may_change(sql) is changes
