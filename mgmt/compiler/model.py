@@ -426,18 +426,16 @@ class Model:
         today: Assignments,
     ) -> Verdict:
         """The objectives as things stand, and what they break where anybody asks for it."""
-        constant = [each.demand.bound.demand for each in self.partition.constants]
-        plain = general is None and not self.settings.may_keep_today
-        if plain and not any(demand is not None and demand.is_objective for demand in constant):
-            objectives: dict[str, int] = {}
-            for part in parts:
-                worth = part.objectives_today()
-                if worth is None:
-                    break
-                objectives.update(worth)
-            else:
-                return Verdict((), objectives)
-        return self.oracle.examine(snapshot, today)
+        worths: list[dict[str, int] | None] = [None]
+        if not self.settings.may_keep_today:
+            worths = [part.objectives_today() for part in parts]
+            worths += [] if general is None else [general.objectives_today()]
+        told = {name for worth in worths if worth is not None for name in worth}
+        demands = [(each.name, each.demand) for each in self.queries if isinstance(each, BoundQuery)]
+        asked = {name for name, demand in demands if demand is not None and demand.is_objective}
+        if None in worths or asked - told:
+            return self.oracle.examine(snapshot, today)
+        return Verdict((), {name: value for worth in worths if worth for name, value in worth.items()})
 
     def _decide(
         self,

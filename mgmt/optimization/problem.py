@@ -951,6 +951,8 @@ def least(linear: Linear, bounds: tuple[Integers, Integers]) -> int:
 def scale(linear: Linear, factor: int) -> Linear:
     if factor == 0:
         return Linear(0)
+    if factor == 1:
+        return linear
     return Linear(
         linear.constant * factor,
         linear.variables,

@@ -255,6 +255,13 @@ class Constants:
         return self._distinct[0]
 
     @property
+    def numbers(self) -> Integers:
+        """A number for each row's value, the same one for equal values of this column alone."""
+        if self.cells.dtype.kind in "iub" and not self.null.any():
+            return self.cells.astype(np.int64)
+        return np.where(self.null, -1, self.distinct[1])
+
+    @property
     def values(self) -> list[Any]:
         """As Python has them."""
         found = self.cells.tolist()

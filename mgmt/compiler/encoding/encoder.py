@@ -388,8 +388,8 @@ class Encoder:
         assert query.keys is not None
         rows, exists, _ = spread_over_values(self._evaluator, rows, exists, query.computed)
         if query.keys:
-            codes = [self._evaluator.values.codes(rows.fetched[slot]) for slot in query.keys]
-            first, owners = group_numbers(*codes)
+            numbers = [rows.fetched[slot].numbers for slot in query.keys]
+            first, owners = group_numbers(*numbers)
             rank = np.argsort(np.argsort(first))  # in the order in which the rows bring them
             owners, count = rank[owners], len(first)
         else:
@@ -436,8 +436,7 @@ class Encoder:
             return every, exists
         if len(np.unique(exists)) < len(exists):
             return every, exists  # some exist together
-        codes = [self._evaluator.values.codes(column) for column in cells]
-        first, number = group_numbers(choice, *codes)
+        first, number = group_numbers(choice, *(column.numbers for column in cells))
         if _FEWER * len(first) > len(exists):
             return every, exists
         order = np.argsort(first)

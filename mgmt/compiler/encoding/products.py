@@ -168,7 +168,7 @@ class Product:
         """The group of each row or value by the keys on its side, and how many there are."""
         if half.around is not None and around is not None:
             return half.around, around
-        own = [self.evaluator.values.codes(half.columns[slot]) for slot in keys if slot in half.columns]
+        own = [half.columns[slot].numbers for slot in keys if slot in half.columns]
         first, number = group_numbers(*own, filled(len(half), 0))
         return number, len(first)
 
@@ -263,7 +263,7 @@ class Product:
         """What is the same however often a value is there: over the different ones, each there where a cell holds."""
         place, column = self.column(slot)
         own = (groups.values, groups.value_groups) if place else (groups.rows, groups.row_groups)
-        first, number = group_numbers(own[0], self.evaluator.values.codes(column))
+        first, number = group_numbers(own[0], column.numbers)
         finer = Lists.grouped(own[0][first], np.arange(len(first)), groups.counts[place])
         places, starts = finer.places(own[1])
         owners, told = np.repeat(np.arange(len(groups)), np.diff(starts)), finer.items[places]
@@ -419,8 +419,7 @@ class Separator:
         count, before = answer.count, answer.columns[: len(side.before)]
         columns = answer.columns[len(side.before) :]
         told = columns[len(side.slots) : len(side.slots) + len(side.classes)]
-        codes = [self._evaluator.values.codes(column) for column in told]
-        first, classes = group_numbers(*codes, filled(count, 0))
+        first, classes = group_numbers(*(column.numbers for column in told), filled(count, 0))
         half = Half(
             filled(count, -1),
             dict(zip(side.slots, columns, strict=False)),

@@ -103,8 +103,8 @@ class SubqueryEncoder:
         Asked for no rows too, so that the database's complaints come when the model is built.
         """
         parameters = [self._constants(part, outer) for part in expression.parameters]
-        codes = [self._evaluator.values.codes(parameter) for parameter in parameters]
-        first, number = group_numbers(*codes, filled(outer.count, 0))
+        numbers = [parameter.numbers for parameter in parameters]
+        first, number = group_numbers(*numbers, filled(outer.count, 0))
         keys: list[Constants] = []
         for parameter in parameters:
             key = take(parameter, first) if outer.count else Constants.repeated(None, 1)
@@ -185,8 +185,8 @@ class SubqueryEncoder:
         owners = owners[of]
         whose, group = np.arange(count), owners
         if expression.keys:
-            codes = [self._evaluator.values.codes(rows.fetched[slot]) for slot in expression.keys]
-            first, group = group_numbers(owners, *codes)
+            numbers = [rows.fetched[slot].numbers for slot in expression.keys]
+            first, group = group_numbers(owners, *numbers)
             whose = owners[first]
         _, groups = group_rows(self._evaluator, rows, exists, group, len(whose))
         there = filled(len(whose), TRUE)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
 from mgmt.compiler.encoding.answers import KeptAnswers
+from mgmt.compiler.encoding.columns import Choices
 from mgmt.compiler.encoding.encoder import Encoder, Encoding
 from mgmt.compiler.encoding.tables import choices_of
 from mgmt.compiler.partition import ColumnName, Step
@@ -19,12 +20,14 @@ from mgmt.compiler.parts.choice_cells import cells_of
 from mgmt.compiler.verification.oracle import Verdict
 from mgmt.errors import OverflowError, SolveTimeout, UnsupportedConstructError  # noqa: A004 - the published name
 from mgmt.language.names.catalog import Catalog
+from mgmt.optimization.assignment import NONE
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.contradictions import contradicted
 from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import worth
 from mgmt.optimization.general.lexicographic import Optimum, TierResult, better, optimize, tier_sums
 from mgmt.optimization.general.lifted_search import LiftedSearch, search
+from mgmt.optimization.general.operators import completed, holds
 from mgmt.optimization.lifting import ChoiceCells
 from mgmt.optimization.products import FactoredValues
 from mgmt.state.database import Snapshot
@@ -39,6 +42,8 @@ class GeneralPart:
     encode_seconds: float
     cells: ChoiceCells | None
     """What the engines may choose; None where they are not asked."""
+    _today: FactoredValues | None = None
+    """The values of all variables as things stand, where somebody has asked for what that is worth."""
 
     @classmethod
     def encode(
@@ -70,6 +75,28 @@ class GeneralPart:
             assignments[column.table.name, column.column.name].update(current)
             complete = complete and (column.column.nullable or None not in column.current)
         return complete
+
+    def objectives_today(self) -> dict[str, int] | None:
+        """What the objectives are worth as things stand, with a value wherever one is needed; None: unknown to it."""
+        cells, problem = self.cells, self.encoding.factored
+        if cells is None or not self._may_be_chosen(cells):
+            return None
+        self._today = completed(problem, *cells.held(cells.current))
+        if self._today is None:
+            return None
+        return {each.name: worth(each.linear, self._today) for each in problem.objectives}
+
+    def _may_be_chosen(self, cells: ChoiceCells) -> bool:
+        """Whether today's values are all among those to choose from."""
+        first = 0
+        for column in self.encoding.columns:
+            places = cells.current[first : first + len(column)]
+            if isinstance(column.cells, Choices):
+                nulls = sum(value is None for value in column.current)
+                if int((places == NONE).sum()) > nulls:
+                    return False
+            first += len(column)
+        return True
 
     def solve(
         self, present: Verdict | None, *, deadline: Deadline, seed: int, workers: int
@@ -137,6 +164,8 @@ class GeneralPart:
             if values[tier] != int(problem.least_of(linear)[0]):
                 return None
             results.append(TierResult(tier, values[tier], values[tier], True))
+        if self._today is not None and not holds(problem, self._today):
+            return None
         return Optimum(None, tuple(results), 0)
 
     def _decided(self, optimum: Optimum, seconds: float, found: LiftedSearch | None = None) -> Decided:

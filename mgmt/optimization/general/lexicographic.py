@@ -93,7 +93,7 @@ def tier_objectives(problem: Problem) -> dict[int, Linear]:
     tiers: dict[int, Linear] = {}
     for objective in sorted(problem.objectives, key=lambda objective: objective.tier):
         signed = scale(objective.linear, -objective.weight if objective.maximize else objective.weight)
-        tiers[objective.tier] = add(tiers.get(objective.tier, Linear(0)), signed)
+        tiers[objective.tier] = add(tiers[objective.tier], signed) if objective.tier in tiers else signed
     return tiers
 
 
