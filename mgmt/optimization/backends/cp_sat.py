@@ -7,6 +7,7 @@ CP-SAT is imported on first use: it brings pandas, half a second that an agent w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from itertools import chain, pairwise
 from typing import Any
 
@@ -110,6 +111,13 @@ class CpSatSession:
             self._redundant = True
             for block in self._problem.redundant:
                 self._write_rows(block)
+
+    def copy(self) -> CpSatSession:
+        found = copy(self)
+        found._model = self._model.clone()
+        found._proto = found._model.proto
+        found._constraints = found._proto.constraints
+        return found
 
     def require_all(self, literals: Iterable[int]) -> None:
         for literal in literals:

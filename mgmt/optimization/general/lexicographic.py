@@ -6,7 +6,8 @@ the common case of a cluster in order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 
 from mgmt.errors import SolveTimeout
@@ -159,7 +160,9 @@ class _Search:
         staying = self._chosen(self._hint)
         if not staying or deadline.left < _LEAST_SECONDS:
             return
-        nearby = _Search(self._problem, self._backend, self._hint, None, self._seed, self._workers)
+        nearby = copy(self)
+        nearby._session, nearby._hint, nearby._choices = self._session.copy(), dict(self._hint), None
+        nearby.results, nearby.calls = [], 0
         nearby._session.require_all(staying)
         try:
             found = nearby.run(tiers, deadline.part(_NEARBY_SHARE))
@@ -175,7 +178,7 @@ class _Search:
         for number, (tier, objective) in enumerate(tiers.items()):
             floor = least(objective, self._settled)
             if number and self._values is not None and value_of(objective, self._values) > floor:
-                self._improve_nearby(list(tiers.values())[: number + 1], deadline)
+                self._improve_nearby(objective, deadline)
             if self._values is not None and value_of(objective, self._values) == floor:
                 self.results.append(TierResult(tier, floor, floor, True))
                 self._session.require_at_most(objective, floor)
@@ -197,19 +200,17 @@ class _Search:
         found: list[int] = literals[hold(literals, self._settled[1]) | (literals & 1 == 1)].tolist()
         return found
 
-    def _improve_nearby(self, objectives: Sequence[Linear], deadline: Deadline) -> None:
-        """Minimise the last of these while all choices stay as they are and the earlier ones get no worse."""
+    def _improve_nearby(self, objective: Linear, deadline: Deadline) -> None:
+        """Minimise a tier while all choices stay as they are and the earlier ones get no worse."""
         staying = self._chosen(self._hint)
         if not staying or deadline.left < _LEAST_SECONDS or self._values is None:
             return
-        nearby = self._backend.load(self._problem)
+        nearby = self._session.copy()
         nearby.require_all(staying)
-        for objective in objectives[:-1]:
-            nearby.require_at_most(objective, value_of(objective, self._values))
         self.calls += 1
         seconds = max(deadline.part(_NEARBY_SHARE).left, _LEAST_SECONDS)
-        answer = nearby.minimize(objectives[-1], self._hint, seconds, self._seed, self._workers)
-        self._accept(objectives[-1], answer)
+        answer = nearby.minimize(objective, self._hint, seconds, self._seed, self._workers)
+        self._accept(objective, answer)
 
     def _improve(self, tier: int, objective: Linear, floor: int, share: Deadline, deadline: Deadline) -> bool:
         """Minimise one tier; False when there is no solution."""
