@@ -46,6 +46,9 @@ def plan_to_json(
             {"from": move.source, "to": move.destination, "slots": move.slots, "bytes": move.bytes}
             for move in plan.slots
         ],
+        "retirements": [
+            {"segment": change.segment, "retired": change.retired} for change in plan.retirements
+        ],
         "required_moves": plan.required_moves,
         "optional_moves": plan.optional_moves,
         "bytes": plan.bytes,
@@ -112,6 +115,10 @@ def plan_to_text(plan: Plan, steps: StepGraph | None = None, speeds: TransferSpe
         for move in plan.slots
     ]
     lines += [f"{change.role}  {'+' if change.added else '-'} {change.host}" for change in plan.roles]
+    lines += [
+        f"{change.segment}  takes {'no more records' if change.retired else 'records again'}"
+        for change in plan.retirements
+    ]
     lines += [not_made] if not_made else []
     lines += [
         f"{host} came back a short while ago, and receives lost copies all the same: no other host can"
@@ -171,6 +178,7 @@ def summary(plan: Plan) -> str:
         (plan.optional_moves, "optional move"),
         (len(plan.primaries), "primary change"),
         (len(plan.roles), "role change"),
+        (len(plan.retirements), "retirement change"),
     )
     told = [f"{number} {what}{'' if number == 1 else 's'}" for number, what in counts if number]
     if plan.slots:

@@ -293,10 +293,10 @@ class SegmentsRequest(TypedDict):
     count: int
 
 
-class ApplyRequest(TypedDict):
-    """The plan that was shown: another one is refused (``plan_changed``).  Without: whatever there is to do now."""
+class ShownPlan(TypedDict):
+    """The plan that was shown under this digest: another one is refused (``plan_changed``)."""
 
-    digest: NotRequired[str]
+    digest: str
 
 
 class ForgetRequest(TypedDict):

@@ -339,6 +339,13 @@ class Violations(TypedDict):
     under_replicated: int
 
 
+class RetirementChange(TypedDict):
+    """A segment that takes no more records (``retired``), or takes them again."""
+
+    segment: str
+    retired: bool
+
+
 class ViolationsOnTheWay(TypedDict):
     """Segments that break a rule: as it stands, at worst after any of the waves, and with the plan done."""
 
@@ -358,8 +365,8 @@ class LeftOut(TypedDict):
 class DryRun(TypedDict):
     """The plan that would be executed now; ``steps`` are those of its first wave, ``target`` the hosts of each segment
     once it is done, the primary first.  Where no placement satisfies the rules, ``clashing`` names those that clash,
-    and each of ``relaxations`` is a smallest change that would help.  ``digest`` names the plan for ``/v1/apply``.
-    ``solve`` is null where the plan is agreed and under way."""
+    and each of ``relaxations`` is a smallest change that would help.  ``digest`` names the plan for
+    ``/v1/apply/shown``; ``solve`` is null where the plan is agreed and under way."""
 
     plan_id: str
     digest: str
@@ -370,6 +377,7 @@ class DryRun(TypedDict):
     primaries: list[PrimaryChange]
     roles: list[RoleChange]
     slots: list[SlotMove]
+    retirements: list[RetirementChange]
     required_moves: int
     optional_moves: int
     bytes: int

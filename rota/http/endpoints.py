@@ -58,6 +58,7 @@ GET  /v1/keys              which host holds which keys, by id
 POST /v1/keys              {"action": "install", "key": BASE64}, or "use", "remove" with "id" (and "force": true)
 GET  /v1/plans/ID          what has become of a plan: open, done, failed or replaced
 POST /v1/apply             {}; what the dry run shows is carried out, also while paused
+POST /v1/apply/shown       {"digest": DIGEST}: the same, if it is the plan that was shown under it
 POST /v1/pause             {}: no data is moved; /v1/resume ends it
 POST /v1/abort             {}: undo the plan that is carried out, then stay paused
 POST /v1/drain             {"host": NAME}; also /v1/undrain
@@ -177,14 +178,13 @@ class Endpoints:
         return endpoint
 
     async def apply(self, request: Request) -> Response:
-        asked = await json_object(request)
-        if not asked:
-            return await self._control(request, "apply", {})
-        if not isinstance(asked.get("digest"), str):
+        if await json_object(request):
             raise ApiError(
-                'send {"digest": DIGEST} of the plan that was shown, or {}', code="bad_request", status=400
+                'send {}, or {"digest": DIGEST} of the plan that was shown to /v1/apply/shown',
+                code="bad_request",
+                status=400,
             )
-        return await self._control(request, "apply-shown", {"digest": asked["digest"]})
+        return await self._control(request, "apply", {})
 
     async def keys(self, request: Request) -> Response:
         action, arguments = ("list", {}) if request.method == "GET" else await key_arguments(request)

@@ -283,8 +283,13 @@ async def test_a_name_with_a_slash_in_it_is_a_host(client: httpx.AsyncClient) ->
 
 async def test_apply_is_bound_to_a_digest_and_refuses_anything_else(client: httpx.AsyncClient) -> None:
     assert (await client.post("/v1/apply", json={})).json() == {"request": "apply"}
-    shown = await client.post("/v1/apply", json={"digest": "d1"})
+    shown = await client.post("/v1/apply/shown", json={"digest": "d1"})
     assert shown.json() == {"request": "apply-shown", "digest": "d1"}
-    for misspelt in ({"digests": "d1"}, {"digest": 1}):
-        refused = await client.post("/v1/apply", json=misspelt)
+    for path, body in (
+        ("/v1/apply", {"digest": "d1"}),
+        ("/v1/apply/shown", {"digests": "d1"}),
+        ("/v1/apply/shown", {"digest": 1}),
+        ("/v1/apply/shown", {}),
+    ):
+        refused = await client.post(path, json=body)
         assert (refused.status_code, refused.json()["code"]) == (400, "bad_request")

@@ -26,7 +26,12 @@ def plan() -> dict[str, Any]:
         "primaries": [],
         "roles": [],
         "slots": [],
+        "retirements": [],
     }
+
+
+def is_done(plan: dict[str, Any]) -> bool:
+    return not (plan["moves"] or plan["retirements"])
 
 
 @pytest.fixture
@@ -44,7 +49,7 @@ def asked(plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Asked:
         if body.get("digest", "d1") != "d1":
             raise ApiError(CHANGED, code="plan_changed", status=409)
         return {
-            "plan_id": "p4-n1" if plan["moves"] else None,
+            "plan_id": None if is_done(plan) else "p4-n1",
             "moves": len(plan["moves"]),
             "bytes": 9,
             "waves": 1,
@@ -57,7 +62,7 @@ def asked(plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 def test_the_plan_is_shown_and_then_that_one_is_ordered(capsys: Output, asked: Asked) -> None:
     status, out, _ = run(capsys, "apply")
-    assert (status, asked) == (0, [("/v1/apply", {"digest": "d1"})])
+    assert (status, asked) == (0, [("/v1/apply/shown", {"digest": "d1"})])
     assert out.startswith("plan p4-n1: 1 move\nplan p4-n1: done after ")
     status, out, _ = run(capsys, "apply", "--json")
     assert json.loads(out)["state"] == "done"
@@ -70,11 +75,27 @@ def test_a_plan_that_was_looked_at_is_named_by_its_digest(capsys: Output, asked:
     assert (status, out, err) == (1, "", f"rota: {CHANGED}\n")
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_without_anything_to_do_or_a_digest_nothing_is_named(
-    older: bool, capsys: Output, plan: dict[str, Any], asked: Asked
+def test_who_was_shown_that_nothing_is_to_be_done_orders_nothing_else(
+    capsys: Output, plan: dict[str, Any], asked: Asked
 ) -> None:
-    """A controller of 0.1 tells no digest."""
-    plan.pop("digest") if older else plan["moves"].clear()
-    assert run(capsys, "apply")[0] == 0
+    plan["moves"].clear()
+    plan["text"] = "nothing to do: the placement is what the policies want"
+    assert "rota apply" not in run(capsys, "plan")[1]
+    status, out, _ = run(capsys, "apply")
+    assert (status, out) == (0, f"{plan['text']}\nnothing to do\n")
+    assert asked == [("/v1/apply/shown", {"digest": "d1"})]
+
+
+def test_a_plan_that_only_retires_segments_is_one(capsys: Output, plan: dict[str, Any], asked: Asked) -> None:
+    plan["moves"].clear()
+    plan["retirements"].append({"segment": "s11", "retired": True})
+    assert "`rota apply --digest d1` carries out this plan and no other" in run(capsys, "plan")[1]
+    assert "plan p4-n1: done after " in run(capsys, "apply")[1]
+
+
+def test_a_controller_of_0_1_tells_no_digest(capsys: Output, plan: dict[str, Any], asked: Asked) -> None:
+    del plan["digest"]
+    status, out, _ = run(capsys, "apply")
+    assert status == 0
+    assert out.startswith("plan p4-n1: 1 move\n"), "it is shown all the same"
     assert asked == [("/v1/apply", {})]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import trio
 
@@ -26,6 +26,7 @@ from mgmt.control.dry_run import DryRun, describe
 from mgmt.control.environment import Environment
 from mgmt.control.events import ControlEvents
 from mgmt.control.hysteresis import balance_hold
+from mgmt.control.operator_requests.shown_outcomes import ShownOutcomes
 from mgmt.control.settings import ControlSettings
 from mgmt.errors import (
     ControlError,
@@ -50,6 +51,9 @@ from mgmt.plans.duration_estimate import TransferSpeeds
 from mgmt.plans.plan import Plan
 from mgmt.solving.placement_questions import Explanation, Question
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
+
+PATIENCE: Final = 1
+"""Doublings of the time to solve where somebody is shown a plan, or orders one."""
 
 Change = Callable[[Observation, Intent], Awaitable[Intent]]
 """The intent instead, decided for what was observed.  Raises what the request is refused with."""
@@ -90,6 +94,7 @@ class Requests:
         self._changed = changed
         self._speeds = speeds
         self._asked_at = me
+        self._shown = ShownOutcomes()
         # One request at a time: two drains that are possible each may be impossible together.
         self._one_at_a_time = trio.Lock()
 
@@ -110,11 +115,13 @@ class Requests:
             plan, outcome = self._under_way(situation), None
             helping: tuple[str, ...] = ()
             if plan is None:
-                situation, outcome = await self._environment.solve_or_thaw(situation, asked="a dry run")
+                asked = situation
+                situation, outcome = await self._environment.solve_or_thaw(asked, PATIENCE, "a dry run")
                 helping = await self._relaxations(situation) if isinstance(outcome, Infeasible) else ()
                 if self._environment.view is not situation.view:
                     continue  # solved for hosts that are no longer those of the view, or not at all
                 plan = decided_plan(situation, outcome)
+                self._shown.keep(plan.digest, asked, situation, outcome)
             steps = self._environment.lower(observation, plan.waves[0])
             waits = (
                 balance_hold(plan, intent, outcome, self._settings.hysteresis, situation.now)
@@ -398,7 +405,7 @@ class Requests:
             intent = intent.with_observing(False)
             situation = self._environment.situation(observation, intent)
             under_way = self._under_way(situation)
-            ordered = await self._solved_plan(situation) if under_way is None else under_way
+            ordered = await self._solved_plan(situation, shown) if under_way is None else under_way
             if shown not in (None, ordered.digest):
                 raise PlanChangedError(shown)
             if under_way is not None and intent.plan is not None:
@@ -414,10 +421,13 @@ class Requests:
             self._changed(True)
         return ordered
 
-    async def _solved_plan(self, situation: Situation) -> Plan:
+    async def _solved_plan(self, situation: Situation, shown: str | None) -> Plan:
+        """What was shown is not solved again where nothing has changed since."""
         if missing := hosts_missing(situation):
             raise UndecidedError(f"the first placement waits for {missing} more hosts; nothing was changed")
-        situation, outcome = await self._environment.solve_or_thaw(situation, asked="apply")
+        if known := self._shown.find(shown, situation):
+            return decided_plan(*known)
+        situation, outcome = await self._environment.solve_or_thaw(situation, PATIENCE, "apply")
         if isinstance(outcome, Infeasible):
             raise RefusedError("no placement satisfies", outcome.policies, outcome.details)
         self._solved(outcome, "what to do")

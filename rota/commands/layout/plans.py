@@ -52,14 +52,9 @@ def plan(watched: bool, api: Target, json_wanted: bool) -> None:
 
 def _show_plan(answer: dict[str, Any]) -> None:
     click.echo(answer["text"])
-    if digest := _digest_of(answer):
-        click.echo(f"`rota apply --digest {digest}` carries out this plan and no other")
-
-
-def _digest_of(plan: dict[str, Any]) -> str | None:
-    """None where there is nothing to do, or the controller is of 0.1, which binds nobody to what it showed."""
-    is_empty = not any(plan[what] for what in ("moves", "primaries", "roles", "slots"))
-    return None if is_empty else plan.get("digest")
+    has_changes = any(answer.get(what) for what in ("moves", "primaries", "roles", "slots", "retirements"))
+    if has_changes and "digest" in answer:
+        click.echo(f"`rota apply --digest {answer['digest']}` carries out this plan and no other")
 
 
 @click.command(name="apply", short_help="Show the plan, carry it out now, and wait for it.")
@@ -86,10 +81,12 @@ def apply_plan(digest: str | None, timeout: float, api: Target, json_wanted: boo
     if digest is None:
         with waiting("waiting for the controller"):
             shown = client.get("/v1/plan")
-        digest = _digest_of(shown)
-        if digest is not None and not json_wanted:
+        digest = shown.get("digest")  # a controller of 0.1 tells none, and binds nobody to what it showed
+        if not json_wanted:
             click.echo(shown["text"])
-    answer = client.post("/v1/apply", {} if digest is None else {"digest": digest})
+    # A path of its own: an agent of 0.1 in between would not pass the digest on, but have anything done.
+    bound = None if digest is None else {"digest": digest}
+    answer = client.post("/v1/apply", {}) if bound is None else client.post("/v1/apply/shown", bound)
     if answer["plan_id"] is None:
         emit({**answer, "state": "done"}, json_wanted, lambda _: click.echo("nothing to do"))
         return

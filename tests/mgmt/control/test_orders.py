@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mgmt.errors import NothingToAbortError, PlanChangedError, RefusedError, UndecidedError
+from mgmt.placement.intent import PolicyChoice
+from mgmt.placement.placement_rows import PlacementState
+from mgmt.solving.placement_solver import Solved, SolveOutcome
+from tests.mgmt.control.greedy_solver import GreedySolver
 from tests.mgmt.control.harness import Harness, harness, make_hosts
 from tests.mgmt.control.test_succession import check_copies, die_at
 
@@ -193,6 +199,52 @@ async def test_what_is_carried_out_is_what_was_shown(autojump_clock: object) -> 
         await cluster.until(lambda: is_paused(cluster) and cluster.load("n4") == 0)
         with pytest.raises(PlanChangedError):
             await requests.apply("another")
+
+
+class HastySolver(GreedySolver):
+    """On a busy machine: from some time on it proves nothing."""
+
+    is_busy = False
+
+    def solve(self, state: PlacementState, policies: PolicyChoice, budget: float, seed: int) -> SolveOutcome:
+        outcome = super().solve(state, policies, budget, seed)
+        return replace(outcome, proven=not self.is_busy) if isinstance(outcome, Solved) else outcome
+
+
+async def test_what_was_shown_is_not_solved_again_where_nothing_changed(autojump_clock: object) -> None:
+    async with harness(make_solver=HastySolver) as cluster:
+        requests, solver = cluster.controller.requests, cluster.nodes["n1"].solver
+        assert isinstance(solver, HastySolver)
+        await requests.drain("n4")
+        await cluster.settled()
+        await requests.undrain("n4")
+        await requests.pause()
+        await cluster.until(lambda: is_paused(cluster))
+        shown = await requests.plan()
+        assert shown.plan.optional_moves > 0
+        solver.is_busy = True
+        assert (await requests.plan()).plan.is_empty, "without a proof nothing moves for balance"
+        solved = solver.solves
+        other = requests.on_behalf_of("n5")
+        plan = await other.apply(shown.plan.digest)
+        assert plan is not None
+        assert (plan.digest, plan.moves) == (shown.plan.digest, shown.plan.moves)
+        assert solver.solves == solved
+        await cluster.until(lambda: is_paused(cluster) and cluster.load("n4") > 0)
+
+
+async def test_what_was_shown_is_solved_again_where_something_changed(autojump_clock: object) -> None:
+    async with harness(make_solver=HastySolver) as cluster:
+        requests, solver = cluster.controller.requests, cluster.nodes["n1"].solver
+        assert isinstance(solver, HastySolver)
+        await requests.pause()
+        await requests.drain("n4")
+        shown = await requests.plan()
+        await requests.drain("n2")
+        solved = solver.solves
+        with pytest.raises(PlanChangedError):
+            await requests.apply(shown.plan.digest)
+        assert solver.solves == solved + 1
 
 
 async def test_apply_has_nothing_to_do_or_is_refused(autojump_clock: object) -> None:

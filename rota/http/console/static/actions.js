@@ -83,7 +83,7 @@ export class Actions {
   async plan(emptyIsPossible) {
     const { answer, error } = await this.source.load("/v1/plan");
     if (error) return refused(error);
-    const isEmpty = [answer.moves, answer.primaries, answer.roles, answer.slots].every((each) => !each.length);
+    const isEmpty = [answer.moves, answer.primaries, answer.roles, answer.slots, answer.retirements ?? []].every((each) => !each.length);
     const dangers = answer.dangers.map((danger) => h("p", { class: "problem" }, danger));
     return { nodes: [...dangers, lined("the plan", answer.text.split("\n"))], possible: answer.feasible && (emptyIsPossible || !isEmpty), digest: answer.digest };
   }
@@ -98,18 +98,23 @@ export class Actions {
   }
 
   post(path, body) {
-    return async (digest) => {
-      const outcome = await this.source.send(path, body ?? (digest ? { digest } : {})); // 0.1 names none
+    return async () => {
+      const outcome = await this.source.send(path, body);
       this.source.refresh();
       return outcome;
     };
+  }
+
+  // The plan of this digest; a controller of 0.1 names none, and carries out whatever there is.
+  ordered(digest) {
+    return (digest ? this.post("/v1/apply/shown", { digest }) : this.post("/v1/apply", {}))();
   }
 
   apply({ observing, paused }) {
     const ends = observing ? ` Until now the engine is only observed: this ends that for good, and the controller then changes it by itself${paused ? " once it is resumed" : ""}.` : "";
     return new Question({
       title: "Carry out the plan", meaning: `What the controller would do now. It is done also while it is paused, which it stays. The same as \`rota apply\`.${ends}`,
-      plan: () => this.plan(false), verb: "Carry it out", act: this.post("/v1/apply"),
+      plan: () => this.plan(false), verb: "Carry it out", act: (digest) => this.ordered(digest),
       done: ({ plan_id: id, moves, waves }) => (id === null ? "There is nothing to do any more." : `Plan ${id} is carried out: ${moves} ${moves === 1 ? "move" : "moves"}, ${waves} ${waves === 1 ? "wave" : "waves"}. The panel Plan follows it.`),
     });
   }
