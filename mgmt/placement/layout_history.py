@@ -76,10 +76,12 @@ class LayoutDifference:
         return "; ".join([*told, *(each.words() for each in (*self.roles, *self.intent))])
 
     def to_json(self) -> dict[str, Any]:
+        intent = [each.to_json() for each in self.intent]
         return {
             "segments": [each.to_json() for each in self.segments],
             "roles": [each.to_json() for each in self.roles],
-            "intent": [each.to_json() for each in self.intent],
+            "intent": intent,
+            "wishes": intent,  # as commands of 0.1 call it
             "slots": [{"from": m.source, "to": m.destination, "slots": m.slots} for m in self.slots],
             "views": {"from": self.views[0], "to": self.views[1]},
         }

@@ -203,7 +203,10 @@ class NodeApi:
         reading = _joined(self.cluster).suspicions()
         if reading is None:
             raise ApiError("this agent is in no view at present; it is joining again", code="joining")
-        return {"agent": self._name, **asdict(reading)}
+        told = asdict(reading)
+        for suspect in told["suspects"]:
+            suspect["wish"] = suspect["request"]  # as commands of 0.1 call it
+        return {"agent": self._name, **told}
 
     async def views(self) -> Views:
         """When each member installed each view, as the members themselves tell it."""

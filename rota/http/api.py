@@ -56,8 +56,10 @@ def build_application(backend: Backend, access: Access | None = None) -> Starlet
 
 
 def _routed(path: str) -> str:
-    """A host's name may have slashes in it."""
-    return path.replace("/hosts/{name}", "/hosts/{name:path}")
+    """A host's name may have slashes in it, and so what is called after one."""
+    return path.replace("/hosts/{name}", "/hosts/{name:path}").replace(
+        "/plans/{plan_id}", "/plans/{plan_id:path}"
+    )
 
 
 def _guarded(operation: Operation, access: Access, backend: Backend) -> Endpoint:

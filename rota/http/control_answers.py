@@ -255,11 +255,12 @@ SlotsMoved = TypedDict("SlotsMoved", {"from": str | None, "to": str, "slots": in
 
 
 class Difference(TypedDict):
-    """Between two versions of the layout."""
+    """Between two versions of the layout; ``wishes``: the intent, for commands of 0.1."""
 
     segments: list[SegmentChanged]
     roles: list[NamesChanged]
     intent: list[NamesChanged]
+    wishes: list[NamesChanged]
     slots: list[SlotsMoved]
     views: ViewsFromTo
 

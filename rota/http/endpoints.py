@@ -214,7 +214,8 @@ class Endpoints:
     async def entries(self, request: Request) -> Response:
         limit = whole_number(request, "limit", LARGEST_LISTING) or LARGEST_LISTING
         name, most = request.path_params["name"], whole_number(request, "most", None)
-        return JSONResponse(await self._backend.store().entries(name, limit, most))
+        after = request.query_params.get("after")
+        return JSONResponse(await self._backend.store().entries(name, limit, most, after))
 
     async def change(self, request: Request) -> Response:
         wanted = await json_object(request, LARGEST_CHANGE)

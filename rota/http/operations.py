@@ -229,7 +229,7 @@ def _of_the_store(endpoints: Endpoints) -> list[Operation]:
         ),
         Operation(
             "/v1/map/{name}", endpoints.entries, "The entries of a map", answers.MapEntries,
-            query={"limit": "at most so many", "most": MOST},
+            query={"limit": "at most so many", "most": MOST, "after": "only keys behind this one"},
         ),
         Operation(
             "/v1/map/{name}", endpoints.change, "Get, set, delete or replace one key", answers.MapChange,

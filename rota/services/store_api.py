@@ -162,7 +162,7 @@ class StoreApi:
         Raises :class:`ApiError`.
         """
         _check_stream(stream)
-        limit = min(limit, LONGEST_LISTING)
+        asked, limit = limit, min(limit, LONGEST_LISTING)
         try:
             if start is not None and address is None:
                 records = await self._first(stream, start, limit)
@@ -175,7 +175,8 @@ class StoreApi:
         except LogError as error:
             raise _api_error(error) from error
         is_full = sum(len(record.payload) for record in records) >= LARGEST_ANSWER
-        more = is_full and address is None and len(records) < limit
+        is_full |= len(records) >= LONGEST_LISTING
+        more = is_full and address is None and len(records) < asked
         return {"stream": stream, "records": [_record(record, most) for record in records], "more": more}
 
     async def _first(self, stream: str, start: int, limit: int) -> list[Record]:
@@ -243,8 +244,13 @@ class StoreApi:
         except LogError as error:
             raise _api_error(error) from error
 
-    async def entries(self, name: str, limit: int, most: int | None = None) -> MapEntries:
-        """The first keys of a map, in order, with the first `most` bytes of each value, and how many there are."""
+    async def entries(
+        self, name: str, limit: int, most: int | None = None, after: str | None = None
+    ) -> MapEntries:
+        """The first keys of a map (behind one), in order, with the first `most` bytes of each value.
+
+        And how many keys there are in all.
+        """
         try:
             found = await self._map(name).items()
         except LogError as error:
@@ -252,6 +258,8 @@ class StoreApi:
         shown: list[MapEntry] = []
         bytes_left = LARGEST_ANSWER
         for key, value in found.items():
+            if after is not None and key <= after:
+                continue
             if len(shown) >= limit or bytes_left <= 0:
                 break
             shown.append(_entry(key, value, most))

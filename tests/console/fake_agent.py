@@ -314,7 +314,9 @@ class FakeStore:
             "more": self.are_long,
         }
 
-    async def entries(self, name: str, limit: int, most: int | None = None) -> dict[str, Any]:
+    async def entries(
+        self, name: str, limit: int, most: int | None = None, after: str | None = None
+    ) -> dict[str, Any]:
         found = self.maps.get(name, {})
         shown = [{"key": key, **_text(value, most)} for key, value in list(found.items())[:limit]]
         return {"map": name, "keys": len(found), "entries": shown}

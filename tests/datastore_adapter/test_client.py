@@ -159,6 +159,7 @@ def errors_left_after(harness: Harness, action: Callable[[], object]) -> list[ob
         return [error for error in gc.get_objects() if isinstance(error, LogError)]
     finally:
         gc.enable()
+        gc.unfreeze()
 
 
 def test_a_retry_leaves_nothing_to_the_garbage_collector(harness: Harness) -> None:

@@ -224,7 +224,7 @@ def check_model(seed: int) -> Counter[str]:
                 backend,
                 {},
                 choices=made.choices,
-                deadline=Deadline.after(MOST_SECONDS),
+                deadline=Deadline.after(MOST_SECONDS if isinstance(backend, OneEffort) else UNHURRIED),
                 seed=seed,
                 workers=workers,
             )

@@ -72,6 +72,8 @@ def test_roles_and_requests_are_told_by_name() -> None:
     )
     assert changed.views == (1, 2)
     assert difference(after, after).words() == ""
+    told = difference(before, after).to_json()
+    assert told["wishes"] == told["intent"], "as commands of 0.1 call it"
 
 
 def test_an_intent_that_cannot_be_read_is_left_out() -> None:

@@ -101,8 +101,10 @@ class FakeStore:
         yield {"address": start}
         raise ApiError("trimmed", code="trimmed")
 
-    async def entries(self, name: str, limit: int, most: int | None = None) -> dict[str, Any]:
-        return {"map": name, "limit": limit, "most": most}
+    async def entries(
+        self, name: str, limit: int, most: int | None = None, after: str | None = None
+    ) -> dict[str, Any]:
+        return {"map": name, "limit": limit, "most": most, "after": after}
 
     async def change(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         return {"map": name, **request}
@@ -248,7 +250,8 @@ async def test_a_stream_is_followed_until_it_cannot_be(client: httpx.AsyncClient
 
 
 async def test_maps(client: httpx.AsyncClient) -> None:
-    assert (await client.get("/v1/map/m?limit=2&most=5")).json() == {"map": "m", "limit": 2, "most": 5}
+    few = {"map": "m", "limit": 2, "most": 5, "after": "k"}
+    assert (await client.get("/v1/map/m?limit=2&most=5&after=k")).json() == few
     request = {"action": "set", "key": "k", "value": "aa=="}
     assert (await client.post("/v1/map/m", json=request)).json() == {"map": "m", **request}
     assert (await client.post("/v1/map/m", content=b"[]")).status_code == 400
@@ -279,6 +282,7 @@ async def test_the_answer_to_a_leave_goes_out_before_the_process_may_end(
 async def test_a_name_with_a_slash_in_it_is_a_host(client: httpx.AsyncClient) -> None:
     for name in ("n1", "a/b", "a%2Fb"):
         assert (await client.get(f"/v1/hosts/{name}")).json() == {"name": name.replace("%2F", "/")}
+    assert (await client.get("/v1/plans/p4-a/b")).json() == {"request": "outcome", "plan_id": "p4-a/b"}
 
 
 async def test_apply_is_bound_to_a_digest_and_refuses_anything_else(client: httpx.AsyncClient) -> None:

@@ -143,7 +143,28 @@ def test_an_answer_is_bounded_by_bytes(harness: Harness, monkeypatch: pytest.Mon
             False,
         ]
         assert len((await store.entries("m", 9))["entries"]) == 3
+        behind = await store.entries("m", 9, after="k2")
+        assert ([entry["key"] for entry in behind["entries"]], behind["keys"]) == (["k3", "k4", "k5"], 9)
         assert len((await store.entries("m", 9, most=1))["entries"]) == 9
+
+    harness.loop.run(story())
+
+
+def test_an_answer_is_bounded_by_its_number_of_records(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_api, "LONGEST_LISTING", 3)
+
+    async def story() -> None:
+        store = StoreApi(harness.client())
+        for number in range(4):
+            await store.append("s", bytes([number]))
+        for start in (None, 0):
+            assert [(await store.read("s", None, limit, start))["more"] for limit in (2, 3, 4)] == [
+                False,
+                False,
+                True,
+            ]
 
     harness.loop.run(story())
 

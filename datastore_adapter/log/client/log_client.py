@@ -261,8 +261,11 @@ class LogClient:
         return await self._retry(partial(self._find, stream, start, end), timeout)
 
     async def names(self, start: int, end: int, *, timeout: float | None = None) -> set[str]:
-        """Every stream that has a record in ``[start, end)``; settle the range first (`find`)."""
-        until = self._runtime.now() + (self._settings.read_timeout if timeout is None else timeout)
+        """Every stream that has a record in ``[start, end)``; settle the range first (`find`).
+
+        With a `timeout` it is for all of them; without one each answer has its own, however many are needed.
+        """
+        until = inf if timeout is None else self._runtime.now() + timeout
         return await self._retry(partial(self._names, start, end, until), timeout)
 
     async def sizes(self, *, timeout: float | None = None) -> dict[str, StreamSize] | None:

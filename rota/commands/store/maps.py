@@ -149,9 +149,13 @@ def ls(limit: int, name: str, api: Target, json_wanted: bool) -> None:
       rota map ls
       rota map ls --json | jq -r '.entries[].key'
     """
-    emit(
-        ApiClient(api, timeout=60.0).get(f"/v1/map/{_checked(name)}", limit=limit), json_wanted, _show_entries
-    )
+    path, client = f"/v1/map/{_checked(name)}", ApiClient(api, timeout=60.0)
+    answer = client.get(path, limit=limit)
+    found = further = answer["entries"]
+    while further and len(found) < min(limit, answer["keys"]):  # one answer has 16 MiB of values at most
+        further = client.get(path, limit=limit - len(found), after=found[-1]["key"])["entries"]
+        found += further
+    emit(answer, json_wanted, _show_entries)
 
 
 def _checked(name: str) -> str:
