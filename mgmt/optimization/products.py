@@ -348,7 +348,7 @@ class FactoredProblem(Problem):
     def flagged(self, base: Grid, rows: Integers, flags: Integers) -> Grid | None:
         """The grid of these choices where these literals hold, one for each row."""
         for each in self.flagged_grids:
-            if each.base.first == base.first and bool((each.flags[rows] == flags)[rows >= 0].all()):
+            if each.base is base and bool((each.flags[rows] == flags)[rows >= 0].all()):
                 return each.grid
         return None
 

@@ -162,6 +162,8 @@ def test_a_column_without_a_change_is_the_same_object() -> None:
     ("sql", "changes"),
     [
         ("SELECT 1 FROM host WHERE until > now()", True),
+        ("SELECT age(until) FROM host", True),
+        ("SELECT localtime", True),
         ("SELECT abs(random() % 5)", True),
         ("SELECT max(room) FROM query_table('host')", True),
         ("SELECT strftime(until), query FROM host", False),

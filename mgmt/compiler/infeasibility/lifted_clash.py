@@ -183,7 +183,11 @@ class LiftedClash:
         grids, variables, told = cells.held(choice)
         values = filled(problem.variables - problem.grid_cells, 0)
         values[variables - problem.grid_cells] = told
-        chosen = [grids.get(grid.first, filled(grid.rows, NONE)) for grid in problem.grids]
+        nothing = [filled(grid.rows, NONE) for grid in problem.grids]
+        chosen = [
+            grids.get(grid.first, none) if grid.rows and grid.values else none
+            for grid, none in zip(problem.grids, nothing, strict=True)
+        ]
         held = FactoredValues(problem, np.concatenate([filled(0, 0), *chosen]), values)
         return {
             (column.table.name, column.column.name): dict(zip(column.keys, column.decode(held), strict=True))

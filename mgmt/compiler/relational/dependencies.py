@@ -30,7 +30,7 @@ PRESENT = re.compile(
 )
 """What asks for the time."""
 _CHANGING = re.compile(
-    r"\bcurrent_|\b(?:random\w*|\w*uuid\w*|setseed|nextval|get_current\w*|query(?:_table)?)\s*\(",
+    r"\bcurrent_|\blocaltime\b|\b(?:age|random\w*|\w*uuid\w*|setseed|nextval|get_current\w*|query(?:_table)?)\s*\(",
     re.IGNORECASE,
 )
 _OF_OTHERS = (exp.Column, exp.Table, exp.TableAlias)

@@ -216,7 +216,9 @@ class _Search:
         """Minimise one tier; False when there is no solution."""
         seconds, began = share.left, share.clock()
         if self._values is not None and seconds < _LEAST_SECONDS:
-            self.results.append(TierResult(tier, value_of(objective, self._values), floor, False))
+            value = value_of(objective, self._values)
+            self.results.append(TierResult(tier, value, floor, False))
+            self._session.require_at_most(objective, value)
             return True
         easy = min(seconds * _EASY_SHARE, _EASY_SECONDS)
         if self._values is None:

@@ -143,7 +143,8 @@ def completed(
     others[known - cells], told[known - cells] = values, True
     choices = [filled(grid.rows, NONE) for grid in problem.grids]
     for number, grid in enumerate(problem.grids):
-        if grid.values and grid.first not in flagged:
+        # One without rows or values has its first cell where the next grid has its own.
+        if grid.rows and grid.values and grid.first not in flagged:
             if grid.first not in chosen:
                 return None
             choices[number] = chosen[grid.first]

@@ -23,6 +23,8 @@ def are_move_limits(ranges: Ranges, sums: CellSums, current: Indices) -> Mask:
 
 def move_limits(name: str, ranges: Ranges, sums: CellSums, rows: int) -> list[MoveLimit]:
     """Limits for bounds that are such; those about different rows are one."""
+    if not len(ranges):
+        return []
     terms = ranges.linears.terms
     of_rows = Lists(terms.starts, sums.row_of(terms.items))
     layer, number, marks = layers_of([of_rows], rows)

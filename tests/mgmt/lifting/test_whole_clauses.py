@@ -202,3 +202,14 @@ def test_how_many_rows_keep_their_values_is_a_limit_on_moves(kept: int) -> None:
     assert not lifted.left_out
     if kept == 2:
         assert {type(condition) for condition in lifted.assignment.conditions} == {MoveLimit}
+
+
+def test_a_limit_alone_comes_with_no_condition() -> None:
+    """Beside a condition, though it were about nothing, there would be no network."""
+    choices = Choices(4, 2)
+    choices.require(
+        stacked([choices.count(*((row, value) for row in range(4))) for value in range(2)]), None, 3
+    )
+    lifted = lift(choices.problem, choices.cells)
+    assert len(lifted.assignment.limits) == 1
+    assert lifted.assignment.conditions == ()

@@ -11,8 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers
+from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.problem import NO_BOUND
+
+_MOST_TOLD = 40_000_000
+"""Rows that may have other values, each, times values: so many bytes, and eight times as many for a moment."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,6 +182,8 @@ def values_within(ranges: Ranges, sums: CellSums) -> tuple[Integers, Integers, M
     cells = np.stack((sums.value_of(terms.items), ranges.linears.coefficients), 1).ravel()
     _, same = Lists(2 * terms.starts, cells).alike()
     first, number = group_numbers(same, ranges.lower, ranges.upper)
+    if len(first) * values > _MOST_TOLD:
+        raise NotLiftedError(f"{len(first)} kinds of rows that may each have others of {values} values")
     kinds = ranges.take(first)
     owners, value, worth = kinds.linears.terms.owners, kinds.linears.terms.items, kinds.linears.coefficients
     table = np.zeros((len(first), values + 1), np.int64)

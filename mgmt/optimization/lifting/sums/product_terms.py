@@ -46,7 +46,7 @@ class GridSides:
     def sides(self, block: Sums | CellRows) -> tuple[Side, Side]:
         """Rows and values of a block by those numbers, in order."""
         first = block.grid.first
-        if first not in self.rows or not block.grid.values:
+        if first not in self.rows or not block.grid.rows or not block.grid.values:
             return block.rows, block.values
         rows = block.rows.members
         moved = Side(Lists(rows.starts, self.rows[first] + rows.items), block.rows.weights)
