@@ -85,8 +85,8 @@ def apply_plan(digest: str | None, timeout: float, api: Target, json_wanted: boo
         if not json_wanted:
             click.echo(shown["text"])
     # A path of its own: an agent of 0.1 in between would not pass the digest on, but have anything done.
-    bound = None if digest is None else {"digest": digest}
-    answer = client.post("/v1/apply", {}) if bound is None else client.post("/v1/apply/shown", bound)
+    path, body = ("/v1/apply", {}) if digest is None else ("/v1/apply/shown", {"digest": digest})
+    answer = client.post(path, body)
     if answer["plan_id"] is None:
         emit({**answer, "state": "done"}, json_wanted, lambda _: click.echo("nothing to do"))
         return
