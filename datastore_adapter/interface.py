@@ -139,7 +139,7 @@ class Observation:
     roles: ServiceRoles
     unresponsive: frozenset[str] = frozenset()
     intent: Mapping[str, Any] = field(default_factory=dict)
-    """The operators' wishes as they stand in the epoch document (``mgmt.placement.intent``); plain JSON-like data."""
+    """The operators' intent as it stands in the epoch document (``mgmt.placement.intent``); plain JSON-like data."""
     disks: Mapping[str, DiskTrouble] = field(default_factory=dict)
     """Of hosts whose disks are not in order.  Engines tell who is full or failed; who is slow is judged by others."""
     sync_seconds: Mapping[str, float] = field(default_factory=dict)

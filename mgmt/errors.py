@@ -313,7 +313,7 @@ class ControlError(Exception):
 
 
 class IntentError(ControlError):
-    """The operators' wishes in the epoch document are malformed, or of a version this build does not know.
+    """The operators' intent in the epoch document are malformed, or of a version this build does not know.
 
     Nothing is changed while the document cannot be read: upgrade this agent, or correct what wrote it.
     """
@@ -416,6 +416,19 @@ class DrainRefusedError(RefusedError):
     ) -> None:
         super().__init__(f"draining {host} would break", policies, details, relaxations)
         self.host = host
+
+
+class PlanChangedError(ControlError):
+    """What would be carried out now is another plan than the one that was shown; nothing was changed.
+
+    Look at the next one with ``rota plan``.
+    """
+
+    def __init__(self, shown: str) -> None:
+        super().__init__(
+            f"the plan is no longer the one that was shown ({shown}); nothing was changed, look at `rota plan` again"
+        )
+        self.shown = shown
 
 
 class NothingToAbortError(ControlError):

@@ -150,14 +150,22 @@ def test_every_error_of_a_policy_says_what_to_do() -> None:
     silent = [
         f"{path.relative_to(ROOT)}:{call.lineno}"
         for path in sorted((ROOT / "mgmt").rglob("*.py"))
-        for call in ast.walk(ast.parse(path.read_text()))
+        if any(f"{name}(" in (text := path.read_text()) for name in takes_a_hint)
+        for call in ast.walk(ast.parse(text))
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in takes_a_hint
         if not any(keyword.arg in {"hint", None} for keyword in call.keywords)
     ]
     assert not silent
 
 
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "policies/*/README.md", "deploy/README.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/**/*.md",
+    "policies/*/README.md",
+    "deploy/README.md",
+)
 PROSE_WIDTH = 100
 FENCED = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 UNBROKEN = re.compile(r"`[^`]*`|\]\([^)]*\)")

@@ -129,17 +129,18 @@ def apps(seeds: Sequence[int], budget: float) -> Result:
 def preemption(seeds: Sequence[int], budget: float) -> Result:
     """A full cluster of two lower priorities: who gives way to the pods of the highest one."""
     bench = PackBench("kubernetes")
-    runs = [bench.solve(workloads.preemption(seed), budget, seed) for seed in seeds]
-    waiting, middle, low = [], [], []
-    for run in runs:
-        rows = bench.database.execute("SELECT name, priority, node FROM pod")
+    runs, waiting, middle, low = [], [], [], []
+    for seed in seeds:
+        run = bench.solve(workloads.preemption(seed), budget, seed)
+        runs.append(run)
         if run.solution is None:
             continue
         places = run.solution.assignments["pod", "controllable__node"]
-        lost = [(priority, node) for name, priority, node in rows if places[name,] is None]
-        waiting.append(sum(priority == 3 for priority, _ in lost))
-        middle.append(sum(priority == 2 for priority, _ in lost))
-        low.append(sum(priority == 1 for priority, _ in lost))
+        rows = bench.database.execute("SELECT name, priority FROM pod")
+        lost = [priority for name, priority in rows if places[name,] is None]
+        waiting.append(lost.count(3))
+        middle.append(lost.count(2))
+        low.append(lost.count(1))
     figures: dict[str, Any] = {
         "runs": len(runs),
         "solved": len(waiting),

@@ -63,7 +63,7 @@ def policy_scale(
         "variables": max(int(solution.statistics["variables"]) for solution, _, _ in measured),
         "gap": max(solution.gap for solution, _, _ in measured),
         "placed": min(_placed(solution) for solution, _, _ in measured),
-        "road": "; ".join(sorted({str(solution.statistics["roads"]) for solution, _, _ in measured})),
+        "left_out": sorted({each for solution, _, _ in measured for each in solution.statistics["left_out"]}),
     }
     rows = [
         ("median of a batch", _milliseconds(figures["total_p50"]), "-"),

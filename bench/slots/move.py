@@ -258,15 +258,15 @@ def _reshard(servers: Servers, slots: int, source: int, target: int) -> None:
 class _LayoutAdapter(LogAdapter):
     """The layout servers of real agents: they are asked whether a fence still holds.
 
-    Their own document is about the agents' log, so what the wishes for the shards are stands here.
+    Their own document is about the agents' log, so the intent for the shards stands here.
     """
 
-    wishes: Mapping[str, Any]
+    intent: Mapping[str, Any]
 
     async def observe(self) -> Observation | Unreachable:
         observation = await super().observe()
         if isinstance(observation, Observation):
-            return replace(observation, segments=(), intent=self.wishes)
+            return replace(observation, segments=(), intent=self.intent)
         return observation
 
 
@@ -322,7 +322,7 @@ async def _open_mover(servers: Servers, directory: Path) -> AsyncIterator[_Mover
         answers = await cluster.wait_until_settled(timeout=SETTLE_TIMEOUT, what="a placement")
         view_epoch = max(answer["epoch"] for answer in answers.values())
         layout_adapter = _LayoutAdapter(TrioRuntime(nursery), settings=LogSettings.local())
-        layout_adapter.wishes = {
+        layout_adapter.intent = {
             "segments": list(SHARDS),
             "slots": {key: [pair] for key, pair in zip(SHARDS, evenly(len(SHARDS)), strict=True)},
         }

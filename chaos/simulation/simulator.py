@@ -369,11 +369,9 @@ def _collector_resting() -> Iterator[None]:
     # The queue holds hundreds of thousands of live tuples that no cycle refers to: collecting costs
     # up to half of the run and frees nothing.
     was_enabled = gc.isenabled()
-    gc.freeze()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
             gc.enable()
-        gc.unfreeze()

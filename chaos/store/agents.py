@@ -44,10 +44,10 @@ class AgentStoreCluster(AgentCluster):
         api = str(Address(own.host, own.port + 1))
         self._spread_over[name] = rack
         self._observer.ask(name, api)
-        wishes = ("--expect", self.nodes, "--segments", self.segments, "--replication-factor", self.copies)
+        founding = ("--expect", self.nodes, "--segments", self.segments, "--replication-factor", self.copies)
         return [
             *("--api", api, "--tag", f"rack={rack}"),
-            *(map(str, wishes) if founder else ()),
+            *(map(str, founding) if founder else ()),
         ]
 
     def _live(self) -> dict[str, str]:

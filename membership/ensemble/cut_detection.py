@@ -57,7 +57,7 @@ class CutDetection:
         for alert in message.alerts:
             refusal: str | None = self._table.refusal(alert)
             if refusal is None and alert.kind is not AlertKind.REMOVE:
-                refusal = Refusal.REPORT_OF_WISHES
+                refusal = Refusal.REPORT_OF_REQUESTS
             if refusal is None:
                 masks = dict(self._context.view.observer_masks(members[alert.subject]))
                 if alert.rings & ~masks.get(observer, 0):

@@ -25,6 +25,8 @@ class Decided:
     """Per objective the value it should have, to be compared with the database's."""
     objectives: tuple[str, ...]
     """The objectives that are in ``tiers``."""
+    left_out: tuple[str, ...] = ()
+    """What the engines were not asked about, and why."""
     statistics: Mapping[str, object] = field(default_factory=dict)
 
 

@@ -19,6 +19,7 @@ from datetime import datetime
 
 from mgmt.compiler.compilation import Compilation, deep_nesting_refused
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, no_assignments
+from mgmt.compiler.encoding.answers import KeptAnswers
 from mgmt.compiler.encoding.encoder import Encoder
 from mgmt.compiler.infeasibility.clashes import CellClash, Clash, ConstraintClash, error_of
 from mgmt.compiler.infeasibility.lifted_clash import LiftedClash
@@ -79,9 +80,8 @@ class Model:
         self.oracle = compilation.oracle
         self._chosen_backend = backend
         self._backend = backend or CpSatBackend()
+        self._answers = KeptAnswers()
         self._clock = clock
-        self._left_out: tuple[str, ...] = ()
-        """What no engine for assignments was for in the last solve, and why."""
 
     @classmethod
     def build(
@@ -175,6 +175,12 @@ class Model:
             clock=self._clock,
         )
 
+    def beside(self, other: Model) -> Model:
+        """The same policies over the state of a model with the same views, with what that has read of it."""
+        found = Model(other._database, self._compilation, self._chosen_backend, clock=self._clock)
+        found._answers = other._answers
+        return found
+
     def extended(self, text: SourceText) -> Model:
         """These policies and the ones of a further text, which may use the views of these."""
         compilation = self._compilation.extended(text, self._database.schema)
@@ -220,13 +226,8 @@ class Model:
         when the state database takes as long, and a second, to read the state or to check the answer),
         DataError and its like for unusable rows, VerificationError if the database disagrees with the solver.
         """
-        try:
-            with contradictions() as errors:
-                return doubted(self._solve(budget, seed, workers, clashes, now), errors)
-        except (SolveTimeout, UnsupportedConstructError) as error:
-            if self._left_out:
-                error.advise(f"no engine for assignments is for all of it: {self._left_out[0]}")
-            raise
+        with contradictions() as errors:
+            return doubted(self._solve(budget, seed, workers, clashes, now), errors)
 
     def _solve(
         self, budget: float, seed: int, workers: int, clashes: bool, now: float | datetime | None
@@ -237,10 +238,10 @@ class Model:
             fetching = self._clock() - started
             today = no_assignments(snapshot.schema)
             with phase(snapshot, budget):
-                parts = self._encode(snapshot)
+                parts = self.encoded(snapshot)
                 encoded = self._clock()
-                complete = all([part.current(today) for part in parts])
-                present = self.oracle.examine(snapshot, today) if complete else None
+                complete = not [part for part in parts if not part.current(today)]
+                present = self._present(snapshot, parts, today) if complete else None
 
             def impossible() -> InfeasibleError:
                 if complete:
@@ -277,7 +278,6 @@ class Model:
             "encode_seconds": encoded - started,
             "solve_seconds": solved - encoded,
             "verify_seconds": finished - solved,
-            "left_to_the_solver": self._left_out,
         }
         seconds, version = finished - started, snapshot.version
         found = solution_of(
@@ -317,18 +317,16 @@ class Model:
             Encoder(snapshot).encode(self.program, self.catalog)
         self.oracle.examine(snapshot, no_assignments(schema))
 
-    def _encode(self, snapshot: Snapshot) -> list[GeneralPart]:
+    def encoded(self, snapshot: Snapshot) -> list[GeneralPart]:
         """Choices together, and apart from them the columns of numbers that no demand connects with any choice."""
         partition = self.partition
+        self._keep_views(snapshot)
         numbers = [part for part in partition.parts if part.quantities]
         choices = [part for part in partition.parts if not part.quantities]
-        groups = [choices, numbers] if partition.divisible and numbers and choices else [partition.parts]
-        positions = {result.name: result.position for result in self.queries}
-        snapshot.keep_views(self._compilation.kept_views, lambda name: refusals_at(name, positions[name]))
-        if len(groups) == 1:
+        if not (partition.divisible and numbers and choices):
             return [self._in_cells(snapshot)]
         found = []
-        for group in groups:
+        for group in (choices, numbers):
             program = restricted(self.program, [each for part in group for each in part.demands])
             columns = frozenset().union(*(part.columns for part in group))
             found.append(self._in_cells(snapshot, program, columns))
@@ -342,10 +340,34 @@ class Model:
     ) -> GeneralPart:
         """Encoded: all of the program, or what some of its columns are about."""
         lifts, program = self._chosen_backend is None, self.program if program is None else program
-        return GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend, lifts=lifts)
+        self._answers.below = self.partition.below
+        self._answers.trim()
+        return GeneralPart.encode(
+            snapshot, program, self.catalog, columns, self._backend, lifts=lifts, kept=self._answers
+        )
+
+    def _keep_views(self, snapshot: Snapshot) -> None:
+        """Make the views that stay from one solve to the next, as far as they are not there as they should be."""
+        positions = {result.name: result.position for result in self.queries}
+        snapshot.keep_views(self._compilation.kept_views, lambda name: refusals_at(name, positions[name]))
+
+    def _present(self, snapshot: Snapshot, parts: Sequence[GeneralPart], today: Assignments) -> Verdict:
+        """The objectives as things stand, and what they break where anybody asks for it."""
+        worths = [None] if self.settings.may_keep_today else [part.objectives_today() for part in parts]
+        told = {name: value for worth in worths if worth is not None for name, value in worth.items()}
+        demands = [(each.name, each.demand) for each in self.queries if isinstance(each, BoundQuery)]
+        asked = {name for name, demand in demands if demand is not None and demand.is_objective}
+        if None in worths or asked - told.keys():
+            return self.oracle.examine(snapshot, today)
+        return Verdict((), told)
 
     def _decide(
-        self, parts: Sequence[GeneralPart], present: Verdict | None, deadline: Deadline, seed: int, workers: int
+        self,
+        parts: Sequence[GeneralPart],
+        present: Verdict | None,
+        deadline: Deadline,
+        seed: int,
+        workers: int,
     ) -> list[Decided] | None:
         """The values of every part; None when one of them has none."""
         decided = []

@@ -1,7 +1,7 @@
 """Which variable columns a program's demands connect, and which views need no solver.
 
-Variable columns that share a demand (or a UNIQUE) are one part.  Demands without variables are nobody's: they hold or do
-not.
+Variable columns that share a demand (or a UNIQUE) are one part.  Demands without variables are nobody's: they hold or
+do not.
 
 What it is not: it sees no data; how a part is solved, the matrix says (see ``mgmt.optimization.lifting``).
 """

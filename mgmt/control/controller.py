@@ -71,7 +71,7 @@ class _RoundResult(Enum):
 class Controller:
     """The control loop of one host.
 
-    ``initial`` is agreed as the operators' wishes if the epoch document has none yet (the founder gives it).
+    ``initial`` is agreed as the operators' intent if the epoch document has none yet (the founder gives it).
     ``solver``: the policy compiler in a thread of this process, unless another is given.
     ``listener`` is called with every event; it must neither block nor raise.
     """
@@ -99,7 +99,7 @@ class Controller:
         self._executor = Executor(adapter, environment.observe, settings, events, clock, environment.cause)
         self._repairs = Repairs(adapter, self._executor, settings, clock)
         self._runner = PlanRunner(me, environment, self._executor, settings, events, clock)
-        self.requests = Requests(me, environment, settings, events, self._wishes_changed, self._runner.speeds)
+        self.requests = Requests(me, environment, settings, events, self._intent_changed, self._runner.speeds)
         self._drift = DriftWatch(events)
         self.forced_recovery = ForcedRecovery(me, adapter, environment, events, self._drift.acted)
         self._interrupt: trio.CancelScope | None = None
@@ -113,7 +113,7 @@ class Controller:
         self._failed_plan = ""  # id of the last plan that failed: solve again rather than resume it
         self._idle_key: object = None  # the situation in which there was nothing to do
         self._plan_key: object = None  # the situation and target of the last plan carried out
-        # View, wishes, relieved hosts and target of the plan just done, if it was proven best.
+        # View, intent, relieved hosts and target of the plan just done, if it was proven best.
         self._best: tuple[int, Intent, frozenset[str], Placement] | None = None
 
     # -- what may be asked; more is in ``requests`` and ``reports`` ------------------------------------
@@ -186,16 +186,16 @@ class Controller:
                     failures = 0 if await self._environment.warm_up() else failures + 1
                 else:
                     await self._environment.prepare(intent.policies)
-            pause = self._settings.wishes_interval if intent is None else self._settings.round_interval
+            pause = self._settings.intent_interval if intent is None else self._settings.round_interval
             pause *= 2.0 ** min(failures, _RAREST_LOADING)
             with trio.move_on_after(pause):
                 await self._change_is_near.wait()
 
-    def _wishes_changed(self, at_once: bool) -> None:
+    def _intent_changed(self, at_once: bool) -> None:
         """``at_once``: what is carried out now is not to be finished first."""
         if self._status.phase is not Phase.EXECUTING:
             self._status.phase = Phase.LOOKING
-        self._idle_key = None  # wishes may be those of before again, and then that is to be told
+        self._idle_key = None  # the intent may be that of before again, and then that is to be told
         self._wake.set()
         if at_once:
             self._give_up("an operator decided otherwise")
@@ -232,7 +232,7 @@ class Controller:
             )
         if self._environment.intent is not None:
             # The controller looks at a new view at once, and should not have to wait behind all others.
-            await trio.sleep(self._settings.wishes_interval)
+            await trio.sleep(self._settings.intent_interval)
         while True:
             try:
                 observation = await self._environment.observe()
@@ -247,7 +247,7 @@ class Controller:
             except (AdapterError, ControlError) as error:
                 self._status.trouble = str(error)
             early = self._environment.intent is None
-            await trio.sleep(self._settings.wishes_interval if early else self._settings.standby_interval)
+            await trio.sleep(self._settings.intent_interval if early else self._settings.standby_interval)
 
     async def _act(self, view: HostView) -> None:
         if not self._acting:
@@ -340,11 +340,11 @@ class Controller:
 
     def _is_only_observed(self) -> bool:
         """Whether nothing of the engine may be changed: it is somebody else's, or nobody has said yet whose."""
-        wishes = self._environment.intent or self._initial
-        return bool(self._environment.slots) if wishes is None else wishes.observing
+        intent = self._environment.intent or self._initial
+        return bool(self._environment.slots) if intent is None else intent.observing
 
     async def _observe_only(self, view: HostView, observation: Observation) -> _RoundResult:
-        """Follow what is found; of everything only the roles are the plane's own."""
+        """Follow what is found; of everything only the roles are the control loop's own."""
         intent = self._environment.intent
         if intent is None:
             return await self._agree_initial(view, observation)
@@ -371,17 +371,17 @@ class Controller:
                 "no segments and policies are agreed yet; the founder brings them",
             )
             return _RoundResult.IDLE
-        wishes, slots = self._initial, self._environment.slots
-        if wishes.observing:
-            wishes = adopted(wishes, observation, slots)
+        intent, slots = self._initial, self._environment.slots
+        if intent.observing:
+            intent = adopted(intent, observation, slots)
         elif slots:
-            wishes = wishes.with_even_slots(slots)
-        await self._environment.agree(view, observation, wishes, why="the founder's settings")
-        count, copies = len(wishes.segments), wishes.replication_factor
+            intent = intent.with_even_slots(slots)
+        await self._environment.agree(view, observation, intent, why="the founder's settings")
+        count, copies = len(intent.segments), intent.replication_factor
         self.events.add(
             "intent",
-            f"agreed: {count} segments x {copies} replicas by {wishes.policies.pack}"
-            + (", adopted as they are; nothing is changed yet" if wishes.observing else ""),
+            f"agreed: {count} segments x {copies} replicas by {intent.policies.pack}"
+            + (", adopted as they are; nothing is changed yet" if intent.observing else ""),
         )
         return _RoundResult.ACTED
 
@@ -426,19 +426,19 @@ class Controller:
             and holding is None
             and not situation.thawed
         ):
-            wishes = self._runner.wishes(situation, plan).with_plan(None)
-            self._best = (view.epoch, wishes, situation.observation.relieved, plan.target)
+            intent = self._runner.intent_with(situation, plan).with_plan(None)
+            self._best = (view.epoch, intent, situation.observation.relieved, plan.target)
         return result
 
     def _is_best(self, situation: Situation) -> bool:
-        """Whether the placement just reached is the one proven best for this view and these wishes."""
+        """Whether the placement just reached is the one proven best for this view and this intent."""
         if self._best is None:
             return False
         *decided_for, target = self._best
         self._best = None  # good for one look: later looks have other data to go by
-        wishes, relieved = situation.intent.with_plan(None), situation.observation.relieved
+        intent, relieved = situation.intent.with_plan(None), situation.observation.relieved
         return (
-            decided_for == [situation.view.epoch, wishes, relieved]
+            decided_for == [situation.view.epoch, intent, relieved]
             # One that was given up may have handed its last slot on.
             and target.segments.keys() == {row.key for row in situation.state.segments}
             and is_reached(situation.observation, target)

@@ -51,8 +51,8 @@ class Situation:
     """By segment what operators are asked about it: it is left as it is."""
 
     @property
-    def wishes(self) -> Intent:
-        """What is wished, and that hosts whose disks are in trouble are relieved, as if they were drained."""
+    def effective_intent(self) -> Intent:
+        """The intent, with hosts drained whose disks are in trouble."""
         return relieved(self.intent, self.observation)
 
     @property
@@ -124,7 +124,7 @@ def situation_of(
 
 
 def relieved(intent: Intent, observation: Observation) -> Intent:
-    """The wishes, with hosts drained whose disks are in trouble."""
+    """The intent, with hosts drained whose disks are in trouble."""
     return replace(intent, drains=tuple(sorted(observation.relieved.union(intent.drains))))
 
 
@@ -167,7 +167,7 @@ def in_flight(situation: Situation) -> PlanRecord | None:
     A plan that names a host which has left or is being drained, or other segments than are wanted now, is to
     be replaced.  The solver need not be asked about one that is left: it decided it.
     """
-    record, intent = situation.intent.plan, situation.wishes
+    record, intent = situation.intent.plan, situation.effective_intent
     if record is None or is_reached(
         situation.observation, destination(situation.view, situation.observation, record)
     ):
@@ -231,7 +231,7 @@ def abort_record(situation: Situation) -> PlanRecord | None:
 def paused_plan(situation: Situation) -> Plan:
     """What goes on while paused: lost hosts are taken out, so that the data stays available."""
     view, observation = situation.view, situation.observation
-    available = available_placement(view, observation, situation.wishes.drains)
+    available = available_placement(view, observation, situation.effective_intent.drains)
     chains = dict(available.segments)
     serving = serving_hosts(view, observation)
     for segment in observation.segments:
@@ -254,7 +254,7 @@ def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
         target = replace(target, slots=situation.slots)
         plan = _plan(situation, target, PlanKind.SOLVED, must_leave=frozenset(outcome.must_leave))
         return plan if outcome.proven and not situation.thawed else without_balance(situation, plan)
-    target = available_placement(situation.view, situation.observation, situation.wishes.drains)
+    target = available_placement(situation.view, situation.observation, situation.effective_intent.drains)
     return _plan(situation, target, PlanKind.AVAILABILITY)
 
 
@@ -274,7 +274,7 @@ def _required_part(situation: Situation, plan: Plan) -> Placement:
         chains = {segment.key: standing_chain(segment) for segment in observation.segments}
         retired = None
     holders = {*observation.roles.layout_servers, *observation.roles.sequencers[:1]}
-    may_stay = holders <= situation.view.names - frozenset(situation.wishes.drains)
+    may_stay = holders <= situation.view.names - frozenset(situation.effective_intent.drains)
     counts = [len(r.layout_servers) for r in (observation.roles, roles)]
     if may_stay and counts[0] == counts[1] and observation.roles.sequencers:
         roles = observation.roles
@@ -292,7 +292,7 @@ def _plan(
     return make_plan(
         situation.view,
         situation.observation,
-        situation.wishes,
+        situation.effective_intent,
         target,
         plan_id=plan_id_of(situation.observation, situation.me),
         agreed_as=agreed_as,

@@ -19,7 +19,8 @@ class DryRun:
 
     plan: Plan
     steps: StepGraph
-    outcome: SolveOutcome
+    outcome: SolveOutcome | None
+    """None where ``plan`` is under way: it was decided before."""
     hosts_missing: int = 0
     paused: bool = False
     observing: bool = False
@@ -32,7 +33,7 @@ class DryRun:
 
     @property
     def feasible(self) -> bool:
-        return isinstance(self.outcome, Solved)
+        return self.outcome is None or isinstance(self.outcome, Solved)
 
     def to_json(self) -> dict[str, Any]:
         outcome = self.outcome
@@ -51,7 +52,7 @@ class DryRun:
         }
 
     def text(self) -> str:
-        lines = [describe(self.outcome)]
+        lines = ["agreed, and not done yet" if self.outcome is None else describe(self.outcome)]
         if self.relaxations:
             lines += ["any one of these helps:", *(f"  * {text}" for text in self.relaxations)]
         if self.hosts_missing:

@@ -205,7 +205,7 @@ class Environment:
         return int(self.wall() // self._settings.time_interval) if asked else 0
 
     def with_freezes(self, intent: Intent) -> Intent:
-        """The wishes with hosts that came back frozen; the same if all of them are known."""
+        """The intent with hosts that came back frozen; the same if all of them are known."""
         returns = unknown(intent.freezes, tuple(self._returns.items()))
         if not returns:
             return intent

@@ -21,8 +21,8 @@ class ControlSettings:
     standby_interval: float = 60.0
     """Pause between looks of a host that is not the controller, each a question to every host: they keep its solver
     prepared for other policies.  Whoever asks for its status has it look at once (`Reports.look`)."""
-    wishes_interval: float = 1.0
-    """The same before any wishes are agreed: a host that is next in line waits for them to prepare its solver.  Also
+    intent_interval: float = 1.0
+    """The same before any intent is agreed: a host that is next in line waits for it to prepare its solver.  Also
     the pause between a new view and the first look of a host that is not the controller."""
     time_interval: float = 60.0
     """Policies that ask for the present time are decided anew when so much of it has gone by.  Shorter: they are

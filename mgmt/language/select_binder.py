@@ -74,7 +74,9 @@ class SelectBinder(SelectNormalizer):
         having, outputs, demand = self._in_terms_of(keys, having, outputs, demand)
         if keys is None and (binder.left_to_database or any(has_aggregate(part) for part in parts)):
             keys = ()  # one group of all rows
-        if demand is not None and keys is not None and (keys == () or self._statement.made_groups):
+        made = self._statement.made_groups
+        all_of_them = keys == () and not any(has_aggregate(output.expression) for output in outputs)
+        if demand is not None and keys is not None and (made or all_of_them):
             # SELECT * FROM task CHECK count(*) < 3: what differs from row to row is not shown of their group.
             outputs = [one for one in outputs if not self._ungrouped([one.expression], keys)]
         self._check_reason(outputs, keys)

@@ -31,7 +31,9 @@ def integers(values: ArrayLike) -> Integers:
 
 
 def filled(count: int, value: int) -> Integers:
-    return np.full(count, value, np.int64)
+    found = np.empty(count, np.int64)
+    found.fill(value)
+    return found
 
 
 def components(one: Integers, other: Integers, count: int) -> Integers:
@@ -55,6 +57,8 @@ def group_numbers(*keys: Integers) -> tuple[Integers, Integers]:
 
     The numbers go in the order of the keys.
     """
+    if (keys[0][1:] > keys[0][:-1]).all():
+        return np.arange(len(keys[0])), np.arange(len(keys[0]))
     number, count = joint_ranks(keys, len(keys[0]))
     return firsts(number, count), number
 
@@ -88,7 +92,7 @@ class Lists:
 
     @property
     def lengths(self) -> Integers:
-        return np.diff(self.starts)
+        return self.starts[1:] - self.starts[:-1]
 
     @property
     def owners(self) -> Integers:
@@ -122,8 +126,11 @@ class Lists:
 
     def distinct(self) -> Lists:
         """Each row sorted, without repetitions."""
-        first, _ = group_numbers(self.owners, self.items)
-        return Lists.grouped(self.owners[first], self.items[first], len(self))
+        owners, items = self.owners, self.items
+        if ((items[1:] > items[:-1]) | (owners[1:] > owners[:-1])).all():
+            return self
+        first, _ = group_numbers(owners, items)
+        return Lists.grouped(owners[first], items[first], len(self))
 
     def alike(self) -> tuple[Integers, Integers]:
         """Numbers rows of equal items alike: a first row of each number, and each row's number."""
@@ -144,7 +151,10 @@ _EMPTY = np.zeros(0, np.int64)
 
 
 def _starts(lengths: ArrayLike) -> Integers:
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(integers(lengths))))
+    lengths = integers(lengths)
+    found = filled(len(lengths) + 1, 0)
+    lengths.cumsum(out=found[1:])
+    return found
 
 
 def _mixed(items: Integers, places: Integers) -> Integers:
@@ -228,9 +238,11 @@ class Linears:
 
     def scaled(self, factors: Integers | int) -> Linears:
         """Each row times its factor."""
+        if isinstance(factors, int) and abs(factors) == 1:
+            return self if factors == 1 else Linears(-self.constants, self.terms, -self.coefficients)
         factors = np.broadcast_to(integers(factors), self.constants.shape)
         spread = np.repeat(factors, self.terms.lengths)
-        if _largest(factors) * max(_largest(self.constants), _largest(self.coefficients)) > LIMIT:
+        if largest(factors) * max(largest(self.constants), largest(self.coefficients)) > LIMIT:
             self._refuse_products(factors, spread)
         found = Linears(self.constants * factors, self.terms, self.coefficients * spread)
         return found if (factors != 0).all() else found._without_zeros()
@@ -252,6 +264,8 @@ class Linears:
             (self.constants, owners),
             (self.coefficients, np.repeat(owners, self.terms.lengths)),
         ):
+            if largest(values) * len(values) <= LIMIT:
+                continue
             total = np.bincount(whose, np.abs(values.astype(np.float64)), minlength=count)
             if len(total) and total.max() > LIMIT:
                 raise too_large(sum(map(abs, values[whose == total.argmax()].tolist())))
@@ -262,16 +276,25 @@ class Linears:
 
     def summed(self, owners: Integers, count: int) -> Linears:
         """``count`` rows, each the sum of those whose owner it is, with each variable once and in order."""
+        self._refuse_overflow(owners, count)
         constants = np.zeros(count, np.int64)
         np.add.at(constants, owners, self.constants)
-        self._refuse_overflow(owners, count)
-        spread = np.repeat(owners, self.terms.lengths)
-        order = np.lexsort((self.terms.items, spread))
-        spread, variables = spread[order], self.terms.items[order]
-        new = np.ones(len(order), np.bool_)
-        new[1:] = (spread[1:] != spread[:-1]) | (variables[1:] != variables[:-1])
+        if not len(self.terms.items):
+            return Linears.constant(constants)
+        spread, variables, ordered = (
+            np.repeat(owners, self.terms.lengths),
+            self.terms.items,
+            self.coefficients,
+        )
+        later = spread[1:] > spread[:-1]
+        alike = spread[1:] == spread[:-1]
+        if not (later | alike & (variables[1:] > variables[:-1])).all():
+            order = np.lexsort((variables, spread))
+            spread, variables, ordered = spread[order], variables[order], ordered[order]
+            alike = spread[1:] == spread[:-1]
+        new = np.ones(len(spread), np.bool_)
+        new[1:] = ~alike | (variables[1:] != variables[:-1])
         begins = np.flatnonzero(new)
-        ordered = self.coefficients[order]
         coefficients = np.add.reduceat(ordered, begins) if len(begins) else _EMPTY
         terms = Lists(_starts(np.bincount(spread[begins], minlength=count)), variables[begins])
         return Linears(constants, terms, coefficients)._without_zeros()
@@ -300,7 +323,7 @@ def too_large(value: int) -> OverflowError:
     return OverflowError(f"a sum may reach {value}, beyond exact 64-bit integers", hint="use a larger unit")
 
 
-def _largest(values: Integers) -> int:
+def largest(values: Integers) -> int:
     return max(int(values.max()), -int(values.min())) if len(values) else 0
 
 

@@ -21,6 +21,8 @@ def ranks(keys: Integers) -> tuple[Amounts, int]:
     if not len(keys):
         return np.zeros(0, np.int64), 0
     low, high = int(keys.min()), int(keys.max())
+    if low == high:
+        return np.zeros(len(keys), np.int64), 1
     if high - low > _WIDE * len(keys):
         distinct, rank = np.unique(keys, return_inverse=True)
         return np.reshape(rank, -1).astype(np.int64), len(distinct)

@@ -32,6 +32,7 @@ from mgmt.optimization.columns import (
     group_numbers,
     integers,
     joined,
+    largest,
     stacked,
     sum_of,
     too_large,
@@ -364,6 +365,8 @@ class Problem:
     def ranges(self, linears: Linears) -> tuple[Integers, Integers]:
         """Bounds from the ranges of the variables alone; OverflowError beyond 64 bits."""
         factors = linears.coefficients
+        if not len(factors) and largest(linears.constants) <= LIMIT:
+            return linears.constants, linears.constants
         low, high = self.bounds(linears.terms.items)
         rising = factors > 0
         ends = [np.where(rising, low, high), np.where(rising, high, low)]
@@ -385,29 +388,26 @@ class Problem:
             if reached[0] < -LIMIT or reached[1] > LIMIT:
                 raise too_large(max(-reached[0], reached[1]))
 
-    def range_of(self, linear: Linear) -> tuple[int, int]:
-        """The same of one."""
-        bounds = self.bounds(integers(linear.variables))
-        low, high = (sign * _least(scale(linear, sign), bounds) for sign in (1, -1))
-        if low < -LIMIT or high > LIMIT:
-            raise too_large(max(-low, high))
-        return low, high
-
     def conjunction(self, *columns: Integers) -> Integers:
         """In each row a literal that holds exactly when those of all columns do."""
-        return self.conjunction_of(Lists.side_by_side(*columns))
+        open_ = [column for column in columns if (column != TRUE).any()] or list(columns[:1])
+        return open_[0] if len(open_) == 1 else self.conjunction_of(Lists.side_by_side(*open_))
 
     def disjunction(self, *columns: Integers) -> Integers:
         """In each row a literal that holds exactly when one of these does."""
-        return self.disjunction_of(Lists.side_by_side(*columns))
+        return self.conjunction(*(column ^ 1 for column in columns)) ^ 1
 
     def disjunction_of(self, literals: Lists) -> Integers:
         return self.conjunction_of(Lists(literals.starts, literals.items ^ 1)) ^ 1
 
     def conjunction_of(self, literals: Lists) -> Integers:
         """In each row a literal that holds exactly when all of the row's do."""
-        literals = literals.keep(literals.items != TRUE).distinct()
+        literals = literals.keep(literals.items != TRUE)
         found = filled(len(literals), TRUE)
+        if literals.lengths.max(initial=0) <= 1:
+            found[literals.owners] = literals.items
+            return found
+        literals = literals.distinct()
         never = literals.any(literals.items == FALSE) | _contradictory(literals)
         found[never] = FALSE
         lengths = literals.lengths
@@ -704,6 +704,8 @@ class Problem:
     def gated(self, linears: Linears, literals: Integers) -> Linears:
         """Each expression where its literal holds, else 0."""
         literals = np.broadcast_to(literals, linears.constants.shape)
+        if (literals == TRUE).all():
+            return linears
         constant = linears.is_constant
         if constant.all():
             return Linears.literals(literals, linears.constants)
@@ -784,6 +786,9 @@ class Problem:
 
     def product(self, left: Linears, right: Linears) -> Linears:
         """The product in each row."""
+        for one, other in ((left, right), (right, left)):
+            if one.is_constant.all():
+                return other.scaled(one.constants)
         count = len(left)
         parts: list[Linears] = []
         rows = np.arange(count)
@@ -888,17 +893,6 @@ class Problem:
             *self.equalities,
         ]
 
-    def flag_cells(self, values: Integers, told: Mask) -> None:
-        """Fill in the values of cells that follow from others, and that they are told: here are none."""
-
-    def with_sums(self, values: Integers) -> Integers:
-        """Values of variables, and of what else stands in expressions: here nothing does."""
-        return values
-
-    def cells_hold(self, values: Integers) -> bool:
-        """Whether what is demanded of cells, in no row, holds: here nothing is."""
-        return True
-
     @property
     def constraint_names(self) -> tuple[str, ...]:
         """Names of the constraints that demand anything, in order of first appearance."""
@@ -909,12 +903,18 @@ class Problem:
     def fixed(self) -> tuple[Integers, Integers]:
         """Bounds of all variables, those that a demand of one literal settles being the same."""
         lower, upper = self.lower.copy(), self.upper.copy()
+        literals = self.settled_literals()
+        lower[literals >> 1] = upper[literals >> 1] = 1 - (literals & 1)
+        return lower, upper
+
+    def settled_literals(self) -> Integers:
+        """Those that a demand of one literal says to hold."""
+        found = [filled(0, 0)]
         for block in self.rows:
             if isinstance(block, LiteralRows) and block.relation is Relation.AT_LEAST_ONE:
                 single = (block.literals.lengths == 1) & (block.enforcement == TRUE)
-                literals = block.literals.items[block.literals.starts[:-1][single]]
-                lower[literals >> 1] = upper[literals >> 1] = 1 - (literals & 1)
-        return lower, upper
+                found.append(block.literals.items[block.literals.starts[:-1][single]])
+        return np.concatenate(found)
 
     def restricted(self, keep: Callable[[Source], Mask | bool]) -> Problem:
         """The same without the demands that are not kept.  Definitions stay."""
@@ -944,12 +944,9 @@ def defined_by(block: Definitions) -> Integers:
 def least(linear: Linear, bounds: tuple[Integers, Integers]) -> int:
     """The least value within bounds of the variables."""
     variables = integers(linear.variables)
-    return _least(linear, (bounds[0][variables], bounds[1][variables]))
-
-
-def _least(linear: Linear, bounds: tuple[Integers, Integers]) -> int:
-    """The same, within bounds of its own variables, in order."""
-    pairs = zip(linear.coefficients, bounds[0].tolist(), bounds[1].tolist(), strict=True)
+    pairs = zip(
+        linear.coefficients, bounds[0][variables].tolist(), bounds[1][variables].tolist(), strict=True
+    )
     terms: list[int] = [factor * (low if factor > 0 else high) for factor, low, high in pairs]
     return linear.constant + sum(terms)
 
@@ -957,6 +954,8 @@ def _least(linear: Linear, bounds: tuple[Integers, Integers]) -> int:
 def scale(linear: Linear, factor: int) -> Linear:
     if factor == 0:
         return Linear(0)
+    if factor == 1:
+        return linear
     return Linear(
         linear.constant * factor,
         linear.variables,

@@ -21,8 +21,8 @@ from mgmt.optimization.columns import (
     Integers,
     Linears,
     Lists,
-    Mask,
     filled,
+    integers,
     stacked,
     too_large,
 )
@@ -156,20 +156,11 @@ class Sums:
 
     def worth(self, chosen: Integers) -> Integers:
         """What each comes to if each row of the grid takes this value, or none (-1)."""
-        rows, values = self.rows.members, self.values.members
-        value = chosen[rows.items]
-        placed = np.flatnonzero(value >= 0)
-        of_value = Lists.grouped(values.items, np.arange(len(values.items)), self.grid.values)
-        places, starts = of_value.places(value[placed])
-        entry, places = np.repeat(placed, np.diff(starts)), of_value.items[places]
-        keys = rows.owners[entry] * len(values) + values.owners[places]
-        known, number = np.unique(keys, return_inverse=True)
-        totals = filled(len(known) + 1, 0)
-        np.add.at(totals, number, self.rows.weights[entry] * self.values.weights[places])
-        wanted = self.row_groups * len(values) + self.value_groups
+        known, totals = _there(self.rows, self.values, chosen, self.grid.values)
+        wanted = self.row_groups * len(self.values) + self.value_groups
         place = np.searchsorted(known, wanted)
         there = np.append(known, -1)[place] == wanted
-        found: Integers = np.where(there, totals[place], 0)
+        found: Integers = np.where(there, np.append(totals, 0)[place], 0)
         return found
 
     def ranges(self) -> tuple[Integers, Integers]:
@@ -184,6 +175,20 @@ class Sums:
         if len(reach) and reach.max() > LIMIT:
             raise too_large(int(reach.max()))
         return gains[0] * ends[0] + gains[1] * ends[1], gains[0] * ends[1] + gains[1] * ends[0]
+
+
+def _there(rows: Side, values: Side, chosen: Integers, width: int) -> tuple[Integers, Integers]:
+    """``row group * value groups + value group`` of those that some row's choice is in, in order, and their sums."""
+    value = chosen[rows.members.items]
+    placed = np.flatnonzero(value >= 0)
+    of_value = Lists.grouped(values.members.items, np.arange(len(values.members.items)), width)
+    places, starts = of_value.places(value[placed])
+    entry, places = np.repeat(placed, np.diff(starts)), of_value.items[places]
+    keys = rows.members.owners[entry] * len(values) + values.members.owners[places]
+    known, number = np.unique(keys, return_inverse=True)
+    totals = filled(len(known), 0)
+    np.add.at(totals, number, rows.weights[entry] * values.weights[places])
+    return known, totals
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,11 +216,89 @@ class Occupied:
 
 
 def _chosen(grid: Grid, values: Integers) -> Integers:
-    """The value that each row takes, or -1."""
+    """The place of the value that each row takes, or -1."""
     held = values[grid.first : grid.first + grid.rows * grid.values].reshape(grid.rows, grid.values)
     if not held.size:
         return filled(grid.rows, -1)
     return np.where(held.any(1), held.argmax(1), -1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GridPlaces:
+    """Where among the variables the cells of grids are, one grid after the other."""
+
+    firsts: Integers
+    values: Integers
+    rows_before: Integers
+    """How many rows the grids before each have."""
+
+    @classmethod
+    def of(cls, grids: Sequence[Grid]) -> GridPlaces:
+        some = [grid for grid in grids if grid.rows and grid.values]
+        rows = np.cumsum([0, *(grid.rows for grid in grids)])
+        before = [
+            before for grid, before in zip(grids, rows.tolist(), strict=False) if grid.rows and grid.values
+        ]
+        return cls(
+            integers([grid.first for grid in some]),
+            integers([grid.values for grid in some]),
+            integers(before),
+        )
+
+    def rows_and_places(self, cells: Integers) -> tuple[Integers, Integers]:
+        """Of each of these variables, all of them cells, the row among those of all grids, and the value's place."""
+        if len(self.firsts) == 1:
+            row, place = np.divmod(cells - self.firsts[0], self.values[0])
+            return row + self.rows_before[0], place
+        grid = np.searchsorted(self.firsts, cells, side="right") - 1
+        row, place = np.divmod(cells - self.firsts[grid], self.values[grid])
+        return row + self.rows_before[grid], place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FactoredValues:
+    """What the variables of a factored problem and its sums are: of each choice the value, of all others numbers.
+
+    It is indexed by variables as an array of them all would be.
+    """
+
+    problem: FactoredProblem
+    chosen: Integers
+    """By row, of one grid after the other: the place of the value that it takes, or -1."""
+    others: Integers
+    """Of the constant, of the variables after the cells, and from the end of sums."""
+
+    @classmethod
+    def of(cls, problem: FactoredProblem, values: Integers) -> FactoredValues:
+        """Of the values of all variables, or more: those of sums follow."""
+        chosen = np.concatenate([filled(0, 0), *(_chosen(grid, values) for grid in problem.grids)])
+        plain = np.append(values[:1], values[1 + problem.grid_cells : problem.variables])
+        return cls(problem, chosen, plain).with_sums()
+
+    def with_sums(self) -> FactoredValues:
+        sums = [block.worth(self.choice(block.grid)) for block in self.problem.sums]
+        return replace(self, others=np.append(self.others, np.concatenate([filled(0, 0), *sums])[::-1]))
+
+    def choice(self, grid: Grid) -> Integers:
+        """The place of the value that each row takes, or -1."""
+        grids = self.problem.grids
+        wanted = grid.first, grid.rows, grid.values
+        number = next(n for n, each in enumerate(grids) if (each.first, each.rows, each.values) == wanted)
+        begin = sum(each.rows for each in grids[:number])
+        return self.chosen[begin : begin + grid.rows]
+
+    def __getitem__(self, variables: Integers) -> Integers:
+        cells = self.problem.grid_cells
+        found = self.others[np.where(variables < 0, variables, np.maximum(variables - cells, 0))]
+        inside = (variables > 0) & (variables <= cells)
+        if inside.any():
+            rows, places = self.problem.grid_places.rows_and_places(variables[inside])
+            found[inside] = self.chosen[rows] == places
+        return found
+
+    def whole(self) -> Integers:
+        """Of all variables, the cells one by one."""
+        return self[np.arange(self.problem.variables)]
 
 
 @dataclass(slots=True)
@@ -238,6 +321,7 @@ class FactoredProblem(Problem):
     _sum_upper: list[Integers] = field(default_factory=list)
     _above_zero: Integers = field(default_factory=lambda: filled(0, _UNKNOWN))
     """Of each sum the literal under which it is above 0, where somebody asked."""
+    _places: GridPlaces | None = None
 
     # ---- cells and sums -----------------------------------------------------------------------------
 
@@ -264,7 +348,7 @@ class FactoredProblem(Problem):
     def flagged(self, base: Grid, rows: Integers, flags: Integers) -> Grid | None:
         """The grid of these choices where these literals hold, one for each row."""
         for each in self.flagged_grids:
-            if each.base.first == base.first and bool((each.flags[rows] == flags)[rows >= 0].all()):
+            if each.base is base and bool((each.flags[rows] == flags)[rows >= 0].all()):
                 return each.grid
         return None
 
@@ -339,6 +423,17 @@ class FactoredProblem(Problem):
     # ---- what is known of the variables -------------------------------------------------------------
 
     @property
+    def grid_cells(self) -> int:
+        """How many cells the grids have: they are the variables from 1 on."""
+        return self._cells
+
+    @property
+    def grid_places(self) -> GridPlaces:
+        if self._places is None:
+            self._places = GridPlaces.of(self.grids)
+        return self._places
+
+    @property
     def lower(self) -> Integers:
         """Of each variable, the cells among them."""
         return self.bounds(np.arange(self.variables))[0]
@@ -395,34 +490,36 @@ class FactoredProblem(Problem):
         ]
         return in_order([*self.defining_blocks, *there])
 
-    def fixed(self) -> tuple[Integers, Integers]:
-        """Bounds of all variables, and from the end those of sums."""
-        ends = Problem.fixed(self)
-        sums = self.bounds(-1 - np.arange(self._sum_count))
-        return np.append(ends[0], sums[0][::-1]), np.append(ends[1], sums[1][::-1])
+    def least_of(self, linears: Linears) -> Integers:
+        """The least that each may be, as far as ranges and demands of one literal tell."""
+        low, high = self._settled_bounds(linears.terms.items)
+        ends = np.where(linears.coefficients > 0, low, high)
+        found = linears.constants.copy()
+        np.add.at(found, linears.terms.owners, linears.coefficients * ends)
+        return found
 
-    def flag_cells(self, values: Integers, told: Mask) -> None:
-        """Fill in the values of the cells of flagged rows, and that they are told."""
+    def _settled_bounds(self, variables: Integers) -> tuple[Integers, Integers]:
+        low, high = self.bounds(variables)
+        literals = self.settled_literals()
+        for holds in (0, 1):
+            known = np.isin(variables, literals[literals & 1 == 1 - holds] >> 1)
+            low[known] = high[known] = holds
+        return low, high
+
+    def flag_choices(self, chosen: Integers, others: Integers) -> None:
+        """Fill in what flagged rows choose, given what all others do, and their flags (see FactoredValues)."""
+        begins = np.cumsum([0, *(grid.rows for grid in self.grids)]).tolist()
         for each in self.flagged_grids:
-            grid, base = (
-                slice(one.first, one.first + one.rows * one.values) for one in (each.grid, each.base)
-            )
-            flags = values[each.flags >> 1] ^ (each.flags & 1)
-            values[grid], told[grid] = values[base] * np.repeat(flags, each.grid.values), True
+            own, base = begins[self.grids.index(each.grid)], begins[self.grids.index(each.base)]
+            flags = others[(each.flags >> 1) - self._cells] ^ (each.flags & 1)
+            taken = chosen[base : base + each.base.rows]
+            chosen[own : own + each.grid.rows] = np.where(flags == 1, taken, -1)
 
-    def with_sums(self, values: Integers) -> Integers:
-        """Values of variables, the cells among them, and from the end those of sums: under their numbers."""
-        chosen = {grid.first: _chosen(grid, values) for grid in self.grids}
-        sums = [block.worth(chosen[block.grid.first]) for block in self.sums]
-        return np.append(values, np.concatenate([filled(0, 0), *sums])[::-1])
-
-    def cells_hold(self, values: Integers) -> bool:
+    def cells_hold(self, values: FactoredValues) -> bool:
         """Whether every block of demands on cells holds."""
         for _, block in self.cell_rows:
-            pairs = np.arange(len(block.rows) * len(block.values))
-            groups = pairs // len(block.values), pairs % len(block.values)
-            sums = Sums(0, block.grid, block.rows, block.values, *groups)
-            if bool((sums.worth(_chosen(block.grid, values)) > (0 if block.none else 1)).any()):
+            _, totals = _there(block.rows, block.values, values.choice(block.grid), block.grid.values)
+            if bool((totals > (0 if block.none else 1)).any()):
                 return False
         return True
 

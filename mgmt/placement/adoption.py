@@ -1,4 +1,4 @@
-"""Adoption of an engine that somebody else has set up: its shards become the wishes, as they are found.  Pure."""
+"""Adoption of an engine that somebody else has set up: its shards become the intent, as they are found.  Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mgmt.placement.placement_rows import standing_chain
 
 
 def adopted(intent: Intent, observation: Observation, slots: int) -> Intent:
-    """The wishes with the segments that are there, and with their slots where there are any.
+    """The intent with the segments that are there, and with their slots where there are any.
 
     ``slots``: into how many the engine divides its keys.  Raises :class:`IntentError` for an engine that cannot be
     adopted as it is.
@@ -22,13 +22,13 @@ def adopted(intent: Intent, observation: Observation, slots: int) -> Intent:
     found = [segment for segment in observation.segments if segment.slots or not slots]
     if not found:
         raise IntentError("there is nothing to adopt yet: the engine shows no segment")
-    wishes = replace(intent, segments=tuple(sorted(segment.key for segment in found)), slots=())
+    found_intent = replace(intent, segments=tuple(sorted(segment.key for segment in found)), slots=())
     if not slots:
-        return wishes
+        return found_intent
     held = {segment.key: segment.slots for segment in found}
     if fault := fault_of(held, slots):
         raise IntentError(f"the engine cannot be adopted as it is: {fault}")
-    return wishes.with_slots(held)
+    return found_intent.with_slots(held)
 
 
 def only_roles(view: HostView, observation: Observation) -> Placement:

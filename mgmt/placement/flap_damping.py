@@ -1,6 +1,6 @@
 """Flap damping: a host that went and came back is frozen for a while, and for longer each time it happens again.
 
-Pure values, part of the agreed wishes, so that they outlive the controller that saw the host return.  Times are Unix
+Pure values, part of the agreed intent, so that they outlive the controller that saw the host return.  Times are Unix
 seconds by the clock of whoever is the controller; where clocks differ a freeze is that much shorter or longer.
 """
 

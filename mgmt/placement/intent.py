@@ -1,4 +1,4 @@
-"""The intent, in messages the wishes: what operators want, the part of the epoch document that is the plane's.
+"""The intent: what operators have asked for, the part of the epoch document that is the control loop's.
 
 It is agreed with the layout by compare-and-set, so a request that was acknowledged survives every
 controller.  The last plan agreed stands in it too, so that a new controller can go on with it or put
@@ -59,7 +59,7 @@ class PlanRecord:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """The wishes.  Values are validated on the way in; a wish is changed by the ``with_`` methods."""
+    """Validated on the way in; it is changed by the ``with_`` methods."""
 
     segments: tuple[str, ...]
     """Keys of the wanted segments, sorted."""
@@ -73,8 +73,8 @@ class Intent:
     paused: bool = False
     """Nothing moves data, but for a plan that an operator ordered; lost hosts are still taken out."""
     observing: bool = False
-    """Somebody else set the engine up: nothing of it is changed until an operator says so, and the other wishes follow
-    what is found."""
+    """Somebody else set the engine up: nothing of it is changed until an operator says so, and the rest of the intent
+    follows what is found."""
     freezes: tuple[Freeze, ...] = ()
     """Hosts that came back, sorted by name."""
     pins: tuple[tuple[str, str], ...] = ()
@@ -92,13 +92,13 @@ class Intent:
     def initial(
         cls, segment_count: int, replication_factor: int = 3, expect: int = 1, pack: str = "datastore"
     ) -> Intent:
-        """The wishes a cluster starts with: segments ``s00``, ``s01``, … and one policy pack."""
+        """The intent a cluster starts with: segments ``s00``, ``s01``, … and one policy pack."""
         width = max(2, len(str(segment_count - 1)))
         keys = tuple(f"s{index:0{width}d}" for index in range(segment_count))
         return cls(keys, replication_factor, expect, PolicyChoice(pack))
 
     def with_segments(self, count: int) -> Intent:
-        """The same wishes for a log of so many segments: those there are come first, in order of number."""
+        """The same intent for a log of so many segments: those there are come first, in order of number."""
         keys = sorted(self.segments, key=lambda key: (len(key), key))[:count]
         names = (f"s{index:02d}" for index in itertools.count())
         fresh = (name for name in names if name not in self.segments)

@@ -20,7 +20,7 @@ NAMES_SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class NamesDifference:
-    """Of a set of names: a role's hosts, or wishes of one sort."""
+    """Of a set of names: a role's hosts, or requests of one sort."""
 
     what: str
     added: tuple[str, ...]
@@ -59,7 +59,7 @@ class SegmentDifference:
 class LayoutDifference:
     segments: tuple[SegmentDifference, ...]
     roles: tuple[NamesDifference, ...]
-    wishes: tuple[NamesDifference, ...]
+    intent: tuple[NamesDifference, ...]
     slots: tuple[SlotMove, ...]
     views: tuple[int, int]
     """The latest view on whose behalf anything was changed, before and after."""
@@ -73,13 +73,15 @@ class LayoutDifference:
             ("slots moved", sum(move.slots for move in self.slots)),
         )
         told = [f"{count} {what}" for what, count in counts if count]
-        return "; ".join([*told, *(each.words() for each in (*self.roles, *self.wishes))])
+        return "; ".join([*told, *(each.words() for each in (*self.roles, *self.intent))])
 
     def to_json(self) -> dict[str, Any]:
+        intent = [each.to_json() for each in self.intent]
         return {
             "segments": [each.to_json() for each in self.segments],
             "roles": [each.to_json() for each in self.roles],
-            "wishes": [each.to_json() for each in self.wishes],
+            "intent": intent,
+            "wishes": intent,  # as commands of 0.1 call it
             "slots": [{"from": m.source, "to": m.destination, "slots": m.slots} for m in self.slots],
             "views": {"from": self.views[0], "to": self.views[1]},
         }
@@ -92,7 +94,7 @@ def difference(before: LayoutVersion, after: LayoutVersion) -> LayoutDifference:
     return LayoutDifference(
         tuple(each for each in segments if each is not None),
         _differences(_roles(before), _roles(after)),
-        _differences(_wishes(before.intent), _wishes(after.intent)),
+        _differences(_requests(before.intent), _requests(after.intent)),
         slot_moves(before.placement.slots or {}, after.placement.slots or {}, {}),
         (before.view_epoch, after.view_epoch),
     )
@@ -162,8 +164,8 @@ def _roles(version: LayoutVersion) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _wishes(document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Sorts of wishes, each as a set of names; none where they cannot be read."""
+def _requests(document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """What it asks for, by sort, each as a set of names; nothing where it cannot be read."""
     try:
         intent = Intent.from_mapping(document) if document else None
     except IntentError:

@@ -1,4 +1,4 @@
-"""The rows that a placement is decided from: view, observation and wishes in the datastore schema.
+"""The rows that a placement is decided from: view, observation and intent in the datastore schema.
 
 Pure: the same inputs give the same rows.  A row of ``replica`` is one *wanted* copy; which of the copies
 found today fill the rows is decided here (a half-made copy of a plan in flight fills its row, so that the
@@ -89,7 +89,7 @@ class PlacementState:
     """Hosts that receive no new copies now, sorted."""
     pins: tuple[PinRow, ...] = ()
     retired: frozenset[str] = frozenset()
-    """Segments that are to take no more records: there are some in them, and they are not wished for any more."""
+    """Segments that are to take no more records: there are some in them, and they are not wanted any more."""
     observed: tuple[tuple[bool, bool], ...] = ()
     """Of each segment that is there, whether it is retired and whether nothing of it is left."""
     moment: float = 0.0
@@ -127,7 +127,7 @@ def build_state(
     previous: PlacementState | None = None,
     frozen: frozenset[str] = frozenset(),
 ) -> PlacementState:
-    """Join view, observation and wishes.
+    """Join view, observation and intent.
 
     ``departed`` knows hosts of earlier views: a lost copy then still names its host, so that the plan can say
     where it was.  ``previous`` keeps the slots of surviving copies where they were.

@@ -108,8 +108,8 @@ def _lead(before: SegmentState, wanted: Sequence[str], hop: _Hop) -> str | None:
     complete = [host for host in before.chain if host in before.complete and host != hop.source]
     if before.chain[0] in complete:
         return before.chain[0]
-    by_wish = [host for host in wanted if host in complete]
-    return next(iter((*by_wish, *complete)), None)
+    as_wanted = [host for host in wanted if host in complete]
+    return next(iter((*as_wanted, *complete)), None)
 
 
 def _led_by(before: SegmentState, lead: str) -> tuple[str, ...]:

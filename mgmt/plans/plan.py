@@ -8,10 +8,12 @@ waves; optional ones (balance) wait for later ones, so that repairs never queue 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from hashlib import blake2b
 
 from datastore_adapter.interface import Observation, Placement, ReplicaState, SegmentObservation
 from mgmt.placement.hash_slot_assignment import SlotMove, slot_moves
@@ -46,6 +48,14 @@ class RoleChange:
     role: str
     host: str
     added: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RetirementChange:
+    """``segment`` takes no more records (``retired``), or takes them again."""
+
+    segment: str
+    retired: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,7 @@ class Plan:
     """What stands, if every wanted segment is placed already."""
     slots: tuple[SlotMove, ...] = ()
     """Which go from segment to segment, in the last wave."""
+    retirements: tuple[RetirementChange, ...] = ()
 
     @property
     def required_moves(self) -> int:
@@ -102,8 +113,25 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the placement that stands is the one wanted, as far as hosts, roles and slots go."""
-        return not (self.moves or self.primaries or self.roles or self.slots)
+        """Whether what stands is what is wanted, as far as hosts, roles, slots and retired segments go."""
+        return not (self.moves or self.primaries or self.roles or self.slots or self.retirements)
+
+    @property
+    def digest(self) -> str:
+        """Names where it leads, and what it breaks on the way there from what stands now.
+
+        When part of it is done it is the same, unless that was the part which breaks something.
+        """
+        target = self.target
+        named = (
+            dict(target.segments),
+            target.roles.layout_servers,
+            target.roles.sequencers[:1],
+            dict(target.slots or {}),
+            None if target.retired is None else sorted(target.retired),
+            [(danger.rule, danger.subject) for danger in self.dangers],
+        )
+        return blake2b(json.dumps(named, sort_keys=True).encode(), digest_size=8).hexdigest()
 
     def record(self, controller: str, order: Order = Order.NONE) -> PlanRecord:
         """What is agreed in the epoch document before the first step."""
@@ -157,6 +185,7 @@ def make_plan(
     )
     target = planned.waves[-1]
     slots = slots_on_the_move(observation, target)
+    retirements = _retirement_changes(observation, target)
     return Plan(
         plan_id=plan_id,
         agreed_as=agreed_as or plan_id,
@@ -170,7 +199,7 @@ def make_plan(
         roles=_role_changes(observation, target),
         target=target,
         waves=planned.waves,
-        required_waves=_required_waves(planned, moves, slots),
+        required_waves=_required_waves(planned, moves, asked_for=bool(slots or retirements)),
         loads=_with_slots(planned.loads, slots, target),
         now=check_observation(view, observation, intent),
         during=worst(
@@ -186,6 +215,7 @@ def make_plan(
         thawed=tuple(sorted(thawed.intersection(move.destination or "" for move in moves))),
         previous=_standing(observation, target),
         slots=slots,
+        retirements=retirements,
     )
 
 
@@ -207,10 +237,10 @@ def _given_up(observation: Observation, target: Placement, reasons: MoveReasons)
     ]
 
 
-def _required_waves(planned: WavePlan, moves: Sequence[Move], slots: Sequence[SlotMove]) -> int:
-    """Slots move because somebody wants them to: the wave that they have for themselves is required."""
-    only_slots = slots and all(move.required for move in moves) and len(planned.waves) == 1
-    return max(planned.required, int(bool(only_slots)))
+def _required_waves(planned: WavePlan, moves: Sequence[Move], *, asked_for: bool) -> int:
+    """Slots move and segments retire because somebody asked for it: a wave with nothing else is required."""
+    only_that = asked_for and all(move.required for move in moves) and len(planned.waves) == 1
+    return max(planned.required, int(only_that))
 
 
 def _with_slots(
@@ -272,6 +302,17 @@ def is_reached(observation: Observation, target: Placement) -> bool:
     return (
         set(roles.layout_servers) == set(target.roles.layout_servers)
         and roles.sequencers[:1] == target.roles.sequencers[:1]
+    )
+
+
+def _retirement_changes(observation: Observation, target: Placement) -> tuple[RetirementChange, ...]:
+    """Of segments that are there.  An engine with slots has no steps for it: who holds none is retired."""
+    if target.retired is None or target.slots is not None:
+        return ()
+    return tuple(
+        RetirementChange(segment.key, not segment.retired)
+        for segment in observation.segments
+        if segment.retired != (segment.key in target.retired)
     )
 
 

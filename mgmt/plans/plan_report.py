@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from datastore_adapter.interface import StepGraph
 from mgmt.plans.duration_estimate import TransferSpeeds
@@ -17,6 +17,7 @@ def plan_to_json(
     """One JSON document; ``steps`` are those of the first wave, ``speeds`` what the time is estimated by."""
     document: dict[str, Any] = {
         "plan_id": plan.plan_id,
+        "digest": plan.digest,
         "kind": str(plan.kind),
         "view_epoch": plan.view_epoch,
         "layout_epoch": plan.layout_epoch,
@@ -44,6 +45,9 @@ def plan_to_json(
         "slots": [
             {"from": move.source, "to": move.destination, "slots": move.slots, "bytes": move.bytes}
             for move in plan.slots
+        ],
+        "retirements": [
+            {"segment": change.segment, "retired": change.retired} for change in plan.retirements
         ],
         "required_moves": plan.required_moves,
         "optional_moves": plan.optional_moves,
@@ -111,6 +115,10 @@ def plan_to_text(plan: Plan, steps: StepGraph | None = None, speeds: TransferSpe
         for move in plan.slots
     ]
     lines += [f"{change.role}  {'+' if change.added else '-'} {change.host}" for change in plan.roles]
+    lines += [
+        f"{change.segment}  takes {'no more records' if change.retired else 'records again'}"
+        for change in plan.retirements
+    ]
     lines += [not_made] if not_made else []
     lines += [
         f"{host} came back a short while ago, and receives lost copies all the same: no other host can"
@@ -155,6 +163,14 @@ def _why(left: LeftOut) -> str:
     return "; ".join(str(danger) for danger in left.dangers)
 
 
+_KINDS: Final = {
+    PlanKind.RESUMED: "agreed before",
+    PlanKind.AVAILABILITY: "only lost hosts are taken out",
+    PlanKind.PAUSED: "only lost hosts are taken out",
+    PlanKind.UNDO: "back to what stood before",
+}
+
+
 def summary(plan: Plan) -> str:
     """One line: ``plan p3-n1: 3 required moves, 1 primary change, 2627 bytes to copy, 1 wave``."""
     counts = (
@@ -162,16 +178,17 @@ def summary(plan: Plan) -> str:
         (plan.optional_moves, "optional move"),
         (len(plan.primaries), "primary change"),
         (len(plan.roles), "role change"),
+        (len(plan.retirements), "retirement change"),
     )
     told = [f"{number} {what}{'' if number == 1 else 's'}" for number, what in counts if number]
     if plan.slots:
         told.append(f"{sum(move.slots for move in plan.slots)} slots to move")
     told.append(f"{plan.bytes} bytes to copy" if plan.bytes else "nothing to copy")
     told.append("1 wave" if len(plan.waves) == 1 else f"{len(plan.waves)} waves")
-    repair = "" if plan.kind is PlanKind.SOLVED else f" ({plan.kind})"
+    kind = f" ({_KINDS[plan.kind]})" if plan.kind in _KINDS else ""
     thawed = (
         f"; only {', '.join(plan.thawed)} can take lost copies, though back for so short"
         if plan.thawed
         else ""
     )
-    return f"plan {plan.plan_id}{repair}: {', '.join(told)}{thawed}"
+    return f"plan {plan.agreed_as}{kind}: {', '.join(told)}{thawed}"

@@ -25,7 +25,7 @@ MOST_LINES = 40
 """Lines of moves."""
 MOST_NAMED = 6
 """Segments named in one of them."""
-MOST_WISHES = 8
+MOST_REQUESTS = 8
 """Drains and pins that are tried without, where no placement is possible."""
 
 
@@ -161,10 +161,12 @@ def _relaxations(model: Model, state: PlacementState, asked: str, budget: float,
 def _helping(
     model: Model, state: PlacementState, error: InfeasibleError, deadline: float, seed: int, asked: str = ""
 ) -> list[str]:
-    """What would help: first what operators have wished and can take back, but for the drain that is asked for."""
+    """What would help: first what operators have asked for and can take back, but for the drain that is asked for."""
     found: list[str] = []
-    wishes = [*_drains(state, asked), *_pins(state)]
-    for (statement, text), left in zip(wishes, range(min(len(wishes), MOST_WISHES), 0, -1), strict=False):
+    requests = [*_drains(state, asked), *_pins(state)]
+    for (statement, text), left in zip(
+        requests, range(min(len(requests), MOST_REQUESTS), 0, -1), strict=False
+    ):
         without = model.database.clone()
         without.execute(statement)
         seconds = (deadline - time.monotonic()) / (left + 1)

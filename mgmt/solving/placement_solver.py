@@ -198,7 +198,7 @@ def _some_rows(member: CoreMember, most: int = 3) -> str:
 def fill(database: Database, state: PlacementState) -> None:
     """Make the datastore schema's tables hold exactly ``state``."""
     contents = {"host": _host_rows(state), "segment": _segment_rows(state), "replica": _replica_rows(state)}
-    wishes: dict[str, list[dict[str, Any]]] = {
+    requests: dict[str, list[dict[str, Any]]] = {
         "host_label": [
             {"host": row.name, "key": key, "value": value} for row in state.hosts for key, value in row.labels
         ],
@@ -206,7 +206,7 @@ def fill(database: Database, state: PlacementState) -> None:
         "pin": [{"segment": pin.segment, "slot": pin.slot, "host": pin.host} for pin in state.pins],
     }
     known = {table.name for table in database.schema.tables}
-    database.replace_rows({**contents, **{table: rows for table, rows in wishes.items() if table in known}})
+    database.replace_rows({**contents, **{table: rows for table, rows in requests.items() if table in known}})
 
 
 def _host_rows(state: PlacementState) -> Iterable[dict[str, Any]]:

@@ -212,12 +212,12 @@ class Database:
         """Run one SQL statement in a transaction of its own and return its rows."""
         self.refresh()
         self._sources.refuse_changes(changed_by(sql))
-        return self._store.execute(sql, parameters)
+        return self._store.execute(sql, parameters, self.now())
 
     def execute_many(self, sql: str, rows: Iterable[Parameters]) -> None:
         """Run one SQL statement for each row, all in one transaction."""
         self._sources.refuse_changes(changed_by(sql))
-        self._store.execute_many(sql, rows)
+        self._store.execute_many(sql, rows, self.now())
 
     def insert(self, table: str, rows: Iterable[Row] | object) -> None:
         """Insert rows, all in one transaction: mappings from column to value, or whole columns (a frame, say)."""

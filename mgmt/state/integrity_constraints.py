@@ -83,10 +83,11 @@ def _reference(table: Table, key: ForeignKey, target: Table) -> _Rule:
         f"other.{quote(there)} = own.{quote(here)}"
         for here, there in zip(key.columns, referenced, strict=True)
     )
-    names = ", ".join(f"own.{quote(name)}" for name in key.columns)
+    columns = tuple(dict.fromkeys((*table.primary_key, *key.columns)))
+    names = ", ".join(f"own.{quote(name)}" for name in columns)
     sql = (
         f"SELECT {names} FROM {quote(table.name)} AS own ANTI JOIN {quote(target.name)} AS other ON {same}"
         f" WHERE {known}"
     )
     reason = f"FOREIGN KEY ({', '.join(key.columns)}): {target.name} has no such row"
-    return _Rule(table, reason, key.columns, sql, target.name.lower())
+    return _Rule(table, reason, columns, sql, target.name.lower())

@@ -8,7 +8,7 @@ which holds the value of today.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -170,6 +170,12 @@ def without_prefix(name: str) -> str:
     """What people call a variable column: ``host`` for ``variable__host``."""
     prefixes = (each for each in VARIABLE_PREFIXES if name.lower().startswith(each))
     return name[len(next(prefixes, "")) :]
+
+
+def shown_row(row: Mapping[str, object]) -> str:
+    """``app a, host h1``: variable columns as people call them, unless another one is called so."""
+    plain = {name: without_prefix(name) for name in row}
+    return ", ".join(f"{name if plain[name] in row else plain[name]} {value}" for name, value in row.items())
 
 
 def storage(kind: SqlType) -> str:

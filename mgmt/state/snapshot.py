@@ -262,7 +262,7 @@ class Snapshot:
         self._scratches.append([])
         if outermost:
             self._catalog.run("BEGIN")
-            before = set(self._kept), dict(self._there)
+            before = set(self._kept), dict(self._there), set(self._settled)
         try:
             yield
         except BaseException:
@@ -278,7 +278,7 @@ class Snapshot:
         finally:
             self._scratches.pop()
             if outermost:
-                self._kept, self._there = before
+                self._kept, self._there, self._settled = before
 
     def copy_into(self, catalog: Catalog) -> Reading | None:
         """Put the rows into the empty tables of another catalog; None where it does not see them."""

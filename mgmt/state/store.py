@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -104,9 +105,10 @@ class Store:
         """These are its tables from now on."""
         self._schema = schema
 
-    def execute(self, sql: str, parameters: Parameters) -> list[tuple[Any, ...]]:
+    def execute(self, sql: str, parameters: Parameters, now: datetime) -> list[tuple[Any, ...]]:
         """Run one statement and return its rows."""
         with self._lock, errors(self._what):
+            self._catalog.tell(now)
             if len(self._catalog.connection.extract_statements(sql)) != 1:
                 raise RefusedStatementError("it is not one statement")
             touched = changed_by(sql)
@@ -118,9 +120,10 @@ class Store:
                 note(_changed(rows, counted=counted))
             return [] if counted else rows
 
-    def execute_many(self, sql: str, rows: Iterable[Parameters]) -> None:
+    def execute_many(self, sql: str, rows: Iterable[Parameters], now: datetime) -> None:
         """Run one statement for each row."""
         with self._lock, errors(self._what):
+            self._catalog.tell(now)
             touched = {word.lower() for word in _WORD.findall(sql)}
             with self._transaction(touched) as note:
                 for row in rows:

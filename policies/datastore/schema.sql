@@ -44,7 +44,7 @@ CREATE TABLE replica (
     PRIMARY KEY (segment, slot)
 );
 
--- What operators may wish besides; all of it may stay empty.
+-- What operators may ask for besides; all of it may stay empty.
 
 -- How many copies of a segment a zone holds.
 CREATE TABLE zone_rule (

@@ -1,7 +1,7 @@
 """The node agent: membership, the log's servers and the control loop, wired into one process.
 
 It moves values between the parts and decides nothing: views go from membership to the controller, events of
-all parts go into one log.  The floors of the house meet here only.  What the node answers over HTTP is in
+all parts go into one log.  What the node answers over HTTP is in
 ``rota.agent.node_api``.
 """
 

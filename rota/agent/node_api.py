@@ -24,6 +24,7 @@ from mgmt.errors import (
     NothingLostError,
     NothingToAbortError,
     NotRestoringError,
+    PlanChangedError,
     RefusedError,
     UnknownEpochError,
     UnknownHostError,
@@ -70,6 +71,7 @@ _NO_CONTROL: dict[str, Any] = {"controller": None, "layout_epoch": None, "open_m
 """What an agent without a store knows of the placement."""
 STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
     (RefusedError, "refused", 409),
+    (PlanChangedError, "plan_changed", 409),
     (NothingToAbortError, "nothing_to_abort", 409),
     (NothingLostError, "nothing_lost", 409),
     (NotRestoringError, "not_restoring", 409),
@@ -201,7 +203,10 @@ class NodeApi:
         reading = _joined(self.cluster).suspicions()
         if reading is None:
             raise ApiError("this agent is in no view at present; it is joining again", code="joining")
-        return {"agent": self._name, **asdict(reading)}
+        told = asdict(reading)
+        for suspect in told["suspects"]:
+            suspect["wish"] = suspect["request"]  # as commands of 0.1 call it
+        return {"agent": self._name, **told}
 
     async def views(self) -> Views:
         """When each member installed each view, as the members themselves tell it."""
@@ -254,7 +259,10 @@ class NodeApi:
             "sync_seconds": self.server.disk.sync_seconds or None,
             "append_seconds": None if self.store_api is None else self.store_api.append_seconds(),
         }
-        return counted({**statistics, **self.server.statistics()}, with_log=self.engine is None), gauges
+        counters = counted({**statistics, **self.server.statistics()}, with_log=self.engine is None)
+        if self.store_api is not None:
+            counters["failed_appends"] = self.store_api.failed_appends
+        return counters, gauges
 
     async def measured(self) -> AllMeasured:
         """What the agents of all hosts, or of some, measured in the last hour."""

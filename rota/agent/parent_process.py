@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import trio
 
 READY_DESCRIPTOR = "ROTA_READY_DESCRIPTOR"
-"""Names a pipe on which an agent says where it listens.  So its HTTP port is a wish: where it is taken, any will do."""
+"""Names a pipe on which an agent says where it listens.  So where its HTTP port is taken, any other will do."""
 LIFELINE_DESCRIPTOR = "ROTA_LIFELINE_DESCRIPTOR"
 """Names a pipe that nobody writes to: when it ends, whoever started the agent is gone, and so is the agent."""
 

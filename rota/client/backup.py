@@ -1,13 +1,13 @@
 """Taking a backup of a cluster through any of its agents, and restoring it into an empty one.
 
-A backup is all of the log (so all streams and maps) below one address, and the operators' wishes that were in force
+A backup is all of the log (so all streams and maps) below one address, and the operators' intent that were in force
 when the log ended there.  What is below the address never changes, so the parts can be fetched one after the other,
 whatever is appended meanwhile.  But it can be trimmed meanwhile, and what justifies that may stand above the address (a
 map's newer snapshot): then the backup goes on to the end of the log of that moment, and counts from the trim on.
 
-Restoring puts every record back at its address, in order.  While it lasts the plane is paused, since a change of the
-layout would make holes of addresses that are not written yet, and the wishes name the backup: no other is gone on with,
-and none is put into a log that holds something else.
+Restoring puts every record back at its address, in order.  While it lasts the controller is paused, since a change of
+the layout would make holes of addresses that are not written yet, and the intent names the backup: no other is gone on
+with, and none is put into a log that holds something else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rota.client.backup_file import BackupWriter, End, Summary, parts_of, verify
 from rota.errors import AgentError, ApiError, UsageProblem
 
 PAUSE_PATIENCE: Final = 60.0
-"""Seconds that the plane may take to stop what it is at."""
+"""Seconds that the controller may take to stop what it is at."""
 PATIENCE: Final = 60.0
 """Seconds that the agent may be away in the middle, or a host that it needs: one that restarts is back sooner."""
 LOOK_EVERY: Final = 0.2
@@ -58,7 +58,7 @@ class Restored:
 
     summary: Summary
     is_paused: bool
-    """The plane is left paused: it was so when the backup was taken, or before the restore."""
+    """Data movement is left paused: it was so when the backup was taken, or before the restore."""
 
 
 def back_up(
@@ -136,7 +136,7 @@ def _copy(client: _RetryingClient, writer: BackupWriter, cut: dict[str, Any], to
 
 
 def _cut(client: ApiClient) -> dict[str, Any]:
-    """Where the log ends now, and the wishes of that moment."""
+    """Where the log ends now, and the intent of that moment."""
     answer: dict[str, Any] = client.get("/v1/backup")
     return answer
 
@@ -160,9 +160,9 @@ def restore(
     was_paused = client.post("/v1/restore", {**backup, "resume": resume})["was_paused"]
     _wait_until_paused(client)
     _put_back(_RetryingClient(client, patience), path, end, told)
-    wishes = (end.intent or None) if with_intent else None
-    client.post("/v1/restore/finished", {**backup, "intent": wishes})
-    is_paused = bool(wishes.get("paused", False) if wishes else was_paused)
+    intent = (end.intent or None) if with_intent else None
+    client.post("/v1/restore/finished", {**backup, "intent": intent})
+    is_paused = bool(intent.get("paused", False) if intent else was_paused)
     if not is_paused:
         client.post("/v1/resume", {})
     return Restored(summary, is_paused)
@@ -192,7 +192,7 @@ def _wait_until_paused(client: ApiClient) -> None:
     while (phase := client.get("/v1/control")["phase"]) != "paused":
         if time.monotonic() > deadline:
             raise AgentError(
-                f"the plane does not come to rest ({phase}); look at `rota status`, then restore with --resume"
+                f"the controller does not come to rest ({phase}); look at `rota status`, then restore with --resume"
             )
         time.sleep(LOOK_EVERY)
 

@@ -3,7 +3,7 @@
 On disk: frames, each a header of 24 bytes (magic, kind, length of the body, number of the frame, CRC-32 of all that and
 the body) and a body in MessagePack, little-endian.  The first frame says what the file is (`Head`), then come parts of
 the log in order of address (`datastore_adapter.log.client.copying`), and the last one what they are together: up to
-which address, the operators' wishes, how many records, and the SHA-256 of all before it (`End`).  A file without that
+which address, the operators' intent, how many records, and the SHA-256 of all before it (`End`).  A file without that
 was never finished.
 
 Versions: the last byte of the magic is that of the frames, `Head.format` that of what is in them.  A newer one is
@@ -92,7 +92,7 @@ class End(msgspec.Struct, frozen=True):
     layout_epoch: int
     """Which was in force when the log ended at `address`."""
     intent: dict[str, Any]
-    """The operators' wishes of that epoch, the policies among them."""
+    """The operators' intent of that epoch, the policies among them."""
     records: int
     payload_bytes: int
     lost: int

@@ -58,13 +58,14 @@ def _local_file() -> Path:
     return contexts_file().with_name("up")
 
 
-def remember_local(agents: Sequence[str]) -> None:
-    """These agents of this machine are asked where a command is told nothing."""
+def remember_local(agents: Sequence[str]) -> bool:
+    """These agents of this machine are asked where a command is told nothing; False if that cannot be written down."""
     try:
         _local_file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(_local_file(), ",".join(agents).encode(), mode=0o600)
     except OSError:
-        pass  # then commands ask the first one only
+        return False
+    return True
 
 
 def forget_local() -> None:
@@ -73,13 +74,13 @@ def forget_local() -> None:
         _local_file().unlink()
 
 
-def local_agents() -> str:
-    """The agents of the local cluster that has the default address, or else that address alone."""
+def local_agents() -> list[str]:
+    """The agents of the local cluster, and the default address, where one may be that `rota up` has not started."""
     try:
-        agents = _local_file().read_text()
+        agents = _local_file().read_text().split(",")
     except (OSError, ValueError):
-        return DEFAULT_URL
-    return agents or DEFAULT_URL
+        agents = []
+    return list(dict.fromkeys((*filter(None, agents), DEFAULT_URL)))
 
 
 def target_of(given: Mapping[str, Any], group: Mapping[str, Any], own: str | None = None) -> Target:
@@ -98,7 +99,7 @@ def target_of(given: Mapping[str, Any], group: Mapping[str, Any], own: str | Non
     for name in ("token_file", "ca_file"):
         if path := os.environ.get(f"ROTA_{name.upper()}"):
             files.setdefault(name, Path(path))
-    return Target(asked["api"] or os.environ.get("ROTA_API") or own or local_agents(), **files)
+    return Target(asked["api"] or os.environ.get("ROTA_API") or own or ",".join(local_agents()), **files)
 
 
 def load(path: Path) -> Contexts:

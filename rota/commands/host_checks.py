@@ -146,7 +146,7 @@ def agent(target: Target) -> tuple[bool, Finding]:
         return True, Finding(
             "agent",
             Outcome.WARNING,
-            f"{told}; it has refused {dropped} messages",
+            f"{told}; it has refused or lost {dropped} messages",
             "`rota status` says which and why",
         )
     return True, Finding("agent", Outcome.GOOD, told)

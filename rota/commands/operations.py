@@ -19,7 +19,7 @@ from rota.terminal.output import emit, short_id
 @api_option
 @json_option
 def evict(host: str, api: Target, json_wanted: bool) -> None:
-    """Remove HOST from the cluster, healthy or not: one view change, told as `evicted` to everybody.
+    """Remove HOST from the cluster, healthy or not: one view change, announced to everybody as `evicted`.
 
     Its agent ends and does not come back by itself; start it again to have it join anew. A majority must agree: if
     it is lost for good, use `rota recover`. To empty a host first, use `rota drain HOST --wait`.
@@ -36,7 +36,7 @@ def evict(host: str, api: Target, json_wanted: bool) -> None:
 @api_option
 @json_option
 def leave(api: Target, json_wanted: bool) -> None:
-    """Have the agent at --api leave the cluster gracefully, and end: one view change, told as `left`.
+    """Have the agent at --api leave the cluster gracefully, and end: one view change, announced as `left`.
 
     Exit status 1 when it has ended, but the others did not agree in time, or there was nobody who could: the last
     member of a centralised cluster stays listed.

@@ -14,6 +14,7 @@ from rota.commands.options import api_option, json_option, watch_option
 from rota.errors import ApiError, ReportedFailure
 from rota.terminal.output import ago, away_text, emit, field, short_id
 from rota.terminal.plan_progress import share_of
+from rota.terminal.refusals import refusal_in_words
 from rota.terminal.watching import watch
 
 NAMED = 4
@@ -230,7 +231,7 @@ def _show_risks(answer: dict[str, Any]) -> None:
     for number, loss in enumerate(_told_losses(answer)):
         field("" if number else "at risk", loss)
     dropped = {reason: count for reason, count in answer["dropped"].items() if count}
-    what = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items())) or "nothing"
+    what = "; ".join(refusal_in_words(*each) for each in sorted(dropped.items())) or "nothing"
     field("dropped", what)
 
 

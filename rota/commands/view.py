@@ -13,7 +13,7 @@ import click
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
 from rota.commands.options import api_option, json_option
-from rota.terminal.output import ago, emit, room_for_last, short_id, shortened, size, table
+from rota.terminal.output import WIDEST, ago, emit, room_for_last, short_id, shortened, size, table
 
 LEAST_TAGS: Final = 10
 """Columns of a host's tags that are shown in any case."""
@@ -76,7 +76,7 @@ def _show_former(answer: dict[str, Any], wide: bool) -> None:
 def _show_hosts(columns: Sequence[str], rows: Iterable[Sequence[Any]], wide: bool) -> None:
     """A line for each; the tags, which are last, are cut where there is no room for them, unless ``wide``."""
     rows = list(rows)
-    room = 10_000 if wide else max(LEAST_TAGS, room_for_last(columns, rows))
+    room = WIDEST if wide else max(LEAST_TAGS, room_for_last(columns, rows))
     table(columns, [(*row[:-1], shortened(row[-1], room)) for row in rows], wide=wide)
 
 
@@ -138,6 +138,11 @@ def suspicions(api: Target, json_wanted: bool) -> None:
     emit(ApiClient(api).get("/v1/suspicions"), json_wanted, _show_suspicions)
 
 
+def _standing(suspect: dict[str, Any]) -> str:
+    request = suspect["request"] if "request" in suspect else suspect["wish"]  # as an agent of 0.1 calls it
+    return {"leave": "leaves", "evict": "to be evicted"}.get(request, str(suspect["standing"]))
+
+
 def _show_suspicions(answer: dict[str, Any]) -> None:
     click.echo(
         f"view {answer['epoch']}, {answer['size']} members; {answer['high']} of {answer['rings']} reports remove "
@@ -150,7 +155,7 @@ def _show_suspicions(answer: dict[str, Any]) -> None:
                 (
                     suspect["name"],
                     f"{suspect['tally']} of {answer['rings']}",
-                    {"leave": "leaves", "evict": "to be evicted"}.get(suspect["wish"], suspect["standing"]),
+                    _standing(suspect),
                     f"{suspect['age']:.1f} s",
                     " ".join(f"{each['name']} ({len(each['rings'])})" for each in suspect["accusers"]),
                 )

@@ -293,6 +293,12 @@ class SegmentsRequest(TypedDict):
     count: int
 
 
+class ShownPlan(TypedDict):
+    """The plan that was shown under this digest: another one is refused (``plan_changed``)."""
+
+    digest: str
+
+
 class ForgetRequest(TypedDict):
     """Hosts that never come back; without ``confirmed`` it is only told what would be lost."""
 
@@ -417,10 +423,12 @@ class RecordEntry(TypedDict):
 
 
 class Records(TypedDict):
-    """The latest records of a stream, or the first from an address on, oldest first."""
+    """The latest records of a stream, or the first from an address on, oldest first.  ``more``: there may be others
+    that were asked for, before or behind these; an answer has about 16 MiB of records at most."""
 
     stream: str
     records: list[RecordEntry]
+    more: bool
 
 
 class StreamEntry(TypedDict):
@@ -474,7 +482,7 @@ class RestoredRequest(TypedDict):
 
 
 class MapEntries(TypedDict):
-    """The first entries of a map, in order of key; ``keys``: how many there are."""
+    """The first entries of a map, in order of key, about 16 MiB of values at most; ``keys``: how many there are."""
 
     map: str
     keys: int

@@ -47,12 +47,19 @@ def build_application(backend: Backend, access: Access | None = None) -> Starlet
         middleware=[Middleware(HttpGuard, access=access)],
         exception_handlers={404: no_such_thing, 405: no_such_thing},
         routes=[
-            Route(operation.path, _guarded(operation, access, backend), methods=[operation.method])
+            Route(_routed(operation.path), _guarded(operation, access, backend), methods=[operation.method])
             for operation in table
         ],
     )
     application.state.operations = table
     return application
+
+
+def _routed(path: str) -> str:
+    """A host's name may have slashes in it, and so what is called after one."""
+    return path.replace("/hosts/{name}", "/hosts/{name:path}").replace(
+        "/plans/{plan_id}", "/plans/{plan_id:path}"
+    )
 
 
 def _guarded(operation: Operation, access: Access, backend: Backend) -> Endpoint:

@@ -125,7 +125,7 @@ class Losses(TypedDict):
 
 
 class Control(TypedDict):
-    """What the management plane of one host is at.  ``layout_epoch`` is -1 before the engine has answered;
+    """What the control loop of one host is at.  ``layout_epoch`` is -1 before the engine has answered;
     ``layout_servers_lost``: those without which no majority of them is left, so that nothing can be changed."""
 
     role: str
@@ -255,10 +255,11 @@ SlotsMoved = TypedDict("SlotsMoved", {"from": str | None, "to": str, "slots": in
 
 
 class Difference(TypedDict):
-    """Between two versions of the layout."""
+    """Between two versions of the layout; ``wishes``: the intent, for commands of 0.1."""
 
     segments: list[SegmentChanged]
     roles: list[NamesChanged]
+    intent: list[NamesChanged]
     wishes: list[NamesChanged]
     slots: list[SlotsMoved]
     views: ViewsFromTo
@@ -339,6 +340,13 @@ class Violations(TypedDict):
     under_replicated: int
 
 
+class RetirementChange(TypedDict):
+    """A segment that takes no more records (``retired``), or takes them again."""
+
+    segment: str
+    retired: bool
+
+
 class ViolationsOnTheWay(TypedDict):
     """Segments that break a rule: as it stands, at worst after any of the waves, and with the plan done."""
 
@@ -358,9 +366,11 @@ class LeftOut(TypedDict):
 class DryRun(TypedDict):
     """The plan that would be executed now; ``steps`` are those of its first wave, ``target`` the hosts of each segment
     once it is done, the primary first.  Where no placement satisfies the rules, ``clashing`` names those that clash,
-    and each of ``relaxations`` is a smallest change that would help."""
+    and each of ``relaxations`` is a smallest change that would help.  ``digest`` names the plan for
+    ``/v1/apply/shown``; ``solve`` is null where the plan is agreed and under way."""
 
     plan_id: str
+    digest: str
     kind: str
     view_epoch: int
     layout_epoch: int
@@ -368,6 +378,7 @@ class DryRun(TypedDict):
     primaries: list[PrimaryChange]
     roles: list[RoleChange]
     slots: list[SlotMove]
+    retirements: list[RetirementChange]
     required_moves: int
     optional_moves: int
     bytes: int
@@ -436,7 +447,7 @@ class Resized(TypedDict):
 
 
 class RestoreBegun(TypedDict):
-    """The plane is paused, and the log is ready for the parts of the backup."""
+    """Data movement is paused, and the log is ready for the parts of the backup."""
 
     was_paused: bool
 

@@ -58,6 +58,7 @@ GET  /v1/keys              which host holds which keys, by id
 POST /v1/keys              {"action": "install", "key": BASE64}, or "use", "remove" with "id" (and "force": true)
 GET  /v1/plans/ID          what has become of a plan: open, done, failed or replaced
 POST /v1/apply             {}; what the dry run shows is carried out, also while paused
+POST /v1/apply/shown       {"digest": DIGEST}: the same, if it is the plan that was shown under it
 POST /v1/pause             {}: no data is moved; /v1/resume ends it
 POST /v1/abort             {}: undo the plan that is carried out, then stay paused
 POST /v1/drain             {"host": NAME}; also /v1/undrain
@@ -176,6 +177,15 @@ class Endpoints:
 
         return endpoint
 
+    async def apply(self, request: Request) -> Response:
+        if await json_object(request):
+            raise ApiError(
+                'send {}, or {"digest": DIGEST} of the plan that was shown to /v1/apply/shown',
+                code="bad_request",
+                status=400,
+            )
+        return await self._control(request, "apply", {})
+
     async def keys(self, request: Request) -> Response:
         action, arguments = ("list", {}) if request.method == "GET" else await key_arguments(request)
         return JSONResponse(await self._backend.keys(action, arguments))
@@ -204,7 +214,8 @@ class Endpoints:
     async def entries(self, request: Request) -> Response:
         limit = whole_number(request, "limit", LARGEST_LISTING) or LARGEST_LISTING
         name, most = request.path_params["name"], whole_number(request, "most", None)
-        return JSONResponse(await self._backend.store().entries(name, limit, most))
+        after = request.query_params.get("after")
+        return JSONResponse(await self._backend.store().entries(name, limit, most, after))
 
     async def change(self, request: Request) -> Response:
         wanted = await json_object(request, LARGEST_CHANGE)

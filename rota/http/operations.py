@@ -121,8 +121,12 @@ def _of_the_placement(endpoints: Endpoints) -> list[Operation]:
             control_answers.Outcome,
         ),
         Operation(
-            "/v1/apply", endpoints.controlled("apply"), "Carry out what the dry run shows",
-            control_answers.Applied, "POST", answers.Nothing,
+            "/v1/apply", endpoints.apply, "Carry out what a dry run would show now", control_answers.Applied,
+            "POST", answers.Nothing,
+        ),
+        Operation(
+            "/v1/apply/shown", endpoints.controlled("apply-shown", digest=str),
+            "Carry out the plan that was shown, and no other", control_answers.Applied, "POST", answers.ShownPlan,
         ),
         Operation(
             "/v1/pause", endpoints.controlled("pause"), "Move no data", control_answers.Paused, "POST",
@@ -225,7 +229,7 @@ def _of_the_store(endpoints: Endpoints) -> list[Operation]:
         ),
         Operation(
             "/v1/map/{name}", endpoints.entries, "The entries of a map", answers.MapEntries,
-            query={"limit": "at most so many", "most": MOST},
+            query={"limit": "at most so many", "most": MOST, "after": "only keys behind this one"},
         ),
         Operation(
             "/v1/map/{name}", endpoints.change, "Get, set, delete or replace one key", answers.MapChange,

@@ -16,8 +16,9 @@ import click
 import trio
 
 from membership import Address
-from rota.client.contexts import forget_local, remember_local
-from rota.client.target import DEFAULT_URL
+from rota.client.api_client import ApiClient
+from rota.client.contexts import forget_local, local_agents, remember_local
+from rota.client.target import DEFAULT_URL, Target
 from rota.errors import ApiError, LocalClusterError, UsageProblem
 from rota.local import cluster_file
 from rota.local.cluster import ClusterPlan, LocalCluster, check_store, open_local_cluster
@@ -26,6 +27,8 @@ from rota.terminal.output import as_json
 
 REFRESH = 1.0
 JOIN_TIMEOUT = 60.0
+PROBE_TIMEOUT = 2.0
+"""Seconds that the agents which commands would ask have for an answer."""
 
 
 @contextlib.contextmanager
@@ -66,7 +69,7 @@ def _plan(place: Path, nodes: int | None, racks: int | None, loss: float, store:
     """A new cluster, or the one of this folder.  Raises :class:`UsageProblem` when it is asked for as another."""
     before = cluster_file.load(place)
     if before is None:
-        # The first agent takes the commands' default address if it can, so that they need no --api.
+        # The first agent takes the commands' default address if it can, so that its console is where people look.
         default = Address.parse(DEFAULT_URL.removeprefix("http://"))
         fresh = ClusterPlan(place, loss=loss, first_api=default, store=store or "log")
         return replace(fresh, nodes=nodes or fresh.nodes, racks=racks or fresh.racks)
@@ -77,7 +80,13 @@ def _plan(place: Path, nodes: int | None, racks: int | None, loss: float, store:
             f"{before.store}; leave --nodes, --racks and --store out to start it again, or name another folder"
         )
     return ClusterPlan(
-        place, nodes=size, racks=before.racks, loss=loss, store=before.store, places=before.places
+        place,
+        nodes=size,
+        racks=before.racks,
+        loss=loss,
+        store=before.store,
+        places=before.places,
+        first_api=next((place.api for place in before.places.values()), None),
     )
 
 
@@ -102,9 +111,9 @@ async def run_up(
             async with open_local_cluster(plan) as cluster:
                 cluster.remember()
                 agents = [f"http://{agent.api}" for agent in cluster.in_order()]
-                is_default = agents[0] == DEFAULT_URL
-                if is_default:
-                    remember_local(agents)
+                is_asked = await trio.to_thread.run_sync(_are_asked_by_default, agents)
+                for line in _where_it_is(agents[0], f"http://{plan.first_api}", is_asked):
+                    click.echo(line, err=True)
                 live = sys.stdout.isatty() and not json_wanted
                 if not live:  # who reads on after that wants to ask; on a terminal the table tells
                     await cluster.wait_together(JOIN_TIMEOUT)
@@ -124,7 +133,7 @@ async def run_up(
                 try:
                     await _show(cluster, live=live)
                 finally:
-                    if is_default:
+                    if is_asked:
                         forget_local()
                     leaving = len(cluster.live())
                     with trio.CancelScope(shield=True):
@@ -133,6 +142,33 @@ async def run_up(
     click.echo(
         f"{leaving} agents have left, {ended} had ended before" if ended else "all agents have left", err=True
     )
+
+
+def _are_asked_by_default(agents: list[str]) -> bool:
+    """See to it that commands that are told of no agent ask these: not while they ask others, which answer."""
+    others = [other for other in local_agents() if other not in agents]
+    if others and _answers(others):
+        return False
+    return remember_local(agents) or agents[0] == DEFAULT_URL
+
+
+def _answers(agents: list[str]) -> bool:
+    """Whether one of them is an agent, of whomever it takes orders."""
+    try:
+        ApiClient(Target(",".join(agents)), timeout=PROBE_TIMEOUT).get("/v1/status")
+    except UsageProblem:
+        return False  # what is remembered is no address
+    except ApiError as error:
+        return error.status in (401, 403)
+    return True
+
+
+def _where_it_is(first: str, wanted: str, is_asked: bool) -> Iterator[str]:
+    """What whoever types commands in another terminal has to know, if anything."""
+    if first != wanted:
+        yield f"{wanted} is taken: n1 serves HTTP at {first} instead"
+    if not is_asked:
+        yield f"commands ask other agents by default; for this cluster, type  export ROTA_API={first}"
 
 
 async def _show(cluster: LocalCluster, live: bool) -> None:

@@ -9,6 +9,7 @@ import re
 from typing import Any, Final
 
 from mgmt.control.controller import Controller
+from mgmt.plans.plan import Plan
 from mgmt.solving.placement_questions import Question
 from rota.errors import ApiError
 
@@ -88,12 +89,17 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
         case "abort", _:
             return {"paused": True, "plan_id": await requests.abort()}
         case "apply", _:
-            plan = await requests.apply()
-            if plan is None:
-                return {"plan_id": None, "moves": 0, "bytes": 0, "waves": 0}
-            counts = {"moves": len(plan.moves), "bytes": plan.bytes, "waves": len(plan.waves)}
-            return {"plan_id": plan.agreed_as, **counts}
+            return _ordered(await requests.apply())
+        case "apply-shown", {"digest": str(digest)}:  # a name of its own: 0.1 would apply whatever there is
+            return _ordered(await requests.apply(digest))
     raise ApiError(f"{request!r} is not a request this version knows", code="bad_request", status=400)
+
+
+def _ordered(plan: Plan | None) -> dict[str, Any]:
+    if plan is None:
+        return {"plan_id": None, "moves": 0, "bytes": 0, "waves": 0}
+    counts = {"moves": len(plan.moves), "bytes": plan.bytes, "waves": len(plan.waves)}
+    return {"plan_id": plan.agreed_as, **counts}
 
 
 def _asked_at(arguments: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SERVICE = "control"
 LARGEST_REQUEST = 16 << 20
-"""Bytes: the wishes of a backup, with whole policies in them."""
+"""Bytes: the intent of a backup, with whole policies in them."""
 LARGEST_ANSWER = 64 << 20
 ANSWER_TIMEOUT = 60.0
 

@@ -32,6 +32,7 @@ from datastore_adapter import (
 from datastore_adapter.log.client.copying import decode_part, encode_part
 from datastore_adapter.log.client.stream_search import StreamSize
 from datastore_adapter.log.maps.snapshot import MAP_STREAMS
+from datastore_adapter.log.runtime.runtime import Event
 from rota.errors import ApiError
 from rota.http.answers import (
     Appended,
@@ -49,10 +50,16 @@ from rota.version import VERSION
 
 LONGEST_LISTING = 10_000
 APPEND_TIMEOUT = 30.0
+LARGEST_ANSWER = 16 << 20
+"""Bytes of the values in one answer, about: what is left out is asked for again, from there on."""
+NAMES_TIMEOUT = 10.0
+"""Seconds for what streams there are, for somebody who waits."""
 SIZES_TIMEOUT = 5.0
 """Seconds for how much there is of each stream; without it they are named only, if that is told in such a time."""
 SIZES_KEPT = 2.0
 """Seconds for which they are good for others who ask: several consoles cost hardly more than one."""
+SERVER_ERRORS = 500
+"""Statuses from here on are no fault of who asked."""
 MAPS_AT_ONCE = 4
 """Maps held in memory, each up to `MapSettings.max_bytes`."""
 _CODES: tuple[tuple[type[LogError], str, int], ...] = (
@@ -78,22 +85,42 @@ class StoreApi:
     def __init__(self, client: LogClient, has_sizes: Callable[[], bool] = lambda: True) -> None:
         self._client = client
         self._has_sizes = has_sizes
-        self._listed: Streams | None = None
+        self._listed: Streams | ApiError | None = None
         self._listed_at = 0.0
+        self._listing: Event | None = None
+        """Happens when whoever asks now has the answer."""
         self._append_seconds: list[float] = []
+        self.failed_appends = 0
+        """So far, but for those that were refused as malformed."""
         self._maps: OrderedDict[str, ReplicatedDict] = OrderedDict()
 
     async def streams(self, *, only_names: bool = False) -> Streams:
         """What there are records of, but for what the log keeps for itself.  Raises :class:`ApiError`."""
+        if only_names:
+            try:
+                return _listing(dict.fromkeys(await self._names(NAMES_TIMEOUT)))
+            except LogError as error:
+                raise _api_error(error) from error
+        while self._listing is not None:  # somebody asks already: what they are told is told to all
+            await self._listing.wait()
+        if self._listed is None or self._client.runtime.now() - self._listed_at >= SIZES_KEPT:
+            await self._list()
+        if isinstance(self._listed, ApiError):
+            raise ApiError(str(self._listed), code=self._listed.code, status=self._listed.status)
+        assert self._listed is not None
+        return self._listed
+
+    async def _list(self) -> None:
+        self._listing = self._client.runtime.event()
         try:
-            if only_names:
-                return _listing(dict.fromkeys(await self._names()))
-            if self._listed is None or self._client.runtime.now() - self._listed_at >= SIZES_KEPT:
+            try:
                 self._listed = _listing(await self._sizes())
-                self._listed_at = self._client.runtime.now()
-            return self._listed
-        except LogError as error:
-            raise _api_error(error) from error
+            except LogError as error:
+                self._listed = _api_error(error)
+            self._listed_at = self._client.runtime.now()
+        finally:  # perhaps cancelled: then the next one asks
+            self._listing.set()
+            self._listing = None
 
     async def _sizes(self) -> Mapping[str, StreamSize | None]:
         """By stream; None where there are hosts that cannot tell, as those of an earlier version, or not in time."""
@@ -104,9 +131,11 @@ class StoreApi:
                     return sizes
         return dict.fromkeys(await self._names(SIZES_TIMEOUT))
 
-    async def _names(self, timeout: float | None = None) -> Iterable[str]:
-        document, tail = await self._client.cut(timeout=timeout)
-        return await self._client.names(document.layout.trimmed_below, tail, timeout=timeout)
+    async def _names(self, seconds: float) -> Iterable[str]:
+        began = self._client.runtime.now()
+        document, tail = await self._client.cut(timeout=seconds)
+        left = max(0.0, began + seconds - self._client.runtime.now())
+        return await self._client.names(document.layout.trimmed_below, tail, timeout=left)
 
     async def append(self, stream: str, payload: bytes) -> Appended:
         _check_stream(stream)
@@ -114,7 +143,9 @@ class StoreApi:
         try:
             address = await self._client.append(stream, payload, timeout=APPEND_TIMEOUT)
         except LogError as error:
-            raise _api_error(error) from error
+            refusal = _api_error(error)
+            self.failed_appends += refusal.status >= SERVER_ERRORS
+            raise refusal from error
         self._append_seconds.append(self._client.runtime.now() - began)
         return {"stream": stream, "address": address, "bytes": len(payload)}
 
@@ -131,23 +162,30 @@ class StoreApi:
         Raises :class:`ApiError`.
         """
         _check_stream(stream)
+        asked, limit = limit, min(limit, LONGEST_LISTING)
         try:
             if start is not None and address is None:
-                records = await self._first(stream, start, min(limit, LONGEST_LISTING))
+                records = await self._first(stream, start, limit)
             elif address is None:
-                records = list(reversed(await self._client.latest(stream, min(limit, LONGEST_LISTING))))
+                found = await self._client.latest(stream, limit, max_bytes=LARGEST_ANSWER)
+                records = found[::-1]
             else:
                 record = await self._client.read(address)
                 records = [record] if record is not None and record.stream == stream else []
         except LogError as error:
             raise _api_error(error) from error
-        return {"stream": stream, "records": [_record(record, most) for record in records]}
+        is_full = sum(len(record.payload) for record in records) >= LARGEST_ANSWER
+        is_full |= len(records) >= LONGEST_LISTING
+        more = is_full and address is None and len(records) < asked
+        return {"stream": stream, "records": [_record(record, most) for record in records], "more": more}
 
     async def _first(self, stream: str, start: int, limit: int) -> list[Record]:
         records: list[Record] = []
+        bytes_left = LARGEST_ANSWER
         async for record in self._client.stream(stream, start):
             records.append(record)
-            if len(records) >= limit:
+            bytes_left -= len(record.payload)
+            if len(records) >= limit or bytes_left <= 0:
                 break
         return records
 
@@ -161,7 +199,7 @@ class StoreApi:
             raise _api_error(error) from error
 
     async def cut(self) -> Cut:
-        """Where the log ends, and the wishes of that moment."""
+        """Where the log ends, and the intent of that moment."""
         try:
             document, address = await self._client.cut()
         except LogError as error:
@@ -206,13 +244,26 @@ class StoreApi:
         except LogError as error:
             raise _api_error(error) from error
 
-    async def entries(self, name: str, limit: int, most: int | None = None) -> MapEntries:
-        """The first keys of a map, in order, with the first `most` bytes of each value, and how many there are."""
+    async def entries(
+        self, name: str, limit: int, most: int | None = None, after: str | None = None
+    ) -> MapEntries:
+        """The first keys of a map (behind one), in order, with the first `most` bytes of each value.
+
+        And how many keys there are in all.
+        """
         try:
             found = await self._map(name).items()
         except LogError as error:
             raise _api_error(error) from error
-        shown = [_entry(key, value, most) for key, value in list(found.items())[:limit]]
+        shown: list[MapEntry] = []
+        bytes_left = LARGEST_ANSWER
+        for key, value in found.items():
+            if after is not None and key <= after:
+                continue
+            if len(shown) >= limit or bytes_left <= 0:
+                break
+            shown.append(_entry(key, value, most))
+            bytes_left -= len(value[:most])
         return {"map": name, "keys": len(found), "entries": shown}
 
     async def change(self, name: str, request: Mapping[str, Any]) -> MapChange:

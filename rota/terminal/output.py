@@ -16,9 +16,8 @@ from typing import Any, Final
 
 import click
 
-PIPED_WIDTH: Final = 160
-"""Columns where nobody says how many there are."""
 WIDEST: Final = 10_000
+"""Columns where nobody says how many there are: a program that reads on wants all of it."""
 NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 BETWEEN: Final = 3
 """Columns that a table has for each of its own, besides its cells."""
@@ -65,8 +64,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wide: bool =
 
 
 def width() -> int:
-    """Columns of the terminal, or of ``COLUMNS``; where there is neither, room for long lines."""
-    return shutil.get_terminal_size((PIPED_WIDTH, 0)).columns
+    """Columns of the terminal, or of ``COLUMNS``; where there is neither, as many as it takes."""
+    return shutil.get_terminal_size((WIDEST, 0)).columns
 
 
 def room_for_last(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:

@@ -9,7 +9,7 @@ def test_batches_are_placed_in_whole_columns() -> None:
     result = policy_scale(nodes=30, pods=5, least_load=0, runs=2, budget=20.0, seed=0)
     assert result.ok
     assert result.figures["placed"] == 5
-    assert result.figures["road"] == "{'columns': 1}"
+    assert result.figures["left_out"] == []
     stages = {
         "fetch_p50",
         "encode_p50",

@@ -293,6 +293,7 @@ def test_what_random_faults_with_lost_disks_once_found(seed: int) -> None:
     assert not report.quorum_lost_for_good
 
 
+@pytest.mark.slow("a cluster with a log")
 def test_a_store_without_a_majority_for_a_while_is_settled_again() -> None:
     """Shrunk from seed 2061: no view changed, and the controller said for ever that the engine did not answer."""
     report = chaos.replay(
@@ -303,6 +304,7 @@ def test_a_store_without_a_majority_for_a_while_is_settled_again() -> None:
     assert not any(view.removed for view in report.views)
 
 
+@pytest.mark.slow("a cluster with a log")
 def test_a_host_lost_while_the_log_is_read_back_is_made_good_first() -> None:
     """The store is judged when it has done what the view asks for, not at whatever moment the reading ends."""
     cluster = StoreCluster(5, seed=3, settings=Settings.local(), count_bytes=False)

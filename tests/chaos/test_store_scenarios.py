@@ -148,7 +148,7 @@ def test_clients_that_give_up_break_a_promise(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    "scenario", budgeted(["quorum-loss", "pause", "disk-full", "rolling-restart", "churn"], 3, in_test=1)
+    "scenario", budgeted(["quorum-loss", "pause", "disk-full", "rolling-restart", "churn"], 4)
 )
 def test_what_comes_and_goes_again_loses_nothing(scenario: str) -> None:
     report = chaos.run(scenario, seed=1, store="log")

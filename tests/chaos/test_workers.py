@@ -33,6 +33,7 @@ def test_results_come_in_order(jobs: int) -> None:
     assert list(in_order(square, range(3), jobs)) == [0, 1, 4]
 
 
+@pytest.mark.slow("two interpreters are started")
 def test_a_call_that_raises_is_told_in_its_place() -> None:
     results = in_order(fragile, range(6), 2)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
@@ -40,6 +41,7 @@ def test_a_call_that_raises_is_told_in_its_place() -> None:
         next(results)
 
 
+@pytest.mark.slow("two interpreters are started")
 def test_a_worker_that_dies_is_no_endless_wait() -> None:
     results = in_order(mortal, range(6), 2)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
@@ -47,6 +49,7 @@ def test_a_worker_that_dies_is_no_endless_wait() -> None:
         next(results)
 
 
+@pytest.mark.slow("two interpreters are started")
 def test_fuzzing_in_processes_reports_the_same() -> None:
     alone, together = (
         chaos.fuzz(3, first=100, nodes=3),

@@ -76,8 +76,9 @@ class FakeAgent:
         self.silent: list[str] = []
         self.plan: dict[str, Any] = {
             "text": "plan p4-n1: nothing to do", "moves": [], "primaries": [], "roles": [], "slots": [], "dangers": [],
-            "feasible": True,
+            "feasible": True, "digest": "d0",
         }  # fmt: skip
+        self.failed_appends = 0.0
         self.what_if: dict[str, list[str]] = {}
         self.ordered: list[tuple[str, str]] = []
         self.data = FakeStore()
@@ -119,11 +120,11 @@ class FakeAgent:
         self.former.insert(0, gone)
 
     def suspect(
-        self, name: str, accusers: list[str], tally: int, standing: str = "unstable", wish: str = ""
+        self, name: str, accusers: list[str], tally: int, standing: str = "unstable", request: str = ""
     ) -> None:
         rings = [{"name": each, "rings": [index]} for index, each in enumerate(accusers)]
         self.suspects.append({"name": name, "reports": len(accusers), "tally": tally, "standing": standing,
-                              "wish": wish, "accusers": rings, "age": 0.7})  # fmt: skip
+                              "request": request, "accusers": rings, "age": 0.7})  # fmt: skip
 
     # What it answers.
 
@@ -177,6 +178,7 @@ class FakeAgent:
         return {
             "interval": 10.0, "end": time.time(), "series": {
                 "records": [None, *(round(40 + 20 * wave, 1) for wave in waves[1:])],
+                "failed_appends": [self.failed_appends] * 240,
                 "sync_seconds": [0.002 + 0.001 * wave for wave in waves],
                 "disk_free": [6e10 + 1e9 * index] * 240, "disk_total": [1e11] * 240,
             },
@@ -263,7 +265,9 @@ class FakeAgent:
                     "possible": False,
                     "error": "it would break one_replica_per_rack",
                 }
-            case "drain" | "undrain" | "pause" | "resume" | "apply":
+            case "apply-shown" if arguments["digest"] != self.plan["digest"]:
+                raise ApiError("it is another plan", code="plan_changed", status=409)
+            case "drain" | "undrain" | "pause" | "resume" | "apply" | "apply-shown":
                 self.ordered.append((request, arguments.get("host", "")))
                 return {"plan_id": "p4-n1", "moves": 6, "bytes": 0, "waves": 1}
             case "policies":
@@ -292,6 +296,7 @@ class FakeStore:
     def __init__(self) -> None:
         self.records: dict[str, list[bytes]] = {}
         self.maps: dict[str, dict[str, bytes]] = {}
+        self.are_long = False
 
     async def streams(self, *, only_names: bool = False) -> Streams:
         def told(data: Mapping[str, Sized]) -> list[StreamEntry]:
@@ -306,9 +311,12 @@ class FakeStore:
         return {
             "stream": stream,
             "records": [{"address": number, **_text(value, most)} for number, value in found],
+            "more": self.are_long,
         }
 
-    async def entries(self, name: str, limit: int, most: int | None = None) -> dict[str, Any]:
+    async def entries(
+        self, name: str, limit: int, most: int | None = None, after: str | None = None
+    ) -> dict[str, Any]:
         found = self.maps.get(name, {})
         shown = [{"key": key, **_text(value, most)} for key, value in list(found.items())[:limit]]
         return {"map": name, "keys": len(found), "entries": shown}

@@ -63,7 +63,7 @@ def test_a_drain_shows_what_would_move_and_then_is_ordered(page: Page, agent: Fa
         assert page.errors() == []
 
 
-def test_what_lifts_a_wish_needs_no_plan(page: Page, agent: FakeAgent) -> None:
+def test_what_lifts_a_request_needs_no_plan(page: Page, agent: FakeAgent) -> None:
     agent.drained = [HOST]
     agent.control_now = {"phase": "paused", "paused": True, "restoring": True}
     agent.plan = {}
@@ -107,21 +107,18 @@ def test_the_plan_is_shown_before_it_is_carried_out(page: Page, agent: FakeAgent
         agent.plan |= {
             "text": "plan p4-n1:\n6 moves",
             "moves": [{"segment": "s01", "bytes": 1}],
+            "digest": "d6",
             "dangers": ["s01 has one copy on the way"],
         }
         press(page, "Apply …")
         page.until_text("dialog .lines", "6 moves")
         assert page.texts("dialog .lines p") == ["plan p4-n1:", "6 moves"]
         assert "s01 has one copy on the way" in page.text("dialog")
-        agent.plan |= {
-            "text": "7 moves",
-            "moves": [{"segment": "s01", "bytes": 1}, {"segment": "s02", "bytes": 1}],
-        }
+        agent.plan |= {"text": "7 moves", "digest": "d7"}
         press(page, "Carry it out")
         page.until_text("dialog .problem", "Nothing was done")
         assert page.texts("dialog .lines p") == ["7 moves"]
         assert agent.ordered == []
-        agent.plan["moves"][0] = {"segment": "s01", "bytes": 2}  # has grown: still the same move
         press(page, "Carry it out")
         page.until_text("dialog .done", "Plan p4-n1 is carried out: 6 moves, 1 wave")
         press(page, "Close")
@@ -135,7 +132,7 @@ def test_the_plan_is_shown_before_it_is_carried_out(page: Page, agent: FakeAgent
         agent.broken["resume"] = ApiError("the controller cannot be reached", code="unreachable", status=503)
         press(page, "Resume")
         page.until_text("dialog .problem", "the controller cannot be reached")
-        assert [action for action, _ in agent.ordered] == ["apply", "pause"]
+        assert [action for action, _ in agent.ordered] == ["apply-shown", "pause"]
 
 
 def test_who_may_only_read_is_offered_nothing_and_the_agent_refuses_besides(
@@ -175,7 +172,9 @@ def test_who_may_only_read_is_offered_nothing_and_the_agent_refuses_besides(
             page.run("document.querySelector('#page button').click()")
             page.until_text("#page .answer", "s01 is where it is")
             page.run("document.getElementById('logout').click()")
-            page.until(lambda: page.run("return !document.getElementById('login').hidden"), "nobody is logged out")
+            page.until(
+                lambda: page.run("return !document.getElementById('login').hidden"), "nobody is logged out"
+            )
             assert page.texts("dialog") == [], "a question stays over the login"
             assert "is where it is" not in page.run("return document.getElementById('page').textContent")
             page.run("location.hash = '#/'")

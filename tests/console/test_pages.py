@@ -21,7 +21,7 @@ HOSTILE = "<img src=x onerror='window.harmed=1'>"
 def version(epoch: int, segment: str = "s01", **changed: Any) -> dict[str, Any]:
     """A version of the layout that changed one segment."""
     segments = [{"segment": segment, "primary": None, **changed}]
-    difference = {"segments": segments, "roles": [], "wishes": [], "slots": []}
+    difference = {"segments": segments, "roles": [], "intent": [], "slots": []}
     return {"epoch": epoch, "at": time.time(), "by": "n1", "asked_at": "", "why": f"why {epoch}", "plan_id": "p",
             "view_epoch": 1, "since": epoch - 1, "what": "", "difference": difference}  # fmt: skip
 
@@ -131,6 +131,11 @@ def test_the_last_hour_is_drawn_and_told(page: Page) -> None:
         drawn = "const canvas = document.querySelector('[data-quantity=records]'); return canvas.getContext('2d')" \
                 ".getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value > 0)"  # fmt: skip
         assert page.run(drawn)
+        assert not page.run("return document.querySelector('[data-quantity=failed_appends]')"), (
+            "none has failed"
+        )
+        agent.failed_appends = 0.4
+        page.until_text("#hour", "Appends through the agent that failed")
         agent.broken["measured"] = ApiError("no", code="unreachable", status=503)
         page.until(lambda: "as of" in page.text("#hour-age"), "it has no age")
         assert page.errors() == []
@@ -159,6 +164,8 @@ def test_streams_and_maps_with_their_last_records_and_first_keys(page: Page) -> 
         assert page.texts("#page td code") == ["ff00", HOSTILE, "hello"]
         agent.data.records["greetings"][0] = b"x" * 401
         page.until(lambda: page.texts("#page td code")[-1] == "x" * 400 + "…", "it is not cut")
+        agent.data.are_long = True
+        page.until_text("#page", "the last 3 records: they are long")
         page.run("location.hash = '#/map/colours'")
         page.until_text("#page", "the first 200 keys")
         assert len(page.texts("#page tbody tr")) == 200

@@ -18,13 +18,13 @@ from tests.fake_adapter import FakeAdapter, FakeEngine
 
 HOSTS = tuple(f"n{number}" for number in range(6))
 SEGMENTS = ("s00", "s01", "s02", "s03")
-WISHES: Mapping[str, Any] = {"replication_factor": 3, "plan": None}
+INTENT: Mapping[str, Any] = {"replication_factor": 3, "plan": None}
 
 
-def wishes_for(target: Placement, **more: Any) -> Mapping[str, Any]:
+def intent_for(target: Placement, **more: Any) -> Mapping[str, Any]:
     """What the control loop has agreed before the first step of a plan, as far as an engine may read it."""
     return {
-        **WISHES,
+        **INTENT,
         "plan": {"segments": {key: list(chain) for key, chain in target.segments.items()}},
         **more,
     }

@@ -39,13 +39,13 @@ from tests.contract.rigs import (
     Rig,
     chains_of,
     fence_for,
+    intent_for,
     placement,
-    wishes_for,
 )
 from tests.slots.servers import program
 
 FIRST = placement({key: HOSTS[index : index + 3] for index, key in enumerate(SEGMENTS)})
-WISHES = wishes_for(FIRST)
+INTENT = intent_for(FIRST)
 
 
 @pytest.fixture(
@@ -93,8 +93,8 @@ async def carried_out(rig: Rig, adapter: Adapter, step: Step, view_epoch: int = 
 async def agreed(adapter: Adapter, target: Placement, view_epoch: int = 1) -> Observation:
     """The plan is agreed before its first step, as the control loop does."""
     before = await observed(adapter)
-    if before.intent != wishes_for(target):
-        await adapter.set_intent(before.layout_epoch, wishes_for(target), fence_for(before, view_epoch))
+    if before.intent != intent_for(target):
+        await adapter.set_intent(before.layout_epoch, intent_for(target), fence_for(before, view_epoch))
     return await observed(adapter)
 
 
@@ -113,7 +113,7 @@ async def reached(rig: Rig, adapter: Adapter, target: Placement, view_epoch: int
 
 
 async def placed(rig: Rig, view_epoch: int = 1) -> Adapter:
-    """An adapter on an engine with wishes, the first placement, and data."""
+    """An adapter on an engine with an intent, the first placement, and data."""
     adapter = rig.adapter(view_epoch)
     await reached(rig, adapter, FIRST, view_epoch)
     await rig.write()
@@ -153,7 +153,7 @@ class TestObserving:
             observation = await observed(adapter)
             assert chains_of(observation) == FIRST.segments
             assert not observation.unfinished
-            assert observation.intent == WISHES
+            assert observation.intent == INTENT
             for segment in observation.segments:
                 assert [copy.role for copy in segment.replicas] == [Role.PRIMARY, Role.REPLICA, Role.REPLICA]
                 assert {copy.state for copy in segment.replicas} == {ReplicaState.IN_SYNC}
@@ -452,18 +452,18 @@ class TestFailingOver:
 
 
 class TestAgreeing:
-    def test_wishes_are_agreed_by_compare_and_set(self, rig: Rig) -> None:
+    def test_the_intent_is_agreed_by_compare_and_set(self, rig: Rig) -> None:
         async def story() -> None:
             adapter = await placed(rig)
             before = await observed(adapter)
-            wishes = wishes_for(FIRST, mark=1)
-            epoch = await adapter.set_intent(before.layout_epoch, wishes, fence_for(before))
+            intent = intent_for(FIRST, mark=1)
+            epoch = await adapter.set_intent(before.layout_epoch, intent, fence_for(before))
             assert epoch > before.layout_epoch
             with pytest.raises(StaleIntentError) as caught:
-                await adapter.set_intent(before.layout_epoch, WISHES, fence_for(before))
+                await adapter.set_intent(before.layout_epoch, INTENT, fence_for(before))
             assert (caught.value.expected, caught.value.current) == (before.layout_epoch, epoch)
             after = await observed(adapter)
-            assert (after.intent, after.layout_epoch) == (wishes, epoch)
+            assert (after.intent, after.layout_epoch) == (intent, epoch)
             assert chains_of(after) == chains_of(before)
 
         rig.run(story)
@@ -474,14 +474,14 @@ class TestAgreeing:
             before = await observed(adapter)
             cause = Cause("n0", 12.5, "a test", "n4")
             fence = replace(fence_for(before), cause=cause)
-            epoch = await adapter.set_intent(before.layout_epoch, wishes_for(FIRST, mark=2), fence)
+            epoch = await adapter.set_intent(before.layout_epoch, intent_for(FIRST, mark=2), fence)
             versions = await rig.adapter().history()
             assert isinstance(versions, tuple)
             assert [version.epoch for version in versions] == sorted({version.epoch for version in versions})
             latest = versions[-1]
             assert (latest.epoch, latest.cause, latest.plan_id) == (epoch, cause, "plan")
             assert latest.placement.segments == latest.holders == FIRST.segments
-            assert versions[-2].intent == WISHES
+            assert versions[-2].intent == INTENT
 
         rig.run(story)
 
@@ -494,20 +494,20 @@ class TestFencing:
             deposed = await placed(rig, 1)
             successor = rig.adapter(2)
             before = await observed(successor)
-            await successor.set_intent(before.layout_epoch, WISHES, fence_for(before, 2))
+            await successor.set_intent(before.layout_epoch, INTENT, fence_for(before, 2))
             seen = await observed(deposed)
             await successor.check(fence_for(seen, 2))
             with pytest.raises(FencedError):
                 await deposed.check(fence_for(seen, 1))
             with pytest.raises(FencedError):
-                await deposed.set_intent(seen.layout_epoch, wishes_for(FIRST, mark=3), fence_for(seen, 1))
+                await deposed.set_intent(seen.layout_epoch, intent_for(FIRST, mark=3), fence_for(seen, 1))
             with pytest.raises(FencedError):
                 await deposed.failover("s00", fence_for(seen, 1), prefer="n1")
             graph = deposed.lower(seen, moved(FIRST.segments, "s00", "n5"))
             with pytest.raises(FencedError):
                 await deposed.start(of_kind(graph, transfer=False), fence_for(seen, 1))
             after = await observed(successor)
-            assert (after.intent, chains_of(after)) == (WISHES, FIRST.segments)
+            assert (after.intent, chains_of(after)) == (INTENT, FIRST.segments)
 
         rig.run(story)
 
@@ -518,7 +518,7 @@ class TestFencing:
             graph = deposed.lower(seen, moved(FIRST.segments, "s00", "n5"))
             successor = rig.adapter(2)
             before = await observed(successor)
-            epoch = await successor.set_intent(before.layout_epoch, WISHES, fence_for(before, 2))
+            epoch = await successor.set_intent(before.layout_epoch, INTENT, fence_for(before, 2))
             step = of_kind(graph, transfer=False)
             try:  # it has not observed since
                 await deposed.start(step, fence_for(seen, 1))

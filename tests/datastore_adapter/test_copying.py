@@ -12,6 +12,7 @@ from datastore_adapter.log.errors import NotCopiedError, ProtocolError, TrimmedE
 from datastore_adapter.log.maps.settings import MapSettings
 from datastore_adapter.log.messages import JUNK
 from tests.datastore_adapter.harness import Harness
+from tests.datastore_adapter.test_client import take_token
 
 
 def harness(hosts: int = 3, segments: int = 3, *, seed: int = 0) -> Harness:
@@ -87,6 +88,24 @@ def test_a_copy_is_equal_record_by_record_and_goes_on_as_the_original(segments: 
         )
 
     assert target.loop.run(uses(copy)) == source.loop.run(uses(original))
+
+
+def test_what_was_given_out_in_vain_before_the_epoch_ended_is_a_hole_of_it() -> None:
+    source = harness(4)
+    client = source.client()
+
+    async def story() -> None:
+        for number in range(3):
+            await client.append("s", b"%d" % number)
+        assert await take_token(source, "s") == 3
+        _, end = await client.cut()
+        source.crash(source.document.layout.sequencers[0])
+        await source.settle(source.adapter())
+        part = await client.read_part(0, end)
+        assert (part.next, list(part.entries)) == (4, [0, 1, 2])
+        assert await client.append("s", b"later") == 4, "what is not in it has its place behind it"
+
+    source.loop.run(story())
 
 
 def test_what_is_appended_meanwhile_is_not_in_it_and_what_is_trimmed_is_told() -> None:

@@ -322,7 +322,7 @@ def test_a_replica_of_an_earlier_part_does_not_answer_for_a_later_one() -> None:
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
         epoch = observation.layout_epoch
-        await adapter.set_intent(epoch, {"any": "wish"}, Fence(harness.view_epoch, epoch, "", 0))
+        await adapter.set_intent(epoch, {"any": "intent"}, Fence(harness.view_epoch, epoch, "", 0))
         assert harness.document.hosts[early] == harness.document.hosts[late]
         for address in lost:
             with pytest.raises(ExtentAwayError, match=late):
@@ -335,8 +335,8 @@ def test_a_replica_of_an_earlier_part_does_not_answer_for_a_later_one() -> None:
     harness.loop.run(story(), timeout=900)
 
 
-async def _wish(harness: Harness, controller: str, wish: str, *, cut_off: str = "") -> int:
-    """Have an operator's wish agreed by a controller that loses touch with a host when it begins."""
+async def _agreed(harness: Harness, controller: str, what: str, *, cut_off: str = "") -> int:
+    """Have an operator's request agreed by a controller that loses touch with a host when it begins."""
     adapter = harness.adapter(controller)
     adapter.learn(harness.document)
     epoch = harness.document.epoch
@@ -347,7 +347,7 @@ async def _wish(harness: Harness, controller: str, wish: str, *, cut_off: str = 
 
     harness.on_request = cut
     try:
-        return await adapter.set_intent(epoch, {"wish": wish}, Fence(harness.view_epoch, epoch, "", 0))
+        return await adapter.set_intent(epoch, {"what": what}, Fence(harness.view_epoch, epoch, "", 0))
     finally:
         harness.on_request = lambda source, destination, request: None
         harness.cluster.heal()
@@ -371,14 +371,14 @@ def test_one_layout_server_is_not_two_of_three() -> None:
     async def story() -> None:
         await _one_at_the_address_of_another(harness)
         with pytest.raises(AdapterError, match="no majority"):
-            await _wish(harness, "left", "of one", cut_off="n2")
+            await _agreed(harness, "left", "of one", cut_off="n2")
         harness.crash("n1")
         harness.restart("n0")
-        epoch = await _wish(harness, "right", "of two")
+        epoch = await _agreed(harness, "right", "of two")
         harness.restart("n1")
         await harness.settle(harness.adapter("last"))
-        assert harness.invariants.documents[epoch].intent == {"wish": "of two"}
-        assert harness.document.intent == {"wish": "of two"}
+        assert harness.invariants.documents[epoch].intent == {"what": "of two"}
+        assert harness.document.intent == {"what": "of two"}
 
     harness.loop.run(story(), timeout=900)
 
@@ -393,7 +393,7 @@ def test_a_deposed_sequencer_is_not_confirmed_by_a_layout_server_counted_twice()
         assert harness.document.layout.sequencer == "n1"
         await ReplicatedDict(harness.client("writer"), "m").set("x", b"old")
         with pytest.raises(AdapterError, match="no majority"):
-            await _wish(harness, "alone", "in vain", cut_off="n2")
+            await _agreed(harness, "alone", "in vain", cut_off="n2")
         reader = ReplicatedDict(LogClient(harness.cluster.runtime("reader"), ["n0:1"]), "m")
         assert await reader.get("x") == b"old", "a promise that came to nothing stops no reader"
         harness.cut_off_with("n1", "nobody", ["fourth", "another writer", "observer"])

@@ -334,8 +334,8 @@ def test_of_an_even_number_wanted_one_that_is_gone_still_votes() -> None:
     layout = Layout(1, 0, 0, (Segment("s00", (Extent(0, None, ("a",)),)),), ("a", "b", "c"), ("a",), HOSTS)
 
     def voting(wanted: str, gone: str) -> tuple[str, ...]:
-        wish = replace(target({"s00": ("a",)}), layout_servers=tuple(wanted))
-        return quiet_layout(layout, wish, gone=tuple(gone), activated=True).layout_servers
+        target_layout = replace(target({"s00": ("a",)}), layout_servers=tuple(wanted))
+        return quiet_layout(layout, target_layout, gone=tuple(gone), activated=True).layout_servers
 
     assert voting("ab", "c") == ("a", "b", "c")
     assert voting("ab", "") == ("a", "b"), "c is there, and was not wanted"

@@ -174,7 +174,7 @@ def test_one_disk_at_a_time_is_made_good(seed: int) -> None:
     run(seed, hosts=3 + seed % 3, reckless=False)
 
 
-@pytest.mark.parametrize("seed", budgeted(range(12), 8, in_test=4))
+@pytest.mark.parametrize("seed", budgeted(range(12), 11, in_test=1))
 def test_any_disks_in_any_order(seed: int) -> None:
     run(1000 + seed, hosts=3 + seed % 4, reckless=True)
 

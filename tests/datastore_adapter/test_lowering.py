@@ -75,7 +75,7 @@ def test_the_first_placement_has_nothing_to_copy() -> None:
     assert plan(current, {"s00": ("a", "b"), "s01": ("b", "c")}) == ["open after []"]
 
 
-def test_what_is_as_wished_needs_no_step() -> None:
+def test_what_is_as_wanted_needs_no_step() -> None:
     current = observation({"s00": healthy("a", "b"), "s01": healthy("c", "a")})
     assert plan(current, {"s00": ("a", "b"), "s01": ("c", "a")}) == []
 

@@ -206,7 +206,7 @@ def test_of_two_intents_at_once_one_wins() -> None:
         observation = await harness.settle(adapters[0])
         outcomes: list[object] = []
 
-        async def wish(index: int) -> None:
+        async def ask(index: int) -> None:
             try:
                 outcomes.append(
                     await adapters[index].set_intent(
@@ -216,7 +216,7 @@ def test_of_two_intents_at_once_one_wins() -> None:
             except StaleIntentError as error:
                 outcomes.append(error)
 
-        tasks = [harness.loop.start(wish(index)) for index in range(4)]
+        tasks = [harness.loop.start(ask(index)) for index in range(4)]
         for task in tasks:
             while not task.ended:
                 await harness.runtime.sleep(0.01)
@@ -635,9 +635,9 @@ def test_a_change_meant_for_one_epoch_is_not_applied_to_another() -> None:
         chain = LayoutChain(runtime, settings)
         chain.set_view(harness.cluster.addresses)
         late = Reconfiguration(runtime, settings, chain)
-        view, wish = View(harness.cluster.addresses), LayoutTarget.as_is(harness.document.layout)
+        view, as_is = View(harness.cluster.addresses), LayoutTarget.as_is(harness.document.layout)
         with pytest.raises(SupersededError):
-            await late.open(wish, view, Authority(1), force=True, at=harness.document.epoch - 1)
-        assert (await late.open(wish, view, Authority(1), force=True, at=harness.document.epoch)).epoch == 2
+            await late.open(as_is, view, Authority(1), force=True, at=harness.document.epoch - 1)
+        assert (await late.open(as_is, view, Authority(1), force=True, at=harness.document.epoch)).epoch == 2
 
     harness.loop.run(story())

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from datastore_adapter import Record, TrimmedError
 from datastore_adapter.log.client.stream_reader import READ_AHEAD, WALK_LIMIT, StreamReader
 from datastore_adapter.log.client.stream_search import Found
-from datastore_adapter.log.errors import ExtentAwayError
+from datastore_adapter.log.errors import ExtentAwayError, UnwrittenError
 from datastore_adapter.log.runtime.virtual_loop import VirtualLoop
-from datastore_adapter.log.sequencer.back_pointers import BackPointerWalk
+from datastore_adapter.log.sequencer.back_pointers import BackPointerWalk, StreamTail
 from tests.datastore_adapter.harness import told_by
 
 
@@ -32,21 +33,35 @@ class DumbLog:
     searches: int = 0
     given: int = 0
     """Addresses at the end that were given out and are not written."""
+    epoch: int = 0
+    base: int = 0
     settled_below: int = 0
+    once_told: Callable[[], None] = lambda: None
+    """What happens between the sequencer's answer and whatever is read then."""
     _latest: dict[str, list[int]] = field(default_factory=dict)
 
+    def give(self, stream: str) -> None:
+        """An address to somebody who does not write it."""
+        self._latest.setdefault(stream, []).insert(0, len(self.entries) + self.given)
+        self.given += 1
+
     def append(self, stream: str, *, hole: bool = False) -> None:
-        self.entries.extend([None] * self.given)  # who needs a later address fills the holes before it
-        self.given = 0
+        self.fill()  # who needs a later address fills the holes before it
         latest = self._latest.setdefault(stream, [])
         address = len(self.entries)
         record = Record(address, stream, b"%d" % address, tuple(latest[: self.pointers]))
         self.entries.append(None if hole else record)
         latest.insert(0, address)
 
+    def fill(self) -> None:
+        """Nobody will write what was given out so far."""
+        self.entries.extend([None] * self.given)
+        self.given = 0
+
     def restart_sequencer(self) -> None:
         """The new one knows what the log units hold."""
-        self._latest, self.given, self.settled_below = {}, 0, len(self.entries)
+        self._latest, self.given, self.base = {}, 0, len(self.entries)
+        self.epoch, self.settled_below = self.epoch + 1, self.base
         for record in self.entries[self.trimmed :]:
             if record is not None:
                 self._latest.setdefault(record.stream, []).insert(0, record.address)
@@ -57,14 +72,17 @@ class DumbLog:
 
     pointers_from = 0
 
-    async def last_addresses(self, stream: str, *, timeout: float | None = None) -> tuple[int, list[int]]:
-        return len(self.entries) + self.given, self._latest.get(stream, [])[: self.pointers]
+    async def last_addresses(self, stream: str, *, timeout: float | None = None) -> StreamTail:
+        latest = tuple(self._latest.get(stream, ())[: self.pointers])
+        told = StreamTail(self.epoch, len(self.entries) + self.given, latest)
+        self.once_told()
+        return told
 
     async def find(self, stream: str | None, start: int, end: int, *, timeout: float | None = None) -> Found:
         self.searches += 1
-        if end > len(self.entries):
-            self.entries.extend([None] * self.given)
-            self.given = 0
+        if end > len(self.entries):  # beyond the tail, too, where that was told by an earlier sequencer
+            self.given = max(self.given, end - len(self.entries))
+            self.fill()
         if self.away_within(start, end):
             raise ExtentAwayError("away", ())
         found = [each.address for each in self.of(stream or "", max(start, self.trimmed))]
@@ -84,6 +102,10 @@ class DumbLog:
             raise TrimmedError("gone", self.trimmed)
         if self.away & set(addresses):
             raise ExtentAwayError("away", ())
+        if any(address >= len(self.entries) + self.given for address in addresses):
+            raise UnwrittenError("beyond the tail")
+        if any(address >= len(self.entries) for address in addresses):
+            self.fill()
         return [self.entries[address] for address in addresses]
 
 
@@ -115,52 +137,87 @@ def test_everything_before_what_is_away_is_told_first(
         assert not any(record.address in log.away for record in told)
 
 
+appends = st.tuples(st.just("append"), st.sampled_from("ab"), st.integers(1, 5))
 events = st.one_of(
-    st.tuples(st.just("append"), st.sampled_from("ab"), st.integers(1, 5)),
+    appends,
     st.tuples(st.just("hole"), st.sampled_from("ab"), st.integers(1, 5)),
     st.tuples(st.just("many"), st.just("a"), st.integers(WALK_LIMIT, WALK_LIMIT + 3)),
-    st.tuples(st.just("give"), st.just("b"), st.integers(1, 3)),
+    st.tuples(st.just("give"), st.sampled_from("ab"), st.integers(1, 3)),
     st.tuples(st.just("trim"), st.just(""), st.integers(0, 100)),
     st.tuples(st.just("restart"), st.just(""), st.just(1)),
-    st.tuples(st.just("read"), st.just(""), st.just(1)),
+    st.tuples(st.just("read"), st.just(""), st.integers(0, 4)),
+)
+gives = st.tuples(st.just("give"), st.sampled_from("ab"), st.integers(1, 2))
+deposed = st.tuples(
+    *(st.just(("append", "a", 1)), st.just(("read", "", 0)), gives, gives),
+    *(st.just(("read", "", 3)), st.just(("restart", "", 1)), appends, appends),
+)
+"""What was given out before the restart is given again before it is read."""
+stories = st.lists(st.one_of(st.tuples(events), deposed), max_size=30).map(
+    lambda parts: [event for part in parts for event in part]
 )
 
 
-@given(st.lists(events, max_size=30), st.integers(1, 4), st.one_of(st.none(), st.integers(0, 10)))
+GIVEN_AGAIN = [
+    *(("append", "a", 1), ("read", "", 0), ("give", "b", 1), ("give", "a", 1)),
+    *(("read", "", 3), ("restart", "", 1), ("append", "a", 1), ("append", "b", 1)),
+]
+
+
+@example(GIVEN_AGAIN, 2, 0)
+@given(stories, st.integers(1, 4), st.one_of(st.none(), st.integers(0, 10)))
 def test_a_reader_misses_nothing_or_says_so(
     story: list[tuple[str, str, int]], pointers: int, start: int | None
 ) -> None:
-    log = DumbLog(pointers)
+    """Of the stories some go on while it reads, between what the sequencer tells and what it reads by that."""
+    log, loop = DumbLog(pointers), VirtualLoop()
     reader = StreamReader(log, "a", start)
-    loop = VirtualLoop()
-    read_below = start
+    story = [*story, ("read", "", 0)]
+    begin, seen = start, list[Record]()
 
-    async def read() -> bool:
-        nonlocal read_below
-        position = log.trimmed if reader.position is None else reader.position
-        expected = log.of("a", log.trimmed if read_below is None else read_below)
-        try:
-            assert await take(reader) == expected
-        except TrimmedError:
-            assert log.trimmed > position  # nobody cries wolf
-            return False
-        read_below = max(read_below or 0, len(log.entries))
-        return True
-
-    for what, stream, count in [*story, ("read", "", 1)]:
+    def happens(what: str, stream: str, count: int) -> None:
         match what:
             case "append" | "hole" | "many":
                 for _ in range(count):
                     log.append(stream, hole=what == "hole")
             case "give":
-                log.given += count
+                for _ in range(count):
+                    log.give(stream)
             case "trim":
                 log.trimmed = max(log.trimmed, len(log.entries) * count // 100)
             case "restart":
                 log.restart_sequencer()
-            case "read":
-                if not loop.run(read()):
-                    return
+
+    def meanwhile(steps: int) -> None:
+        while steps and story[0][0] != "read":
+            happens(*story.pop(0))
+            steps -= 1
+
+    async def read(steps: int) -> bool:
+        nonlocal begin
+        log.once_told = partial(meanwhile, steps)
+        position, whole = reader.position, log.of("a", begin or 0)
+        try:
+            async for record in reader.advance():
+                if begin is None:
+                    begin = log.trimmed
+                seen.append(record)
+        except TrimmedError:
+            assert position is None or log.trimmed > position  # nobody cries wolf
+            return False
+        if begin is None:
+            begin = log.trimmed
+        there = log.of("a", begin)
+        assert seen == there[: len(seen)]
+        assert len(seen) >= sum(record.address >= begin for record in whole)
+        return True
+
+    while story:
+        what, stream, count = story.pop(0)
+        if what != "read":
+            happens(what, stream, count)
+        elif not loop.run(read(count)):
+            return
 
 
 def test_who_keeps_up_never_searches() -> None:
@@ -202,8 +259,8 @@ def test_what_a_walk_covers_it_knows_whole(holes: list[bool], pointers: int, sta
     for hole in holes:
         log.append("a", hole=hole)
         log.append("b")
-    tail, latest = VirtualLoop().run(log.last_addresses("a"))
-    walk = BackPointerWalk(start, tail, latest)
+    told = VirtualLoop().run(log.last_addresses("a"))
+    walk = BackPointerWalk(start, told.tail, told.latest)
     while walk.unread:
         address = walk.unread[0]
         record = log.entries[address]

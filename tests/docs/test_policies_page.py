@@ -41,6 +41,7 @@ def test_the_page_shows_every_command() -> None:
     }
 
 
+@pytest.mark.slow("a command of each kind is run, most of them solve")
 def test_every_transcript_is_what_the_command_prints(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

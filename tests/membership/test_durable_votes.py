@@ -62,7 +62,7 @@ def test_a_request_to_accept_is_answered_when_the_view_is_durable_beside_the_pre
     )
 
 
-def test_a_promise_to_a_coordinator_ends_the_wish_for_a_fast_vote(lab) -> None:
+def test_a_promise_to_a_coordinator_ends_the_request_for_a_fast_vote(lab) -> None:
     """What the disk was late with is no vote any more: the coordinator has not seen it."""
     view = lab.configuration(3)
     core = member_with_a_disk(lab, view)

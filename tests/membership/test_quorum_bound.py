@@ -82,7 +82,7 @@ def test_an_even_split_says_so_on_both_sides_within_the_bound(cluster, preset: s
     ("nodes", "dead", "seed"),
     [
         (50, 26, 8),  # n12 had nearly all of its neighbours left, and never knew
-        (100, 52, 9),  # n67 likewise
+        pytest.param(100, 52, 9, marks=pytest.mark.slow("a hundred simulated processes")),  # n67 likewise
         (10, 6, 1),
         (12, 11, 2),
         (33, 17, 3),

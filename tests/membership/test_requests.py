@@ -48,7 +48,7 @@ class TestMetadata:
             command(world, number, lambda core, now: core.set_metadata({"rack": "r9"}, now))
             assert world.run(20, lambda: metadata_of(world, number) == [{"rack": "r9"}] * size)  # noqa: B023
             world.run(15)
-            assert world.epoch == epoch + 1, f"seed {seed}: one view change for one wish"
+            assert world.epoch == epoch + 1, f"seed {seed}: one view change for one request"
             seen = changes_after(world, epoch)
             assert len(seen) == size
             for event in seen:
@@ -59,7 +59,7 @@ class TestMetadata:
                 assert not any(others)
             assert world.hosts[number].process.me.attributes == {"rack": "r9"}
 
-    def test_of_several_wishes_the_last_one_counts_and_none_goes_back(self, cluster) -> None:
+    def test_of_several_requests_the_last_one_counts_and_none_goes_back(self, cluster) -> None:
         world = cluster(7, seed=3)
         world.boot()
         for value in ("a", "b", "c"):
@@ -82,7 +82,7 @@ class TestMetadata:
         assert world.run(20, lambda: all(metadata_of(world, n) == [{"wave": "2"}] * 12 for n in range(12)))
         assert world.epoch == epoch + 1
 
-    def test_a_crash_in_the_middle_of_a_wish_does_not_stand_in_the_way(self, cluster) -> None:
+    def test_a_crash_in_the_middle_of_a_request_does_not_stand_in_the_way(self, cluster) -> None:
         for seed in SEEDS:
             world = cluster(9, seed=seed, network=NetworkSettings(loss=0.2), rejoin=False)
             world.boot()
@@ -121,7 +121,7 @@ class TestMetadata:
             core.set_metadata({"text": "x" * RECORD_LIMIT}, 1.0)
         assert not core.tick(1.0).sends or core.me.attributes == {}
 
-    def test_a_wish_that_is_fulfilled_already_says_nothing(self, lab) -> None:
+    def test_a_request_that_is_fulfilled_already_says_nothing(self, lab) -> None:
         core = lab.core_in(lab.configuration(3))
         assert not core.set_metadata({}, 0.0).sends
 
@@ -269,7 +269,7 @@ class TestEviction:
         core.receive(view.members[1].address, request, 1.0)
         assert core.statistics()["dropped: an eviction that asks somebody else's observer"] == 1
 
-    def test_many_wishes_at_once(self, cluster) -> None:
+    def test_many_requests_at_once(self, cluster) -> None:
         """Evictions, leaves, failures and new metadata together: agreement, and everybody told alike."""
         for seed in SEEDS:
             world = cluster(16, seed=seed, network=NetworkSettings(loss=0.1), rejoin=False)

@@ -362,6 +362,7 @@ print(simulator.trace_hash, simulator.sent)
 """
 
 
+@pytest.mark.slow("two interpreters are started")
 def test_the_same_seed_is_the_same_run_in_every_process() -> None:
     """Nothing depends on the order of sets or on Python's hash seed."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -37,7 +37,7 @@ def test_noise_is_told_from_what_holds_the_next_view_up(lab: Any) -> None:
     accusers = accuse_on(group, SUBJECT, L - 1)
     group.run(0.6)
     (suspect,) = reading(group).suspects
-    assert (suspect.name, suspect.reports, suspect.standing, suspect.wish) == (name, L - 1, "noise", "")
+    assert (suspect.name, suspect.reports, suspect.standing, suspect.request) == (name, L - 1, "noise", "")
     assert {each.name for each in suspect.accusers} == {group.view.members[index].name for index in accusers}
     assert sum(len(each.rings) for each in suspect.accusers) == L - 1
     assert f"noise below {L}" in reading(group).reason

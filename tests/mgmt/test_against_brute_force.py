@@ -55,10 +55,11 @@ def check(schema: str, seed: int, state: Database | None = None) -> str:
     return "solved"
 
 
-@pytest.mark.parametrize("chunk", budgeted(range(4), 0, in_test=1))
+@pytest.mark.parametrize("chunk", budgeted(range(12), 2, in_test=1))
 def test_the_answer_is_what_enumeration_finds(chunk: int) -> None:
-    outcomes = Counter(check(SCHEMA, 1000 * chunk + number) for number in range(9))
-    assert outcomes["solved"] >= 2, "the generator makes too few policies that can be solved"
+    first = 1000 * (chunk // 3) + 3 * (chunk % 3)
+    outcomes = Counter(check(SCHEMA, first + number) for number in range(3))
+    assert outcomes["solved"] >= 1, "the generator makes too few policies that can be solved"
 
 
 @pytest.mark.parametrize("chunk", budgeted(range(2), 1))

@@ -321,6 +321,7 @@ CREATE CONSTRAINT even AS SELECT held.team, held.skew, held.rack FROM held JOIN 
 """
 
 
+@pytest.mark.slow("a thousand nodes, and a solve for each relaxation")
 def test_a_clash_with_a_skew_at_a_thousand_nodes_has_its_rows_and_what_is_offered_helps() -> None:
     """Of the third rack three hosts have room for two tasks each, so it takes too few of each team's 25."""
     rows = {
@@ -422,6 +423,7 @@ def test_what_helps_where_a_thousand_nodes_are_too_small_together() -> None:
     assert_each_helps(model, error)
 
 
+@pytest.mark.slow("a thousand pods, and a solve for each relaxation")
 def test_what_helps_where_too_few_pods_fit_on_a_node() -> None:
     """There is room enough for all of them in all, and on each node for one and a half."""
     model = short_of_room(1030, 10, 1000, 16)

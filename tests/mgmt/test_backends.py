@@ -14,7 +14,7 @@ import pytest
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.columns import TRUE, Linear, Lists, integers
 from mgmt.optimization.general.deadline import Deadline
-from mgmt.optimization.general.lexicographic import optimize
+from mgmt.optimization.general.lexicographic import _Search, optimize, tier_objectives
 from mgmt.optimization.general.minizinc import minizinc
 from mgmt.optimization.problem import LinearRows, LiteralRows, Objective, Problem, Relation
 from tests.budget import budgeted
@@ -162,3 +162,38 @@ def test_the_minizinc_text_of_a_small_problem() -> None:
         "constraint x4 <= 2; % tier 1\n"
         "solve minimize -3 * x1;\n"
     )
+
+
+def test_a_maximum_is_written_of_single_variables() -> None:
+    """Of sums presolve lists every value, however long that takes: 500 booleans times large amounts did not end."""
+    problem = Problem()
+    literals = problem.new_literals(6)
+    sums = [
+        Linear(1, tuple((literals[part] >> 1).tolist()), (7, 11, 10**9)) for part in (slice(3), slice(3, 6))
+    ]
+    problem.objectives.append(Objective("least", maximum(problem, sums), False, 1, 1))
+    problem.require_any(Lists.of([literals[:3].tolist()]), tagged("some", 0))
+    written = CpSatBackend().load(problem)._model.proto.constraints
+    operands = [expression for constraint in written for expression in constraint.lin_max.exprs]
+    assert {len(expression.vars) for expression in operands} == {1}
+    found = optimize(problem, CpSatBackend(), {}, deadline=Deadline.after(60), seed=0, workers=1)
+    assert [tier.value for tier in found.tiers] == [8]
+
+
+def test_a_tier_without_time_is_kept_by_those_after_it() -> None:
+    """It is not asked about, and what a solution has there already is not given away."""
+    problem = Problem()
+    given, kept, last = problem.new_variables([1, 0, 0], [9, 10, 10]).tolist()
+    (literal,) = problem.new_literals(1).tolist()
+    problem.require_range(one(Linear(0, (kept, last), (1, 1))), 10, None, tagged("room", 0))
+    there = integers([literal])
+    problem.require_range(one(Linear(0, (kept,), (1,))), 3, None, tagged("some", 0), when=there)
+    for tier, variable in enumerate((given, kept, last), 1):
+        problem.objectives.append(Objective(f"o{tier}", Linear(0, (variable,), (1,)), False, tier, 1))
+    tiers = tier_objectives(problem)
+    search = _Search(problem, CpSatBackend(), {}, Lists.of([[literal]]), 0, 1)
+    known = {0: 1, given: 1, kept: 3, last: 7, literal >> 1: 1}
+    search._values, search._hint = np.array([known[at] for at in range(problem.variables)]), known
+    found = search.run(tiers, Deadline(0.08, lambda: 0.0))  # too little for half of it to be asked in
+    assert found is not None
+    assert [tier.value for tier in search.results] == [int(found[at]) for at in (given, kept, last)]

@@ -66,6 +66,7 @@ def test_what_a_group_determines_may_be_selected() -> None:
         ("CREATE CONSTRAINT c AS SELECT host, weight FROM task GROUP BY host CHECK count(*) < 9", PolicySyntaxError,
          (1, 37)),
         ("CREATE CONSTRAINT c AS SELECT * FROM task GROUP BY host CHECK count(*) < 9", PolicySyntaxError, (1, 31)),
+        ("CREATE CONSTRAINT c AS SELECT host, count(*) FROM task CHECK count(*) < 9", PolicySyntaxError, (1, 31)),
         ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK count(*) < 9 REASON '{host}'", UnknownColumnError, (1, 69)),
         ("CREATE CONSTRAINT c AS SELECT host FROM task GROUP BY host CHECK count(*) < 9 REASON '{id}'",
          UnknownColumnError, (1, 86)),

@@ -134,6 +134,9 @@ class Undecided:
 
     def strengthen(self) -> None: ...
 
+    def copy(self) -> Undecided:
+        return self
+
     def require_all(self, literals: Any) -> None: ...
 
     def require_at_most(self, linear: Any, bound: int) -> None: ...

@@ -268,6 +268,15 @@ def test_a_check_names_the_row_that_breaks_it(tmp_path: Path) -> None:
         )
 
 
+def test_a_reference_that_leads_nowhere_is_told_with_the_row_that_has_it(tmp_path: Path) -> None:
+    nodes = (
+        "CREATE TABLE hosts (name TEXT PRIMARY KEY); CREATE TABLE nodes (id INTEGER PRIMARY KEY, host TEXT,"
+    )
+    path = saved(tmp_path / "nodes.csv", "id,host\n1,\n7,h9\n")
+    with pytest.raises(DataError, match=r"FOREIGN KEY \(host\): hosts has no such row: id 7, host 'h9'"):
+        rows_of(path, f"{nodes} FOREIGN KEY (host) REFERENCES hosts (name));")
+
+
 @pytest.mark.parametrize(
     ("text", "read"),
     [

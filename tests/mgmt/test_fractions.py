@@ -16,12 +16,12 @@ from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError, PolicyError, TypeMismatchError, UnsupportedConstructError
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.solution import Value
-from tests.mgmt.assignments.columns_and_cells import formulations_of
+from tests.mgmt.assignments.columns_and_cells import by_engines
 from tests.mgmt.support import UNHURRIED, database
 
 SCHEMA = """
 CREATE TABLE node (name TEXT PRIMARY KEY, cap INTEGER NOT NULL, share DOUBLE, part DECIMAL(4, 2));
-CREATE TABLE task (id INTEGER PRIMARY KEY, size INTEGER NOT NULL, wish TEXT,
+CREATE TABLE task (id INTEGER PRIMARY KEY, size INTEGER NOT NULL, preferred TEXT,
   {variable} TEXT NOT NULL REFERENCES node (name));
 """
 NODES = [("n0", 3, 0.5, "0.75"), ("n1", 5, 0.3, "1.20"), ("n2", 4, None, "0.50")]
@@ -30,7 +30,7 @@ SIZES = (1, 2, 4)
 JOIN = "FROM task JOIN node ON task.node = node.name"
 ROWS: dict[str, list[dict[str, Value]]] = {
     "node": [dict(zip(("name", "cap", "share", "part"), row, strict=True)) for row in NODES],
-    "task": [{"id": row, "size": size, "wish": None} for row, size in enumerate(SIZES)],
+    "task": [{"id": row, "size": size, "preferred": None} for row, size in enumerate(SIZES)],
 }
 PLACED = f"{JOIN} GROUP BY node.name, node.cap, node.share, node.part"
 CHOSEN = PLACED.replace("task.node", "variable__node")
@@ -85,16 +85,16 @@ def plain(source: str, rule: str) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize(("source", "rule"), CASES, ids=[rule for _, rule in CASES])
 def test_the_plans_are_those_that_plain_sql_accepts(source: str, rule: str) -> None:
-    """Of all plans that keep the rule the nearest to some wish is found, in whole columns and cell by cell."""
+    """Of all plans that keep the rule the nearest to a preference is found, in whole columns and cell by cell."""
     accepted = plain(source, rule)
     policy = (
         f"CREATE CONSTRAINT kept AS SELECT 1 AS one {source.replace('task.node', 'variable__node')}"
         f" CHECK {rule.replace('task.node', 'variable__node')};"
-        "CREATE CONSTRAINT wishes AS SELECT * FROM task MAXIMIZE count(*) FILTER (WHERE variable__node = wish)"
+        "CREATE CONSTRAINT liked AS SELECT * FROM task MAXIMIZE count(*) FILTER (WHERE variable__node = preferred)"
     )
-    wish = Random(rule).choices(NAMES, k=len(SIZES))
-    rows = ROWS | {"task": [row | {"wish": at} for row, at in zip(ROWS["task"], wish, strict=True)]}
-    best = max((sum(map(eq, plan, wish)) for plan in accepted), default=None)
+    preferred = Random(rule).choices(NAMES, k=len(SIZES))
+    rows = ROWS | {"task": [row | {"preferred": at} for row, at in zip(ROWS["task"], preferred, strict=True)]}
+    best = max((sum(map(eq, plan, preferred)) for plan in accepted), default=None)
     for backend in (None, CpSatBackend()):
         state = database(SCHEMA.format(variable="variable__node"), rows)
         model = Model.build(state, policy, backend=backend)
@@ -145,4 +145,4 @@ def test_a_soft_rule_is_missed_by_whole_numbers(rule: str, missed_by: int) -> No
 def test_keys_that_others_settle_need_not_be_whole_numbers() -> None:
     policy = f"CREATE CONSTRAINT kept AS SELECT 1 AS one {CHOSEN} CHECK sum(size) <= cap * part"
     state = database(SCHEMA.format(variable="variable__node"), ROWS)
-    assert formulations_of(Model.build(state, policy).solve(UNHURRIED)) == {"columns"}
+    assert by_engines(Model.build(state, policy).solve(UNHURRIED))

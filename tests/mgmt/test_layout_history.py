@@ -56,11 +56,11 @@ def test_the_difference_leads_from_one_to_the_other(
     ]
 
 
-def test_roles_and_wishes_are_told_by_name() -> None:
-    wishes = Intent.initial(2)
-    before = version(3, {"s00": ("n1", "n2")}, intent=wishes.to_mapping())
+def test_roles_and_requests_are_told_by_name() -> None:
+    intent = Intent.initial(2)
+    before = version(3, {"s00": ("n1", "n2")}, intent=intent.to_mapping())
     roles = ServiceRoles(("n1", "n2", "n4"), ("n2",), ROLES.log_units)
-    drained = wishes.with_drain("n3").with_pin("s00", "n1").with_paused(True)
+    drained = intent.with_drain("n3").with_pin("s00", "n1").with_paused(True)
     placement = Placement({"s00": ("n2", "n1")}, roles)
     after = version(
         4, dict(placement.segments), placement=placement, intent=drained.to_mapping(), view_epoch=2
@@ -72,11 +72,13 @@ def test_roles_and_wishes_are_told_by_name() -> None:
     )
     assert changed.views == (1, 2)
     assert difference(after, after).words() == ""
+    told = difference(before, after).to_json()
+    assert told["wishes"] == told["intent"], "as commands of 0.1 call it"
 
 
-def test_wishes_that_cannot_be_read_are_left_out() -> None:
+def test_an_intent_that_cannot_be_read_is_left_out() -> None:
     odd = version(1, {}, intent={"version": 99})
-    assert difference(odd, version(2, {}, intent=Intent.initial(1).to_mapping())).wishes[0].what == "segments"
+    assert difference(odd, version(2, {}, intent=Intent.initial(1).to_mapping())).intent[0].what == "segments"
 
 
 def test_the_history_tells_each_version_beside_the_one_kept_before_it() -> None:

@@ -91,6 +91,7 @@ def agrees(schema: str, rows: dict[str, list[dict[str, Value]]], policies: str) 
     assert found == {None if best is None else best[0]}
 
 
+@pytest.mark.slow("a second each: solved twice, and by trying every timetable")
 @pytest.mark.parametrize("says", OF_LECTURES.values(), ids=OF_LECTURES)
 def test_a_timetable_in_natural_sql(says: str) -> None:
     used = "WITH used AS (SELECT id, teacher, day, hour FROM held)" if "FROM used" in says else ""

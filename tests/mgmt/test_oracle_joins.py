@@ -42,6 +42,7 @@ def test_any_policies(schema: str) -> None:
     assert sum(compare(schema, PolicyMaker(seed)) for seed in range(8)) > 21
 
 
+@pytest.mark.slow("eight random policies are compiled and solved")
 def test_policies_of_assignment_shape() -> None:
     makers = [AssignmentMaker(seed) for seed in range(8)]
     assert sum(compare(maker.schema, maker) for maker in makers) > 26

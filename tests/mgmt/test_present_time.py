@@ -204,6 +204,15 @@ def test_one_solve_looks_at_the_clock_once(each_database: str, monkeypatch: pyte
         assert model.oracle.examine(snapshot, solution.assignments).broken == ("on_leased",)
 
 
+def test_statements_on_the_state_ask_for_it_too() -> None:
+    state = database("CREATE TABLE host (name TEXT PRIMARY KEY, seen TIMESTAMP);", {"host": [{"name": "a"}]})
+    state = state.at(datetime(2026, 3, 1, 12, tzinfo=UTC))
+    state.execute("UPDATE host SET seen = now()")
+    assert state.execute(
+        "SELECT name FROM host WHERE seen = current_timestamp AND seen = TIMESTAMP '2026-03-01 12:00'"
+    )
+
+
 def test_a_time_is_given_with_a_zone_or_in_utc_or_in_seconds() -> None:
     model = model_of()
     east = datetime(2026, 11, 10, 9, 40, 0, 250000, tzinfo=timezone(timedelta(hours=2)))

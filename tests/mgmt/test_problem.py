@@ -213,9 +213,10 @@ def test_quotient_and_remainder() -> None:
 def test_ranges_are_exact_and_bounded() -> None:
     problem, _, single, _ = small_problem()
     found = [value_of(single, values) for values in every(problem)]
-    assert problem.range_of(single) == (min(found), max(found))
+    low, high = problem.ranges(Linears.of(single))
+    assert (low[0], high[0]) == (min(found), max(found))
     with pytest.raises(OverflowError):
-        problem.range_of(scale(single, LIMIT))
+        problem.ranges(Linears.of(single).scaled(LIMIT))
     with pytest.raises(OverflowError):
         problem.new_variables([0], [LIMIT + 1])
 

@@ -333,7 +333,7 @@ def test_what_is_fetched_apart_allows_and_costs_what_every_candidate_does(chunk:
     assert sum(found) > len(found) // 2
 
 
-@pytest.mark.parametrize("chunk", budgeted(range(30), 2, in_test=1))
+@pytest.mark.parametrize("chunk", budgeted(range(30), 3))
 def test_so_it_is_of_rows_that_are_flagged_beside_their_choice(chunk: int) -> None:
     found = [_check(1000 * chunk + number, flagged=True) for number in range(16)]
     assert any(found)

@@ -50,6 +50,26 @@ def test_too_few_racks() -> None:
     assert_each_helps(model, error)
 
 
+@pytest.mark.parametrize("select", ["name, variable__host", "name"])
+def test_groups_by_a_variable_are_told_as_the_policy_has_it(select: str) -> None:
+    """Not by the values that are joined for it, as ``"domain_1"."value"``, nor by the prefix of the column."""
+    state = database(
+        "CREATE TABLE host (name TEXT PRIMARY KEY); CREATE TABLE copy (id INTEGER PRIMARY KEY, name TEXT NOT NULL,"
+        " variable__host TEXT NOT NULL REFERENCES host (name));"
+    )
+    state.execute("INSERT INTO host VALUES ('h0')")
+    state.execute("INSERT INTO copy (id, name) VALUES (1, 'a'), (2, 'a')")
+    apart = f"SELECT {select} FROM copy GROUP BY name, variable__host CHECK count(*) <= 1"
+    model = Model.build(state, f"CREATE CONSTRAINT apart AS {apart};")
+    error = infeasible(model)
+    (dropped,) = [each for each in error.relaxations if each.waivers]
+    assert (str(dropped), *map(str, dropped.waivers)) == (
+        "drop apart for name a, host h0",
+        """apart: CHECK (...) OR ("copy"."name" = 'a' AND "copy"."variable__host" = 'h0')""",
+    )
+    assert_each_helps(model, error)
+
+
 def test_too_little_room() -> None:
     """Two tasks of 1 and 2 on hosts of 1."""
     model = Model.build(state_of(2, size=1), POLICY)

@@ -114,6 +114,7 @@ def test_the_budget_holds_while_a_statement_is_encoded(monkeypatch: pytest.Monke
     assert len(looks) == 1
 
 
+@pytest.mark.slow("a thousand rows that a thousand values suit")
 def test_what_would_not_fit_is_refused_before_it_is_built() -> None:
     """With the statement, or the column, that is too large, and how many cells it has; the memory is a setting."""
     schema = (

@@ -192,3 +192,30 @@ def test_every_public_name_can_be_had_and_nothing_else() -> None:
     assert set(mgmt._HOME_OF) == set(mgmt.__all__)
     with pytest.raises(AttributeError):
         mgmt.nothing_of_the_kind  # noqa: B018 - the access is the test
+
+
+_ON = "FROM task JOIN host ON variable__host = name"
+
+
+@pytest.mark.parametrize(
+    ("policy", "unit"),
+    [
+        (f"SELECT name, sum(memory) AS total {_ON} GROUP BY name MINIMIZE max(total)", "memory"),
+        (f"SELECT name, count(*) AS n {_ON} GROUP BY name MINIMIZE max(n)", "rows of task"),
+        ("SELECT DISTINCT variable__host FROM task MINIMIZE count(*)", ""),
+        ("WITH w AS (SELECT variable__host AS h, sum(memory) AS l FROM task GROUP BY 1) SELECT h FROM w"
+         " MINIMIZE max(l)", "memory"),
+        ("SELECT id FROM task WHERE variable__host <> host MINIMIZE count(*)", "rows of task"),
+        ("SELECT id FROM task WHERE variable__host <> host MINIMIZE sum(memory + 1)", ""),
+    ],
+)  # fmt: skip
+def test_an_objective_has_a_unit_that_people_know(policy: str, unit: str) -> None:
+    """Not ``aggregate_2``, nor rows of a view that nobody wrote."""
+    state = database(
+        "CREATE TABLE host (name TEXT PRIMARY KEY); CREATE TABLE task (id INTEGER PRIMARY KEY, memory INTEGER NOT NULL,"
+        " host TEXT, variable__host TEXT NOT NULL REFERENCES host (name));"
+    )
+    state.execute("INSERT INTO host VALUES ('h0'), ('h1')")
+    state.execute("INSERT INTO task (id, memory, host) VALUES (1, 2, 'h0'), (2, 3, 'h0')")
+    (objective,) = Model.build(state, f"CREATE CONSTRAINT c AS {policy};").solve(UNHURRIED).objectives
+    assert objective.unit == unit

@@ -408,6 +408,19 @@ def test_a_value_of_another_type_is_refused_with_its_row(column: str, values: li
     assert [row["row"] for row in refused.value.rows] == [2]
 
 
+def test_a_value_of_another_type_in_a_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect(str(path)) as file:
+        file.execute("CREATE TABLE t AS SELECT unnest([1, 2::HUGEINT ** 63]) AS id")
+    state = mgmt.Database(data=path)
+    state.load_schema("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    with pytest.raises(
+        DataError, match=r"t\.duckdb, row 2: column 'id' of table 't': '9\.?2.* is no integer"
+    ):
+        state.refresh()
+    state.close()
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -127,6 +127,8 @@ def test_strict_groups() -> None:
         ("CREATE CONSTRAINT c AS SELECT * FROM t MINIMIZE a TIER 1 TIER 2", 1, 58),
         ("CREATE CONSTRAINT c AS SELECT * FROM t CHECK a TIER 2", 1, 40),
         ("CREATE VIEW constraint_1 AS SELECT * FROM t", 1, 1),
+        ("CREATE VIEW objective_1 AS SELECT * FROM t", 1, 1),
+        ("-- @soft_constraint\nCREATE VIEW v AS SELECT t.* FROM t", 2, 1),
         ("CREATE CONSTRAINT c AS SELECT 'open", 1, 31),
     ],
 )

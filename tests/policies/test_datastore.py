@@ -418,6 +418,7 @@ def test_one_primary_per_segment_and_never_on_a_dead_host(settled: Cluster) -> N
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
+@pytest.mark.slow("the pack is solved at each step")
 def test_layout_servers_are_as_many_as_the_interface_says_in_as_many_racks_as_there_are() -> None:
     """Grown by a host at a time, and shrunk again; the hosts that hold the layout keep it as long as they may."""
     cluster = Cluster(hosts=0, racks=3, segments=0)

@@ -47,18 +47,10 @@ def test_every_rule_is_tested_by_name(name: str) -> None:
 
 
 @pytest.mark.first
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name,
-            marks=[] if name == "vm_balance" else [pytest.mark.slow("every case again without each rule")],
-        )
-        for name in pack_names()
-    ],
-)
+@pytest.mark.slow("every case again without each rule")
+@pytest.mark.parametrize("name", pack_names())
 def test_the_tests_that_a_pack_brings_pass_and_would_miss_every_rule(name: str) -> None:
-    """Longer than 5 s but for the smallest pack: every case is solved, and again without each rule it may show."""
+    """Every case is solved, and again without each rule it may show."""
     pack = load_pack(name)
     database = Database()
     database.load_schema(pack.schema)

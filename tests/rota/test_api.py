@@ -101,8 +101,10 @@ class FakeStore:
         yield {"address": start}
         raise ApiError("trimmed", code="trimmed")
 
-    async def entries(self, name: str, limit: int, most: int | None = None) -> dict[str, Any]:
-        return {"map": name, "limit": limit, "most": most}
+    async def entries(
+        self, name: str, limit: int, most: int | None = None, after: str | None = None
+    ) -> dict[str, Any]:
+        return {"map": name, "limit": limit, "most": most, "after": after}
 
     async def change(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         return {"map": name, **request}
@@ -148,7 +150,7 @@ async def test_where_prometheus_finds_the_agents(client: httpx.AsyncClient, node
 async def test_a_backup_in_parts_and_back(client: httpx.AsyncClient, node: FakeNode) -> None:
     part = await client.get("/v1/backup/part?start=3&end=9")
     assert (part.headers["content-type"], part.content) == ("application/octet-stream", b"\x03\x09")
-    wishes = {"version": 1, "policies": {"texts": [["mine", "-- " + "x" * (1 << 20)]]}}
+    intent = {"version": 1, "policies": {"texts": [["mine", "-- " + "x" * (1 << 20)]]}}
     begun = await client.post("/v1/restore", json={"backup": "c0ffee", "resume": False})
     assert begun.json() == {"request": "restore", "backup": "c0ffee", "resume": False}
     sent = await client.post(
@@ -159,8 +161,8 @@ async def test_a_backup_in_parts_and_back(client: httpx.AsyncClient, node: FakeN
     again = await client.post("/v1/restore", json={"backup": "c0ffee", "resume": False})
     assert (again.status_code, again.json()["code"]) == (409, "not_empty")
     assert (await client.post("/v1/restore", json={"backup": "c0ffee", "resume": True})).status_code == 200
-    finished = await client.post("/v1/restore/finished", json={"backup": "c0ffee", "intent": wishes})
-    assert finished.json() == {"request": "restored", "backup": "c0ffee", "intent": wishes}
+    finished = await client.post("/v1/restore/finished", json={"backup": "c0ffee", "intent": intent})
+    assert finished.json() == {"request": "restored", "backup": "c0ffee", "intent": intent}
     for path, length in (("/v1/restore/part", (32 << 20) + 1), ("/v1/restore/finished", (16 << 20) + 1)):
         answer = await client.post(path, content=b"x", headers={"content-length": str(length)})
         assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
@@ -248,7 +250,8 @@ async def test_a_stream_is_followed_until_it_cannot_be(client: httpx.AsyncClient
 
 
 async def test_maps(client: httpx.AsyncClient) -> None:
-    assert (await client.get("/v1/map/m?limit=2&most=5")).json() == {"map": "m", "limit": 2, "most": 5}
+    few = {"map": "m", "limit": 2, "most": 5, "after": "k"}
+    assert (await client.get("/v1/map/m?limit=2&most=5&after=k")).json() == few
     request = {"action": "set", "key": "k", "value": "aa=="}
     assert (await client.post("/v1/map/m", json=request)).json() == {"map": "m", **request}
     assert (await client.post("/v1/map/m", content=b"[]")).status_code == 400
@@ -274,3 +277,23 @@ async def test_the_answer_to_a_leave_goes_out_before_the_process_may_end(
 ) -> None:
     assert (await client.post("/v1/leave")).json() == {"action": "leave"}
     assert node.leaves_answered == 1
+
+
+async def test_a_name_with_a_slash_in_it_is_a_host(client: httpx.AsyncClient) -> None:
+    for name in ("n1", "a/b", "a%2Fb"):
+        assert (await client.get(f"/v1/hosts/{name}")).json() == {"name": name.replace("%2F", "/")}
+    assert (await client.get("/v1/plans/p4-a/b")).json() == {"request": "outcome", "plan_id": "p4-a/b"}
+
+
+async def test_apply_is_bound_to_a_digest_and_refuses_anything_else(client: httpx.AsyncClient) -> None:
+    assert (await client.post("/v1/apply", json={})).json() == {"request": "apply"}
+    shown = await client.post("/v1/apply/shown", json={"digest": "d1"})
+    assert shown.json() == {"request": "apply-shown", "digest": "d1"}
+    for path, body in (
+        ("/v1/apply", {"digest": "d1"}),
+        ("/v1/apply/shown", {"digests": "d1"}),
+        ("/v1/apply/shown", {"digest": 1}),
+        ("/v1/apply/shown", {}),
+    ):
+        refused = await client.post(path, json=body)
+        assert (refused.status_code, refused.json()["code"]) == (400, "bad_request")

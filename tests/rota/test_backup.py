@@ -185,7 +185,7 @@ def test_only_an_empty_log_takes_it_or_one_that_was_begun_with_it(
     ) as refused:
         restore(other.api, path)
     assert (refused.value.code, refused.value.status) == ("not_copied", 409)
-    assert "/v1/restore/finished" not in [path for path, _ in other.posted], "its wishes stay as they are"
+    assert "/v1/restore/finished" not in [path for path, _ in other.posted], "its intent stays as it is"
     append(target, 1)
     with pytest.raises(ApiError, match="somebody else wrote to it"):
         restore(target.api, path, resume=True)
@@ -234,7 +234,7 @@ def test_nothing_is_asked_for_a_damaged_file_and_none_is_overwritten(
     assert [each.name for each in tmp_path.iterdir()] == ["a"], "nothing half written is left"
 
 
-def test_the_wishes_are_taken_from_it_or_left_as_they_are(
+def test_the_intent_is_taken_from_it_or_left_as_it_is(
     made: Callable[..., Agent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = made()

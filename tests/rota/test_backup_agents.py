@@ -88,13 +88,13 @@ async def test_a_backup_and_its_restore(tmp_path: Path, capsys: pytest.CaptureFi
         agent = await started(cluster)
         status, restored = await rota(capsys, agent, "restore", first)
         assert (status, restored["records"], restored["intent"]) == (0, len(backed_up), True)
-        await cluster.wait_until_settled(timeout=60, what="the wishes", size=1)
+        await cluster.wait_until_settled(timeout=60, what="the intent", size=1)
         status, again = await rota(capsys, agent, "backup", second)
         assert again["address"] == taken["address"]
         assert records_of(second, again["address"]) == backed_up
-        wishes, had = verify(second).end.intent, verify(first).end.intent
-        assert (wishes["segments"], wishes["pins"]) == (["s00", "s01"], [["s01", "n1"]])
-        assert {**wishes, "plan": None} == {**had, "plan": None}
+        intent, had = verify(second).end.intent, verify(first).end.intent
+        assert (intent["segments"], intent["pins"]) == (["s00", "s01"], [["s01", "n1"]])
+        assert {**intent, "plan": None} == {**had, "plan": None}
         found = await agent.post("/v1/map/m", {"action": "get", "key": "k"})
         assert found["entry"]["text"] == "v"
         status, refused = await rota(capsys, agent, "restore", first, "--resume")

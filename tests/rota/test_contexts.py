@@ -17,6 +17,7 @@ from rota.client.contexts import forget_local, remember_local
 from rota.client.target import DEFAULT_URL, Target
 from rota.commands.options import api_option, target_options
 from rota.errors import ApiError, UsageProblem
+from rota.local.up import _are_asked_by_default, _where_it_is
 from tests.rota.test_command_line import run
 
 ALICE = "https://a.example:7947"
@@ -174,9 +175,43 @@ def test_every_address_is_checked_and_none_gets_a_token_in_the_clear(tmp_path: P
 
 
 def test_the_agents_of_the_local_cluster_are_asked_where_nothing_is_said() -> None:
-    agents = [DEFAULT_URL, "http://127.0.0.2:7947"]
+    agents = ["http://127.0.0.2:7947", "http://127.0.0.3:7947"]
     remember_local(agents)
-    assert chosen("ask") == Target(",".join(agents))
+    assert chosen("ask") == Target(",".join([*agents, DEFAULT_URL])), (
+        "one may be there that `rota up` has not started"
+    )
     assert chosen("ask", ROTA_API="b:1") == Target("b:1")
     forget_local()
     assert chosen("ask") == Target(DEFAULT_URL)
+
+
+@pytest.mark.parametrize(
+    ("there", "theirs"),
+    [
+        (None, False),
+        (ApiError("your token is not known", status=401), False),
+        (ApiError("no agent answers", code="unreachable"), True),
+        (ApiError("answers, but is not a rota agent"), True),
+    ],
+    ids=["an agent", "an agent that wants a token", "nobody", "another program"],
+)
+def test_commands_ask_a_new_local_cluster_unless_they_ask_another_agent(
+    there: ApiError | None, theirs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(client: ApiClient, path: str) -> dict[str, Any]:
+        assert (client.url, path) == (DEFAULT_URL, "/v1/status")
+        if there is not None:
+            raise there
+        return {}
+
+    monkeypatch.setattr(ApiClient, "get", answer)
+    new = ["http://127.0.0.2:7947", "http://127.0.0.3:7947"]
+    assert _are_asked_by_default(new) is theirs
+    assert (chosen("ask") == Target(",".join([*new, DEFAULT_URL]))) is theirs
+
+
+def test_where_a_cluster_is_reached_is_said_only_to_whom_it_is_news() -> None:
+    assert not [*_where_it_is(DEFAULT_URL, DEFAULT_URL, True)]
+    taken, asked = _where_it_is("http://127.0.0.1:40000", DEFAULT_URL, False)
+    assert taken == f"{DEFAULT_URL} is taken: n1 serves HTTP at http://127.0.0.1:40000 instead"
+    assert asked.endswith("type  export ROTA_API=http://127.0.0.1:40000")

@@ -110,3 +110,24 @@ def test_a_key_that_cannot_be_is_a_wrong_use(
     status, out, err = run(capsys, "map", "set", key, "value")
     assert (status, out, asked) == (2, "", [])
     assert err == f"rota: a key has 1 to 1024 bytes, not {len(key.encode())}\n"
+
+
+def test_long_records_are_fetched_answer_by_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def get(self: ApiClient, path: str, **query: Any) -> dict[str, Any]:
+        asked.append(query)
+        first = query.get("start") or 0
+        records = [{"address": first, "text": "x", "hex": "78", "bytes": 1}]
+        return {"stream": "s", "records": records, "more": first < 7}
+
+    monkeypatch.setattr(ApiClient, "get", get)
+    _, out, err = run(capsys, "log", "read", "s", "--start", "6", "--limit", "9", "--json")
+    assert [record["address"] for record in json.loads(out)["records"]] == [6, 7]
+    assert (asked[-1]["start"], asked[-1]["limit"], err) == (7, 8, "")
+    for command in ("read", "tail"):
+        _, out, err = run(capsys, "log", command, "s")
+        assert out.split() == ["0", "x"]
+        assert err.startswith("the newest 1: one answer has no more of such long records")

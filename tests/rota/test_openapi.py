@@ -32,7 +32,9 @@ async def served() -> dict[str, Any]:
 async def test_every_route_is_in_it_and_nothing_else() -> None:
     document = await served()
     described = {(path, method.upper()) for path, methods in document["paths"].items() for method in methods}
-    assert described == {(route.path, method) for route in ROUTES for method in route.methods - {"HEAD"}}
+    assert described == {
+        (route.path.replace(":path", ""), method) for route in ROUTES for method in route.methods - {"HEAD"}
+    }
     names = [each["operationId"] for methods in document["paths"].values() for each in methods.values()]
     assert len(set(names)) == len(names)
     assert document["openapi"].startswith("3.1")

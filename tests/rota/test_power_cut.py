@@ -44,7 +44,7 @@ async def test_every_acknowledged_write_is_there_after_power_cuts(tmp_path: Path
             layout = await cluster.in_order()[0].get("/v1/layout")
         assert (outcome.lost, outcome.unreadable) == (0, 0)
         assert epochs == sorted(set(epochs)), "fencing tokens only grow"
-        assert layout["drained"] == [drained], "an acknowledged wish survives as well"
+        assert layout["drained"] == [drained], "an acknowledged request survives as well"
 
 
 def test_what_a_local_cluster_was_is_kept_in_its_folder(tmp_path: Path) -> None:

@@ -189,6 +189,22 @@ def test_who_is_gone_who_is_silent_and_which_segments_are_in_trouble(
     assert "too many copies in one rack: s02 (r1)" in out
 
 
+def test_what_was_refused_is_put_into_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = {
+        "datagrams_not_rota": 1,
+        "messages_sender_not_in_view": 2,
+        "frames_newly_counted": 3,
+        "streams_stalled": 0,
+    }
+    answered(monkeypatch, CONTROL, dropped=counted)
+    assert run(capsys, "status")[1].endswith(
+        "dropped       1 datagram not of rota; 3 frames (newly counted); "
+        "2 messages (a message whose sender is not in the view)\n"
+    )
+
+
 def test_what_the_loss_of_one_more_would_break(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from rota.services.event_log import EventLog
 from rota.services.former_members import FormerMembers
 from rota.services.host_monitor import HostMonitor
 from rota.services.key_service import KeyService
-from rota.services.store_api import MAPS_AT_ONCE, SIZES_KEPT, SIZES_TIMEOUT, StoreApi
+from rota.services.store_api import MAPS_AT_ONCE, NAMES_TIMEOUT, SIZES_KEPT, SIZES_TIMEOUT, StoreApi
 from rota.services.store_tags import counts_streams
 from tests.datastore_adapter.harness import Harness
 from tests.rota.description import Description
@@ -92,6 +92,83 @@ def test_the_streams_and_maps_there_are(harness: Harness, description: Descripti
     harness.loop.run(story())
 
 
+def test_consoles_that_ask_at_once_ask_the_hosts_once(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where they are told that it failed; who gives up waiting does not take the answer from the others."""
+    client, asked = harness.client(), 0
+    sizes = client.sizes
+
+    async def counted(*, timeout: float | None = None) -> Any:
+        nonlocal asked
+        asked += 1
+        return await sizes(timeout=timeout)
+
+    monkeypatch.setattr(client, "sizes", counted)
+
+    async def story() -> None:
+        store = StoreApi(client)
+        await store.append("s", b"1")
+        first, *others = [harness.loop.start(store.streams()) for _ in range(6)]
+        await harness.runtime.sleep(0)
+        first.cancel()
+        await harness.runtime.sleep(2 * SIZES_KEPT)
+        assert [each.result["streams"][0]["records"] for each in others] == [1] * 5
+        assert asked == 2
+        harness.crash("n0", "n1", "n2")
+        failed = [harness.loop.start(store.streams()) for _ in range(5)]
+        await harness.runtime.sleep(60)
+        assert {type(each.error) for each in failed} == {ApiError}
+        assert asked == 3
+
+    harness.loop.run(story())
+
+
+def test_an_answer_is_bounded_by_bytes(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_api, "LARGEST_ANSWER", 30)
+
+    async def story() -> None:
+        client = harness.client()
+        store = StoreApi(client)
+        for number in range(9):
+            await store.append("s", bytes([number]) * 10)
+            await store.change("m", {"action": "set", "key": f"k{number}", "value": base(bytes(10))})
+        latest, first = await store.read("s", None, 9), await store.read("s", None, 9, start=0)
+        assert [[record["hex"][:2] for record in each["records"]] for each in (latest, first)] == [
+            ["06", "07", "08"], ["00", "01", "02"],
+        ]  # fmt: skip
+        assert [each["more"] for each in (latest, first, await store.read("s", None, 3))] == [
+            True,
+            True,
+            False,
+        ]
+        assert len((await store.entries("m", 9))["entries"]) == 3
+        behind = await store.entries("m", 9, after="k2")
+        assert ([entry["key"] for entry in behind["entries"]], behind["keys"]) == (["k3", "k4", "k5"], 9)
+        assert len((await store.entries("m", 9, most=1))["entries"]) == 9
+
+    harness.loop.run(story())
+
+
+def test_an_answer_is_bounded_by_its_number_of_records(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_api, "LONGEST_LISTING", 3)
+
+    async def story() -> None:
+        store = StoreApi(harness.client())
+        for number in range(4):
+            await store.append("s", bytes([number]))
+        for start in (None, 0):
+            assert [(await store.read("s", None, limit, start))["more"] for limit in (2, 3, 4)] == [
+                False,
+                False,
+                True,
+            ]
+
+    harness.loop.run(story())
+
+
 def test_a_store_that_does_not_answer_keeps_no_console_waiting(harness: Harness) -> None:
     async def story() -> None:
         store = StoreApi(harness.client())
@@ -101,6 +178,15 @@ def test_a_store_that_does_not_answer_keeps_no_console_waiting(harness: Harness)
         with pytest.raises(ApiError):
             await store.streams()
         assert harness.runtime.now() - began < 4 * SIZES_TIMEOUT
+        began = harness.runtime.now()
+        with pytest.raises(ApiError):
+            await store.streams(only_names=True)
+        assert harness.runtime.now() - began < 2 * NAMES_TIMEOUT
+        with pytest.raises(ApiError):
+            await store.append("s", b"2")
+        with pytest.raises(ApiError, match="a stream's name"):
+            await store.append("not a name", b"2")
+        assert store.failed_appends == 1
 
     harness.loop.run(story())
 

@@ -94,6 +94,10 @@ def test_tables_have_a_line_for_each_row_at_80_columns(
     assert max(map(len, out.splitlines())) <= 80
     monkeypatch.setenv("COLUMNS", "100")
     assert "rack=rack-100 owner=data-team …\n" in run(capsys, "members")[1], "whole tags"
+    monkeypatch.delenv("COLUMNS")
+    _, out, _ = run(capsys, "members")
+    assert "owner=data-team zone=north capacity=1.0TB\n" in out, "nothing is cut where a program reads"
+    monkeypatch.setenv("COLUMNS", "80")
     _, out, _ = run(capsys, "members", "--wide")
     assert "owner=data-team zone=north capacity=1.0TB" in out, "as it is, however long that makes the line"
 

@@ -27,15 +27,15 @@ def fleet(engine: str) -> Iterator[Fleet]:
 
 
 async def planned(controller: Controller, target: Placement, slots: dict[str, Any], before: Any) -> None:
-    """As the control loop agrees on it: the wishes, the plan, and what stood before it."""
+    """As the control loop agrees on it: the intent, the plan, and what stood before it."""
     plan = {
         "segments": {key: list(chain) for key, chain in target.segments.items()},
         "slots": slots,
         "previous": {"slots": before},
     }
     observation = await controller.observed()
-    wishes = {"segments": sorted(slots), "slots": slots, "plan": plan}
-    await controller.adapter.set_intent(observation.layout_epoch, wishes, controller.fence(observation))
+    intent = {"segments": sorted(slots), "slots": slots, "plan": plan}
+    await controller.adapter.set_intent(observation.layout_epoch, intent, controller.fence(observation))
 
 
 def test_a_shard_comes_and_goes_with_its_slots_and_its_replica(fleet: Fleet) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
+from math import inf
 from typing import Final, TypeVar, cast
 
 from datastore_adapter.log.client.appending import Appends
@@ -47,11 +48,13 @@ from datastore_adapter.log.messages import (
     Trim,
 )
 from datastore_adapter.log.runtime.runtime import Backoff, Runtime, call_all, results_of
-from datastore_adapter.log.sequencer.back_pointers import BackPointerWalk
+from datastore_adapter.log.sequencer.back_pointers import BackPointerWalk, StreamTail
 from datastore_adapter.log.settings import LogSettings
 
 T = TypeVar("T")
 
+READ_AT_ONCE: Final = 16
+"""Records of those that a search found."""
 SEARCHED_FIRST: Final = 4096
 """Addresses that are searched at first for the latest records that no pointer leads to; then twice as many."""
 
@@ -80,6 +83,16 @@ class LogClient:
     def document(self) -> EpochDocument | None:
         """The epoch document it works with at the moment."""
         return self._layouts.document
+
+    @property
+    def epoch(self) -> int:
+        """The data epoch it works in; -1: it knows of none yet."""
+        return -1 if self.document is None else self.document.layout.data_epoch
+
+    @property
+    def base(self) -> int:
+        """Where that epoch began: what was written before it lies below this address, and stays."""
+        return 0 if self.document is None else self.document.layout.base
 
     @property
     def pointers_from(self) -> int:
@@ -163,32 +176,47 @@ class LogClient:
         """A reader of stream `name` that remembers where it stands; arguments as of `stream`."""
         return StreamReader(self, name, start, timeout=timeout)
 
-    async def latest(self, name: str, count: int, *, timeout: float | None = None) -> list[Record]:
+    async def latest(
+        self, name: str, count: int, *, max_bytes: int | None = None, timeout: float | None = None
+    ) -> list[Record]:
         """The last `count` records of stream `name`, the latest first, found by back-pointers.
 
+        No further ones are read once their payloads have `max_bytes` together.
         Raises ExtentAwayError where hosts that are away may have some of them.
         """
-        tail, pointers = await self.last_addresses(name, timeout=timeout)
-        walk = BackPointerWalk(self.pointers_from, tail, pointers)
+        told = await self.last_addresses(name, timeout=timeout)
+        walk = BackPointerWalk(self.pointers_from, told.tail, told.latest)
         records: list[Record] = []
-        reached_first = not pointers and not self.pointers_from
-        while walk.unread and len(records) < count:
+        bytes_left = inf if max_bytes is None else max_bytes
+        reached_first = not told.latest and not self.pointers_from
+        while walk.unread and len(records) < count and bytes_left > 0:
             address = walk.unread[-1]
             try:
                 record = await self.read(address, timeout=timeout)
             except TrimmedError:
                 return records
+            except UnwrittenError:
+                record = None  # given out, and not written until a new epoch began
+            if record is not None and record.stream != name:
+                record = None  # given again there, to another stream, whose pointers lead elsewhere
             walk.learn(address, () if record is None else record.previous)
-            if record is not None and record.stream == name:
+            if record is not None:
                 records.append(record)
+                bytes_left -= len(record.payload)
                 reached_first |= not record.previous and not self.pointers_from
-        if len(records) < count and not reached_first:
+        if len(records) < count and bytes_left > 0 and not reached_first:
             end = max(walk.covered_from, self.pointers_from)
-            records += await self._latest_below(end, name, count - len(records), timeout)
+            addresses = await self._latest_below(end, name, count - len(records), timeout)
+            while addresses and bytes_left > 0:
+                found = await self.read_all(addresses[:READ_AT_ONCE], timeout=timeout)
+                theirs = [record for record in found if record is not None and record.stream == name]
+                records += theirs
+                bytes_left -= sum(len(record.payload) for record in theirs)
+                del addresses[:READ_AT_ONCE]
         return records
 
-    async def _latest_below(self, end: int, name: str, count: int, timeout: float | None) -> list[Record]:
-        """Where no pointer leads: the last `count` records below `end`, latest first, by searching backwards."""
+    async def _latest_below(self, end: int, name: str, count: int, timeout: float | None) -> list[int]:
+        """Where no pointer leads: the last `count` addresses below `end`, latest first, by searching backwards."""
         latest: list[int] = []
         span = SEARCHED_FIRST
         while end > 0 and len(latest) < count:
@@ -201,9 +229,7 @@ class LogClient:
                 continue  # the layout that says so is new here
             latest = found + latest
             end, span = (begin if begin > trimmed else 0), 2 * span
-        addresses = latest[-count:][::-1]
-        records = await self.read_all(addresses, timeout=timeout)
-        return [record for record in records if record is not None and record.stream == name]
+        return latest[-count:][::-1]
 
     def _search_from(self, end: int, span: int) -> int:
         """Where a search up to `end` begins: behind the last address that hosts hold that are away, or there."""
@@ -220,9 +246,7 @@ class LogClient:
             position, trimmed = found.complete_below, max(trimmed, found.trimmed_below)
         return addresses, trimmed
 
-    async def last_addresses(
-        self, stream: str, *, timeout: float | None = None
-    ) -> tuple[int, tuple[int, ...]]:
+    async def last_addresses(self, stream: str, *, timeout: float | None = None) -> StreamTail:
         """The tail, and the latest addresses of `stream` below it; some may be, or become, holes.
 
         Every append that was acknowledged before the call lies below that tail.
@@ -237,8 +261,12 @@ class LogClient:
         return await self._retry(partial(self._find, stream, start, end), timeout)
 
     async def names(self, start: int, end: int, *, timeout: float | None = None) -> set[str]:
-        """Every stream that has a record in ``[start, end)``; settle the range first (`find`)."""
-        return await self._retry(partial(self._names, start, end), timeout)
+        """Every stream that has a record in ``[start, end)``; settle the range first (`find`).
+
+        With a `timeout` it is for all of them; without one each answer has its own, however many are needed.
+        """
+        until = inf if timeout is None else self._runtime.now() + timeout
+        return await self._retry(partial(self._names, start, end, until), timeout)
 
     async def sizes(self, *, timeout: float | None = None) -> dict[str, StreamSize] | None:
         """Every stream and about how much there is of it; None where a host of an earlier version cannot tell.
@@ -339,14 +367,14 @@ class LogClient:
         replication = await self._replication()
         return (await self._told_now(replication, replication.take_tokens)).first
 
-    async def _last(self, stream: str) -> tuple[int, tuple[int, ...]]:
+    async def _last(self, stream: str) -> StreamTail:
         replication = await self._replication()
         request = LastAddresses(replication.epoch, stream)
         ask = partial(replication.call, replication.sequencer, request)
         reply = await self._told_now(replication, ask)
         if not isinstance(reply, Addresses):
             raise ReplicaUnavailableError(f"the sequencer answered with {type(reply).__name__}")
-        return reply.tail, reply.addresses
+        return StreamTail(replication.epoch, reply.tail, reply.addresses)
 
     async def _told_now(self, replication: Replication, ask: Callable[[], Awaitable[T]]) -> T:
         """What a sequencer says, with the certainty that it was not deposed before the question."""
@@ -359,8 +387,8 @@ class LogClient:
     async def _find(self, stream: str | None, start: int, end: int) -> Found:
         return await self._search(await self._replication()).find(stream, start, end)
 
-    async def _names(self, start: int, end: int) -> set[str]:
-        return await self._search(await self._replication()).names(start, end)
+    async def _names(self, start: int, end: int, until: float) -> set[str]:
+        return await self._search(await self._replication()).names(start, end, until)
 
     async def _sizes(self, until: float) -> dict[str, StreamSize] | None:
         try:
@@ -386,6 +414,11 @@ class LogClient:
             return error.below
         except RecordLostError:
             return None
+        except UnwrittenError:  # the tail that the caller was told was an earlier sequencer's
+            return await self._retry(partial(self._settle, address), timeout)
+
+    async def _settle(self, address: int) -> Entry:
+        return await (await self._replication()).settle(address)
 
     async def _take_part(self, part: LogPart) -> None:
         tail = await self._tail()

@@ -5,20 +5,22 @@ behind follows the back-pointers, at one question to the sequencer and one read 
 whose pointers lead to holes only, searches the log units.  It misses nothing: records that were trimmed before it
 came to them are a TrimmedError, and where nobody has what comes next it goes no further.
 
-The tail is the sequencer's word, and dies with it: an address that was given out and never written may be given again
-by the next one.  So a reader stands no further than what is written or settled, and never at a tail it was only told.
+The tail and the pointers are the sequencer's word, and die with it: an address that was given out and never written
+may be given again by the next one, to another stream.  So a reader stands no further than what is written or settled,
+and never at a tail it was only told; and where the epoch has changed on the way, it searches.
 Nothing happens between two calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from datastore_adapter.log.client.record import Record
 from datastore_adapter.log.client.stream_search import Found
-from datastore_adapter.log.errors import ExtentAwayError, TrimmedError
-from datastore_adapter.log.sequencer.back_pointers import BackPointerWalk
+from datastore_adapter.log.errors import ExtentAwayError, TrimmedError, UnwrittenError
+from datastore_adapter.log.sequencer.back_pointers import BackPointerWalk, StreamTail
 
 READ_AHEAD: Final = 16
 """Records read at a time, and kept until they are asked for."""
@@ -30,6 +32,16 @@ class StreamSource(Protocol):
     """What a reader needs of the log."""
 
     @property
+    def epoch(self) -> int:
+        """The data epoch that it works in, as far as is known."""
+        ...
+
+    @property
+    def base(self) -> int:
+        """Where that epoch began: what was written before it lies below, and stays."""
+        ...
+
+    @property
     def pointers_from(self) -> int:
         """Pointers lead to every record from here on, and may miss lower ones."""
         ...
@@ -39,7 +51,7 @@ class StreamSource(Protocol):
         """No record will ever appear below, as far as is known."""
         ...
 
-    async def last_addresses(self, stream: str, *, timeout: float | None = None) -> tuple[int, Sequence[int]]:
+    async def last_addresses(self, stream: str, *, timeout: float | None = None) -> StreamTail:
         """The tail, and the latest addresses of the stream below it."""
         ...
 
@@ -80,13 +92,11 @@ class StreamReader:
         it has got every record below the first address that nobody who is there holds.
         """
         settled = self._source.settled_below  # asked first: it has to hold for the tail that is told now
-        tail, latest = await self._source.last_addresses(self._stream, timeout=self._timeout)
+        told = await self._source.last_addresses(self._stream, timeout=self._timeout)
         walked: dict[int, Record | None] = {}
-        end = tail
-        if self.position is not None and self.position < tail:
-            floor = self._source.pointers_from
-            walk, walked = await self._walk(max(self.position, floor), tail, latest)
-            end = max(walk.covered_from, floor)
+        end = told.tail
+        if self.position is not None and self.position < told.tail:
+            end, walked = await self._walk(self.position, told)
         async for record in self._search(end):
             yield record
         for address in sorted(walked):
@@ -94,26 +104,28 @@ class StreamReader:
             entry = walked[address]
             if entry is not None and entry.stream == self._stream:
                 yield entry
-        self.position = max(self.position or 0, min(settled, tail))
+        self.position = max(self.position or 0, min(settled, told.tail))
 
-    async def _walk(
-        self, start: int, tail: int, latest: Sequence[int]
-    ) -> tuple[BackPointerWalk, dict[int, Record | None]]:
-        """Go back along the pointers as far as is worth it."""
-        walk = BackPointerWalk(start, tail, latest)
+    async def _walk(self, start: int, told: StreamTail) -> tuple[int, dict[int, Record | None]]:
+        """Go back along the pointers as far as is worth it: from where on they tell all, and what they lead to there.
+
+        What lies before that is searched for.
+        """
+        floor = self._source.pointers_from
+        walk = BackPointerWalk(max(start, floor), told.tail, told.latest)
         read: dict[int, Record | None] = {}
-        while walk.unread and len(read) < WALK_LIMIT:
-            addresses = walk.unread[:READ_AHEAD]
-            try:
+        with suppress(ExtentAwayError, UnwrittenError):
+            while walk.unread and len(read) < WALK_LIMIT:
+                addresses = walk.unread[:READ_AHEAD]
                 records = await self._source.read_all(addresses, timeout=self._timeout)
-            except ExtentAwayError:
-                return BackPointerWalk(start, tail, ()), {}  # what lies before it is searched for
-            for address, record in zip(addresses, records, strict=True):
-                walk.learn(address, () if record is None else record.previous)
-                read[address] = record
-        if walk.unread:  # it is too long: what was not read is searched for with the rest
-            return BackPointerWalk(start, tail, ()), {}
-        return walk, read
+                for address, record in zip(addresses, records, strict=True):
+                    walk.learn(address, () if record is None else record.previous)
+                    read[address] = record
+        if self._source.epoch != told.epoch:  # nobody knows what was read there
+            return min(told.tail, self._source.base), {}
+        if walk.unread:  # it is too long, or something is away
+            return told.tail, {}
+        return max(walk.covered_from, floor), read
 
     async def _search(self, end: int) -> AsyncIterator[Record]:
         """What the log units hold of the stream between the position and `end`."""

@@ -88,10 +88,13 @@ class StreamSearch:
         within = sorted(address for address in addresses if trimmed <= address < complete)
         return Found(tuple(within), complete, trimmed)
 
-    async def names(self, start: int, end: int) -> set[str]:
-        """Every stream with a record in ``[start, end)``, all of which must be settled."""
+    async def names(self, start: int, end: int, until: float) -> set[str]:
+        """Every stream with a record in ``[start, end)``, all of which must be settled.
+
+        Begins no further page from `until` on: :class:`ReplicaUnavailableError`.
+        """
         jobs = [
-            partial(self._names_in_extent, segment, extent, max(start, extent.start), end)
+            partial(self._names_in_extent, segment, extent, max(start, extent.start), end, until)
             for segment in self._replication.layout.segments
             for extent in segment.extents
             if extent.start < end and (extent.end is None or extent.end > start)
@@ -163,9 +166,11 @@ class StreamSearch:
             lambda host: self._replication.survey(host, segment, start, end, stream),
         )
 
-    async def _names_in_extent(self, segment: Segment, extent: Extent, start: int, end: int) -> set[str]:
+    async def _names_in_extent(
+        self, segment: Segment, extent: Extent, start: int, end: int, until: float
+    ) -> set[str]:
         return await self._of_any(
-            segment, extent, end, lambda host: self._names_on(host, segment, start, end)
+            segment, extent, end, lambda host: self._names_on(host, segment, start, end, until)
         )
 
     async def _of_any(
@@ -183,7 +188,7 @@ class StreamSearch:
         finally:
             del failure  # it leads back to this frame
 
-    async def _names_on(self, host: str, segment: Segment, start: int, end: int) -> set[str]:
+    async def _names_on(self, host: str, segment: Segment, start: int, end: int, until: float) -> set[str]:
         names: set[str] = set()
         after: str | None = None
         while True:
@@ -195,6 +200,8 @@ class StreamSearch:
             names.update(name for name, addresses in reply.streams if addresses)
             if not reply.more or not reply.streams:
                 return names
+            if self._runtime.now() >= until:
+                raise ReplicaUnavailableError(f"{host} holds more streams than it can tell of in time")
             after = reply.streams[-1][0]
 
     def _has_addresses(self, segment: Segment, extent: Extent, start: int, end: int) -> bool:

@@ -9,6 +9,19 @@ Source: M. Balakrishnan et al., *Tango*, SOSP 2013, section 5 (back-pointers, an
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class StreamTail(NamedTuple):
+    """What the sequencer of an epoch tells of a stream."""
+
+    epoch: int
+    """The data epoch; the rest is of use under this one only.  What was given out and not written when it ended, a
+    later sequencer gives again, to any stream."""
+    tail: int
+    """One above the highest address handed out."""
+    latest: tuple[int, ...]
+    """The latest addresses of the stream, latest first; some may be, or become, holes."""
 
 
 class BackPointerWalk:

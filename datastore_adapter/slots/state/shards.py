@@ -57,7 +57,7 @@ class Record:
 
 
 def record_of(intent: Mapping[str, Any]) -> Record:
-    """From the epoch document's wishes.  What cannot be read counts as not recorded: the plane refuses it itself."""
+    """From the epoch document's intent.  What cannot be read counts as not recorded: the control loop refuses it."""
     plan = intent.get("plan")
     plan = plan if isinstance(plan, Mapping) else {}
     previous = plan.get("previous")
@@ -89,7 +89,7 @@ def identify(owners: Mapping[str, Ranges], record: Record) -> dict[str, str]:
     Largest overlap first; what overlaps with nothing recorded gets a key of its own, in order of the lowest slot.
     """
     left = {node_id: ranges for node_id, ranges in owners.items() if ranges}
-    # All that is recorded counts together: where shards are put together, the wishes name all slots for one of them.
+    # All that is recorded counts together: where shards are put together, the intent names all slots for one of them.
     recorded = [each for each in (record.slots, record.plan_slots, record.previous_slots) if each]
     keys = {key for each in recorded for key in each}
     scores = {

@@ -42,7 +42,7 @@ class Refusal(StrEnum):
     PROMISE_CONTRADICTORY = "a promise that contradicts itself"
 
     # In the centralised mode.
-    REPORT_OF_WISHES = "a report of somebody else's join or leave"
+    REPORT_OF_REQUESTS = "a report of somebody else's join or leave"
     REPORT_NOT_OBSERVED = "a report on rings of another observer"
     GREETING_OF_STRANGER = "a greeting of a process that is not of this ensemble, or has lost its state"
 

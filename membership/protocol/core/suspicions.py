@@ -40,7 +40,7 @@ class Suspect:
     """The same, and the rings of observers that are suspected themselves."""
     standing: str
     """``stable`` (in the next cut), ``unstable`` (holds the next cut up), or ``noise`` (does not count)."""
-    wish: str
+    request: str
     """``leave`` or ``evict`` when it was asked for, else empty: it is found faulty."""
     accusers: tuple[Accuser, ...]
     age: float

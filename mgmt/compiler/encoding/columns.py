@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import repeat
 from operator import is_
@@ -34,7 +34,6 @@ from mgmt.optimization.columns import (
     Mask,
     filled,
     group_numbers,
-    integers,
     joined,
     stacked,
     too_large,
@@ -56,24 +55,17 @@ class Values:
 
     def codes(self, constants: Constants) -> Integers:
         """The number of each value; -1 for NULL."""
-        cells = constants.cells
-        if cells.dtype.kind != "O":
-            values, number = np.unique(cells, return_inverse=True)
-            found = integers([self.code(value) for value in values.tolist()])[number]
-        else:
-            values = cells.tolist()
-            keys = _keys(values)
-            for key, value in dict(zip(keys, values, strict=True)).items():
-                if key not in self._codes:
-                    self.code(value)
-            found = np.fromiter(map(self._codes.__getitem__, keys), np.int64, len(keys))
-        return np.where(constants.null, -1, found)
+        distinct, number = constants.distinct
+        keys = _keys(distinct)
+        for key, value in zip(keys, distinct, strict=True):
+            if key not in self._codes:
+                self._codes[key] = len(self._values)
+                self._values.append(value)
+        codes = np.fromiter(map(self._codes.__getitem__, keys), np.int64, len(keys))
+        return np.where(constants.null, -1, codes[number])
 
     def code(self, value: Any) -> int:
-        found = self._codes.setdefault(_key(value), len(self._values))
-        if found == len(self._values):
-            self._values.append(value)
-        return found
+        return int(self.codes(objects([value]))[0])
 
     def of(self, codes: Integers) -> Constants:
         """The values of these numbers; NULL for -1."""
@@ -154,9 +146,10 @@ class GridOptions:
     """Choices among the same values, whose cells are in a grid; the lists are made where somebody asks for them."""
 
     def __init__(self, problem: Problem, grid: Grid, domain: Integers) -> None:
-        """``domain``: the values by number, in the order of the grid."""
         self._problem = problem
         self.grid = grid
+        self.in_grid = domain
+        """The values by number, in the order of the grid."""
         self._order = np.argsort(domain)
         self.domain = domain[self._order]
         """The values in order of their numbers."""
@@ -218,6 +211,8 @@ class Constants:
 
     cells: NDArray[Any]
     null: Mask
+    _distinct: list[tuple[list[Any], Integers]] = field(default_factory=list, repr=False)
+    """What is different in it, once somebody has asked."""
 
     @classmethod
     def of(cls, cells: NDArray[Any]) -> Constants:
@@ -241,6 +236,29 @@ class Constants:
 
     def __len__(self) -> int:
         return len(self.null)
+
+    @property
+    def distinct(self) -> tuple[list[Any], Integers]:
+        """The different values, those of NULL among them, and the place of each row's."""
+        if not self._distinct:
+            if self.cells.dtype.kind != "O":
+                found, number = np.unique(self.cells, return_inverse=True)
+                self._distinct.append((found.tolist(), number))
+            else:
+                values = self.cells.tolist()
+                keys = _keys(values)
+                different = dict(zip(keys, values, strict=True))
+                places = dict(zip(different, range(len(different)), strict=True))
+                number = np.fromiter(map(places.__getitem__, keys), np.int64, len(keys))
+                self._distinct.append((list(different.values()), number))
+        return self._distinct[0]
+
+    @property
+    def numbers(self) -> Integers:
+        """A number for each row's value, the same one for equal values of this column alone."""
+        if self.cells.dtype.kind in "iub" and not self.null.any():
+            return self.cells.astype(np.int64)
+        return np.where(self.null, -1, self.distinct[1])
 
     @property
     def values(self) -> list[Any]:
@@ -281,6 +299,13 @@ class Constants:
     @property
     def is_text(self) -> bool:
         return self.cells.dtype.kind == "O" and any(isinstance(cell, str) for cell in self.cells.tolist())
+
+
+def objects(values: Sequence[Any]) -> Constants:
+    """A column of these values, as Python has them."""
+    cells = np.empty(len(values), object)
+    cells[:] = values
+    return Constants.of(cells)
 
 
 def _blanked(cells: NDArray[Any], null: Mask) -> NDArray[Any]:
@@ -422,13 +447,17 @@ class RelationData:
     columns: Mapping[str, Column]
     exists: Integers
     row_ids: Integers
+    _order: list[tuple[Integers, Integers]] = field(default_factory=list, repr=False)
+    """Where the numbers stand in their order, and the numbers so; once somebody has asked."""
 
-    def places(self, row_ids: NDArray[Any]) -> Integers:
+    def places(self, numbers: Constants) -> Integers:
         """Where rows of these numbers stand; -1 where there is no number."""
-        numbers = Constants.of(row_ids)
-        order = np.argsort(self.row_ids, kind="stable")
+        if not self._order:
+            order = np.argsort(self.row_ids, kind="stable")
+            self._order.append((order, self.row_ids[order]))
+        order, row_ids = self._order[0]
         wanted = np.where(numbers.null, -1, numbers.cells).astype(np.int64)
         if not len(order):
             return filled(len(wanted), -1)
-        found = order[np.minimum(np.searchsorted(self.row_ids[order], wanted), len(order) - 1)]
+        found = order[np.minimum(np.searchsorted(row_ids, wanted), len(order) - 1)]
         return np.where(numbers.null, -1, found)

@@ -19,6 +19,7 @@ from typing import Any, overload
 import numpy as np
 
 from mgmt.compiler.encoding.aggregates import GroupedRows, group_rows, rows_at, spread_over_values
+from mgmt.compiler.encoding.answers import KeptAnswers, Statements
 from mgmt.compiler.encoding.columns import (
     Choices,
     Column,
@@ -36,7 +37,6 @@ from mgmt.compiler.encoding.sources import Sources, no_aggregate, no_cell
 from mgmt.compiler.encoding.subqueries import SubqueryEncoder
 from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn, check_size
 from mgmt.compiler.relational.apart import Apart
-from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.relational.split import SplitQuery
 from mgmt.errors import OverflowError, PolicyError, SolveTimeout  # noqa: A004 - the published name
 from mgmt.language.bound_queries.expressions import (
@@ -68,7 +68,7 @@ from mgmt.optimization.columns import (
 )
 from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.expansion import expanded
-from mgmt.optimization.problem import Objective, Problem, Source, scale
+from mgmt.optimization.problem import Objective, Problem, Source
 from mgmt.optimization.products import CellRows, FactoredProblem, Side
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import TEXTUAL, SqlType, quote
@@ -172,18 +172,25 @@ _SECONDS_A_ROW = 3e-7
 class Encoder:
     """Encodes one snapshot.  Leaves the snapshot with the views it defined."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, kept: KeptAnswers | None = None) -> None:
+        """``kept``: what the same queries were answered before, and what will be kept of this."""
         self._snapshot = snapshot
+        self._statements = Statements(snapshot, kept)
         self._problem = FactoredProblem(watch=self._stop_what_grows)
         self._evaluator = Evaluator(self._problem)
         self._relations: dict[str, RelationData] = {}
-        self._sources = Sources(snapshot, self._evaluator, self._relations)
-        self._separator = Separator(snapshot, self._evaluator, self._problem, self._relations)
+        self._sources = Sources(self._statements, self._evaluator, self._relations)
+        self._separator = Separator(self._statements, self._evaluator, self._problem, self._relations)
         self._encoding = Encoding(self._problem, [])
         self._subqueries = SubqueryEncoder(
-            snapshot, self._evaluator, self._sources, self._separator, self._members, self._stop_before
+            self._statements,
+            self._evaluator,
+            self._sources,
+            self._separator,
+            self._members,
+            self._stop_before,
         )
-        self._functions = FunctionEncoder(snapshot, self._evaluator, self._stop_before)
+        self._functions = FunctionEncoder(self._statements, self._evaluator, self._stop_before)
 
     def encode(
         self,
@@ -208,7 +215,7 @@ class Encoder:
             and (flag := step.apart.flag) is not None
         }
         tables = TableEncoder(
-            self._snapshot, catalog, self._problem, self._evaluator.values, columns, numbers, flagged
+            self._statements, catalog, self._problem, self._evaluator.values, columns, numbers, flagged
         )
         tables.encode()
         self._encoding.columns.extend(tables.columns)
@@ -242,7 +249,7 @@ class Encoder:
         if isinstance(step, UnionView):
             self._define_union(step)
         elif isinstance(step, PushedView):
-            self._snapshot.define_view(step.name, pushed_sql(step))
+            self._statements.define_view(step)
         else:
             self._encode_query(step)
 
@@ -254,7 +261,8 @@ class Encoder:
             if product is not None:
                 self._encode_product(query, query.apart, product)
                 return
-        count, fetched = self._snapshot.arrays(query.sql)
+        answer = self._statements.ask(query.sql)
+        count, fetched = answer.count, answer.columns
         self._stop_before(count)
         self._encoding.fetched_rows += count
         demand = query.bound.demand
@@ -352,11 +360,13 @@ class Encoder:
         asked = self._members, self._subqueries.column, self._functions.column
         return Rows(count, (), no_cell, no_aggregate, *asked)
 
-    def _candidates(self, query: SplitQuery, count: int, fetched: Sequence[Any]) -> tuple[Rows, Integers]:
+    def _candidates(
+        self, query: SplitQuery, count: int, fetched: Sequence[Constants]
+    ) -> tuple[Rows, Integers]:
         """The variable-free part's rows, and the literal under which each exists."""
         width = len(query.symbolic_sources)
         sources = self._sources.joined(query.bound.sources, query.symbolic_sources, fetched)
-        columns = [Constants.of(column) for column in fetched[width : width + query.fetched]]
+        columns = fetched[width : width + query.fetched]
         cache: dict[tuple[str, str], Column] = {}
 
         def cells(alias: str, name: str) -> Column:
@@ -378,8 +388,8 @@ class Encoder:
         assert query.keys is not None
         rows, exists, _ = spread_over_values(self._evaluator, rows, exists, query.computed)
         if query.keys:
-            codes = [self._evaluator.values.codes(rows.fetched[slot]) for slot in query.keys]
-            first, owners = group_numbers(*codes)
+            numbers = [rows.fetched[slot].numbers for slot in query.keys]
+            first, owners = group_numbers(*numbers)
             rank = np.argsort(np.argsort(first))  # in the order in which the rows bring them
             owners, count = rank[owners], len(first)
         else:
@@ -394,8 +404,8 @@ class Encoder:
         return _Scope(groups, literals, grouped)
 
     def _members(self, expression: MembershipQuery) -> Constants:
-        _, found = self._snapshot.arrays(to_sql(expression.tree))
-        return Constants.of(found[0])
+        tree = expression.tree
+        return self._statements.ask(to_sql(tree), lambda: tree).columns[0]
 
     def _define_view(self, view: str, outputs: Sequence[tuple[str, Expression]], scope: _Scope) -> None:
         """Keep the symbolic columns here, and give the constant ones to the database as a table."""
@@ -426,8 +436,7 @@ class Encoder:
             return every, exists
         if len(np.unique(exists)) < len(exists):
             return every, exists  # some exist together
-        codes = [self._evaluator.values.codes(column) for column in cells]
-        first, number = group_numbers(choice, *codes)
+        first, number = group_numbers(choice, *(column.numbers for column in cells))
         if _FEWER * len(first) > len(exists):
             return every, exists
         order = np.argsort(first)
@@ -442,7 +451,7 @@ class Encoder:
         symbolic: Mapping[str, Column],
         exists: Integers,
     ) -> None:
-        self._snapshot.define_table(name, constants, [column.values for column in cells], len(exists))
+        self._statements.define_table(name, constants, cells, len(exists))
         self._relations[name.lower()] = RelationData(symbolic, exists, np.arange(len(exists)))
 
     # ---- UNION ALL ----------------------------------------------------------------------------------
@@ -468,12 +477,14 @@ class Encoder:
         """The columns of one part, in order, and which of its rows exist."""
         names = [column.name for column in part.columns if not column.symbolic]
         wanted = ", ".join([*(["rowid"] if part.symbolic else []), *map(quote, names)])
-        count, fetched = self._snapshot.arrays(f"SELECT {wanted} FROM {quote(part.name)}")
+        answer = self._statements.ask(f"SELECT {wanted} FROM {quote(part.name)}")
         if not part.symbolic:
-            return [Constants.of(column) for column in fetched], filled(count, TRUE)
+            return list(answer.columns), filled(answer.count, TRUE)
         relation = self._relations[part.name.lower()]
-        order = np.argsort(relation.places(fetched[0]), kind="stable")
-        constants = {name: Constants.of(cells[order]) for name, cells in zip(names, fetched[1:], strict=True)}
+        order = np.argsort(relation.places(answer.columns[0]), kind="stable")
+        constants = {
+            name: take(column, order) for name, column in zip(names, answer.columns[1:], strict=True)
+        }
         columns = [
             relation.columns[column.name.lower()] if column.symbolic else constants[column.name]
             for column in part.columns
@@ -539,9 +550,11 @@ class Encoder:
         demand = query.bound.demand
         assert demand is not None
         tail = demand.tail
-        total = parts.summed(filled(len(parts), 0), 1).row(0)
-        self._problem.range_of(scale(total, tail.weight))  # refuses what leaves 64 bits
-        self._problem.objectives.append(Objective(query.name, total, demand.maximize, tail.tier, tail.weight))
+        total = parts.summed(filled(len(parts), 0), 1)
+        self._problem.ranges(total.scaled(tail.weight))  # refuses what leaves 64 bits
+        self._problem.objectives.append(
+            Objective(query.name, total.row(0), demand.maximize, tail.tier, tail.weight)
+        )
 
     def _require(self, expression: Expression, scope: _Scope, name: str) -> None:
         """The condition is not false in any row that exists: TRUE and UNKNOWN pass, as in SQL."""

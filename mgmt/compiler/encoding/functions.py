@@ -11,20 +11,20 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mgmt.compiler.encoding.columns import Choices, Column, Constants, Truths, take
+from mgmt.compiler.encoding.answers import Statements
+from mgmt.compiler.encoding.columns import Choices, Column, Constants, Truths, objects, take
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows, take_truths
 from mgmt.language.bound_queries.expressions import VALUES_OF, Computed
 from mgmt.language.pushdown.sql_text import to_sql
 from mgmt.optimization.columns import FALSE, TRUE, Integers, Lists, filled, group_numbers
-from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType, quote
 
 
 class FunctionEncoder:
-    """Computes functions over one snapshot and problem; ``before`` is told of so many cells, and may raise."""
+    """Computes functions over one problem; ``before`` is told of so many cells, and may raise."""
 
-    def __init__(self, snapshot: Snapshot, evaluator: Evaluator, before: Callable[[int], None]) -> None:
-        self._snapshot, self._evaluator, self._before = snapshot, evaluator, before
+    def __init__(self, statements: Statements, evaluator: Evaluator, before: Callable[[int], None]) -> None:
+        self._statements, self._evaluator, self._before = statements, evaluator, before
         self._problem = evaluator.problem
         self._tables = 0
 
@@ -67,14 +67,14 @@ class FunctionEncoder:
         first, number = group_numbers(*codes)
         cells = [self._evaluator.values.of(each[first]).values for each in codes]
         pairs = zip(expression.operands, cells, strict=True)
-        columns = [_of_type(values, one.type) for one, values in pairs]
+        columns = [objects(_of_type(values, one.type)) for one, values in pairs]
         self._tables += 1
         table = f"values of function {self._tables}"
         types = [(f"p{place}", one.type) for place, one in enumerate(expression.operands)]
-        self._snapshot.define_table(table, types, columns, len(first))
+        self._statements.define_table(table, types, columns, len(first))
         alias = quote(VALUES_OF)
         sql = f"SELECT {to_sql(expression.tree)} FROM {quote(table)} AS {alias} ORDER BY {alias}.rowid"
-        made = take(Constants.of(self._snapshot.arrays(sql)[1][0]), number)
+        made = take(self._statements.ask(sql).columns[0], number)
         assert isinstance(made, Constants)
         return made
 

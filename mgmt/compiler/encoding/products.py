@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mgmt.compiler.encoding.aggregates import GroupedRows
+from mgmt.compiler.encoding.answers import Statements
 from mgmt.compiler.encoding.columns import (
     Choices,
     Column,
@@ -37,7 +38,6 @@ from mgmt.language.bound_queries.expressions import (
 )
 from mgmt.optimization.columns import TRUE, Integers, Linears, Lists, filled, group_numbers, integers
 from mgmt.optimization.products import FactoredProblem, Grid, Side
-from mgmt.state.database import Snapshot
 from mgmt.state.schema import quote
 
 _SUMS = {AggregateFunction.COUNT, AggregateFunction.SUM}
@@ -168,7 +168,7 @@ class Product:
         """The group of each row or value by the keys on its side, and how many there are."""
         if half.around is not None and around is not None:
             return half.around, around
-        own = [self.evaluator.values.codes(half.columns[slot]) for slot in keys if slot in half.columns]
+        own = [half.columns[slot].numbers for slot in keys if slot in half.columns]
         first, number = group_numbers(*own, filled(len(half), 0))
         return number, len(first)
 
@@ -263,7 +263,7 @@ class Product:
         """What is the same however often a value is there: over the different ones, each there where a cell holds."""
         place, column = self.column(slot)
         own = (groups.values, groups.value_groups) if place else (groups.rows, groups.row_groups)
-        first, number = group_numbers(own[0], self.evaluator.values.codes(column))
+        first, number = group_numbers(own[0], column.numbers)
         finer = Lists.grouped(own[0][first], np.arange(len(first)), groups.counts[place])
         places, starts = finer.places(own[1])
         owners, told = np.repeat(np.arange(len(groups)), np.diff(starts)), finer.items[places]
@@ -373,12 +373,12 @@ class Separator:
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        statements: Statements,
         evaluator: Evaluator,
         problem: FactoredProblem,
         relations: Mapping[str, RelationData],
     ) -> None:
-        self._snapshot = snapshot
+        self._statements = statements
         self._evaluator = evaluator
         self._problem = problem
         self._relations = relations
@@ -413,21 +413,20 @@ class Separator:
         grid = flagged if flagged is not None and query.all_flagged else grid
         return Product(self._evaluator, self._problem, grid, rows, values, classes, flagged)
 
-    def _half(self, side: apart.Side, around: str) -> tuple[Integers, Half, list[Constants]]:
+    def _half(self, side: apart.Side, around: str) -> tuple[Constants, Half, list[Constants]]:
         """The numbers of the rows that choose, one side, and the columns of its classes, one row for each."""
-        count, found = self._snapshot.arrays(side.sql(around))
-        before = [np.asarray(column, np.int64) for column in found[: len(side.before)]]
-        columns = [Constants.of(column) for column in found[len(side.before) :]]
+        answer = self._statements.ask(side.sql(around))
+        count, before = answer.count, answer.columns[: len(side.before)]
+        columns = answer.columns[len(side.before) :]
         told = columns[len(side.slots) : len(side.slots) + len(side.classes)]
-        codes = [self._evaluator.values.codes(column) for column in told]
-        first, classes = group_numbers(*codes, filled(count, 0))
+        first, classes = group_numbers(*(column.numbers for column in told), filled(count, 0))
         half = Half(
             filled(count, -1),
             dict(zip(side.slots, columns, strict=False)),
             classes,
-            before[-1] if side.around else None,
+            before[-1].cells if side.around else None,
         )
-        ids = before[0] if before else filled(0, 0)
+        ids = before[0] if before else Constants.of(filled(0, 0))
         return ids, half, [take(column, first) for column in told]
 
     def _classes(self, query: apart.Apart, rows: Sequence[Constants], values: Sequence[Constants]) -> Classes:
@@ -437,7 +436,6 @@ class Separator:
             tables.append(f"classes {self._tables}")
             names = [(f"c{place}", kind) for place, (_, kind) in enumerate(side.classes)]
             count = len(columns[0]) if columns else 1
-            self._snapshot.define_table(tables[-1], names, [column.values for column in columns], count)
-        _, (one, other, *found) = self._snapshot.arrays(query.class_sql(*map(quote, tables)))
-        mixed = dict(zip(query.mixed, map(Constants.of, found), strict=True))
-        return Classes(np.asarray(one, np.int64), np.asarray(other, np.int64), mixed)
+            self._statements.define_table(tables[-1], names, columns, count)
+        one, other, *found = self._statements.ask(query.class_sql(*map(quote, tables))).columns
+        return Classes(one.cells, other.cells, dict(zip(query.mixed, found, strict=True)))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mgmt.compiler.encoding.answers import Statements
 from mgmt.compiler.encoding.columns import (
     AnyOptions,
     Choices,
@@ -29,7 +29,6 @@ from mgmt.language.bound_queries.expressions import Aggregate
 from mgmt.language.names.scopes import Source
 from mgmt.optimization.columns import FALSE, TRUE, Integers, Lists, Mask, filled, group_numbers
 from mgmt.optimization.products import Side
-from mgmt.state.database import Snapshot
 from mgmt.state.schema import quote
 
 Cells: TypeAlias = Callable[[str, str], Column]
@@ -37,16 +36,16 @@ Cells: TypeAlias = Callable[[str, str], Column]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sources:
-    """The relations of one snapshot, and the columns that have been looked up."""
+    """The relations of one encoding, and the columns that have been looked up."""
 
-    snapshot: Snapshot
+    statements: Statements
     evaluator: Evaluator
     relations: Mapping[str, RelationData]
     _attributes: dict[tuple[int, str, str], tuple[AnyOptions, Options]] = field(default_factory=dict)
     _present: dict[tuple[int, str], tuple[AnyOptions, Integers]] = field(default_factory=dict)
 
     def joined(
-        self, sources: Iterable[Source], symbolic: Sequence[str], row_ids: Sequence[NDArray[Any]]
+        self, sources: Iterable[Source], symbolic: Sequence[str], row_ids: Sequence[Constants]
     ) -> JoinedSources:
         """These sources in the rows of a join; of each symbolic one the numbers of its rows."""
         names = {source.alias: source.relation.name.lower() for source in sources}
@@ -76,7 +75,7 @@ class Sources:
     def _codes(self, lookup: Lookup, *columns: str) -> list[Integers]:
         """Columns of what is looked up, as numbers of values."""
         sql = f"SELECT {', '.join(map(quote, columns))} FROM {quote(lookup.relation)}"
-        return [self.evaluator.values.codes(Constants.of(cells)) for cells in self.snapshot.arrays(sql)[1]]
+        return [self.evaluator.values.codes(column) for column in self.statements.ask(sql).columns]
 
     def _look_up(self, options: AnyOptions, lookup: Lookup, column: str) -> Options:
         codes, attributes = self._codes(lookup, lookup.key, column)

@@ -9,14 +9,13 @@ What it is not: it binds nothing (see ``mgmt.language.expression_binding.subquer
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mgmt.compiler.encoding.aggregates import group_rows, rows_at, spread_over_values
+from mgmt.compiler.encoding.answers import Statements
 from mgmt.compiler.encoding.columns import Choices, Column, Constants, Truths, take
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows, known
 from mgmt.compiler.encoding.products import Separator
@@ -32,7 +31,6 @@ from mgmt.language.bound_queries.expressions import (
     SubqueryKind,
 )
 from mgmt.optimization.columns import FALSE, TRUE, Integers, Lists, filled, group_numbers
-from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType, quote
 
 
@@ -41,15 +39,15 @@ class _Fetched:
     """The rows that a subquery may have: whose they are, and columns of the database's."""
 
     owners: Integers
-    columns: list[NDArray[Any]]
+    columns: Sequence[Constants]
 
 
 class SubqueryEncoder:
-    """Evaluates subqueries over one snapshot and problem."""
+    """Evaluates subqueries over one problem."""
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        statements: Statements,
         evaluator: Evaluator,
         sources: Sources,
         separator: Separator,
@@ -57,7 +55,7 @@ class SubqueryEncoder:
         before: Callable[[int], None],
     ) -> None:
         """``before`` is told of so many rows before they are looked at; it may raise."""
-        self._snapshot = snapshot
+        self._statements = statements
         self._evaluator = evaluator
         self._problem = evaluator.problem
         self._sources = sources
@@ -76,7 +74,7 @@ class SubqueryEncoder:
                 return take(found, number)
         fetched = self._fetch(expression, keys, max(1, len(first)))
         if not outer.count:
-            fetched = _Fetched(filled(0, 0), [column[:0] for column in fetched.columns])
+            fetched = _Fetched(filled(0, 0), [take(column, filled(0, 0)) for column in fetched.columns])
         if not expression.operands and not expression.outer_cells:
             # Nothing but the parameters matters: once for each combination, in the row that has it first.
             return take(self._evaluate(expression, rows_at(outer, first), fetched), number)
@@ -105,8 +103,8 @@ class SubqueryEncoder:
         Asked for no rows too, so that the database's complaints come when the model is built.
         """
         parameters = [self._constants(part, outer) for part in expression.parameters]
-        codes = [self._evaluator.values.codes(parameter) for parameter in parameters]
-        first, number = group_numbers(*codes, filled(outer.count, 0))
+        numbers = [parameter.numbers for parameter in parameters]
+        first, number = group_numbers(*numbers, filled(outer.count, 0))
         keys: list[Constants] = []
         for parameter in parameters:
             key = take(parameter, first) if outer.count else Constants.repeated(None, 1)
@@ -121,7 +119,7 @@ class SubqueryEncoder:
         places, starts = by_key.places(number)
         rows = by_key.items[places]
         owners = np.repeat(np.arange(len(number)), np.diff(starts))
-        return _Fetched(owners, [column[rows] for column in fetched.columns])
+        return _Fetched(owners, [take(column, rows) for column in fetched.columns])
 
     def _sums(
         self, expression: SplitSubquery, apart: Apart, keys: list[Constants], count: int, outer: Rows
@@ -148,16 +146,15 @@ class SubqueryEncoder:
 
     def _fetch(self, expression: SplitSubquery, keys: list[Constants], count: int) -> _Fetched:
         table = self._around(expression, keys, count)
-        _, found = self._snapshot.arrays(expression.sql(quote(table)))
-        owners = np.asarray(found[0], np.int64)
-        return _Fetched(owners, found[1:])
+        owners, *columns = self._statements.ask(expression.sql(quote(table))).columns
+        return _Fetched(owners.cells, columns)
 
     def _around(self, expression: SplitSubquery, keys: list[Constants], count: int) -> str:
         """A table of the constants that it uses of the rows around it."""
         self._tables += 1
         table = f"rows around subquery {self._tables}"
         columns = [(f"p{number}", parameter.type) for number, parameter in enumerate(expression.parameters)]
-        self._snapshot.define_table(table, columns, [key.values for key in keys], count)
+        self._statements.define_table(table, columns, keys, count)
         return table
 
     def _evaluate(self, expression: SplitSubquery, outer: Rows, fetched: _Fetched) -> Column:
@@ -188,8 +185,8 @@ class SubqueryEncoder:
         owners = owners[of]
         whose, group = np.arange(count), owners
         if expression.keys:
-            codes = [self._evaluator.values.codes(rows.fetched[slot]) for slot in expression.keys]
-            first, group = group_numbers(owners, *codes)
+            numbers = [rows.fetched[slot].numbers for slot in expression.keys]
+            first, group = group_numbers(owners, *numbers)
             whose = owners[first]
         _, groups = group_rows(self._evaluator, rows, exists, group, len(whose))
         there = filled(len(whose), TRUE)
@@ -224,7 +221,7 @@ class SubqueryEncoder:
     def _inner_rows(self, expression: SplitSubquery, outer: Rows, fetched: _Fetched) -> tuple[Rows, Integers]:
         """The rows that the subquery may have, and the literal under which each exists."""
         width = len(expression.symbolic_sources)
-        columns = [Constants.of(column) for column in fetched.columns[width : width + expression.fetched]]
+        columns = fetched.columns[width : width + expression.fetched]
         sources = self._sources.joined(expression.query.sources, expression.symbolic_sources, fetched.columns)
 
         def cells(alias: str, name: str) -> Column:

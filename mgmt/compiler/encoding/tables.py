@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+from sqlglot import parse_one
 
+from mgmt.compiler.encoding.answers import Statements
 from mgmt.compiler.encoding.columns import (
     Choices,
     Column,
@@ -21,6 +23,7 @@ from mgmt.compiler.encoding.columns import (
     RelationData,
     Truths,
     Values,
+    objects,
 )
 from mgmt.errors import EmptyDomainError, UnsupportedConstructError
 from mgmt.language.names.catalog import Catalog, domain_sql
@@ -28,9 +31,8 @@ from mgmt.language.pushdown.engine_errors import refusals_at
 from mgmt.optimization.columns import FALSE, TRUE, Integers, Linears, Lists, Mask, filled, group_numbers
 from mgmt.optimization.general.evaluation import hold
 from mgmt.optimization.problem import Source
-from mgmt.optimization.products import FactoredProblem
+from mgmt.optimization.products import FactoredProblem, FactoredValues
 from mgmt.solution import PrimaryKey, Value
-from mgmt.state.database import Snapshot
 from mgmt.state.memory_limits import BYTES_PER_CELL
 from mgmt.state.schema import Column as SchemaColumn
 from mgmt.state.schema import SqlType, Table, quote, unique_name
@@ -80,7 +82,7 @@ class VariableColumn:
         held: list[tuple[Integers, Mask]] = []
         cells = self.cells
         if isinstance(cells, Choices):
-            codes = self.values.codes(_objects(values))[cells.options.codes.owners]
+            codes = self.values.codes(objects(values))[cells.options.codes.owners]
             owners = cells.options.codes.owners
             held = [(cells.options.literals, cells.options.codes.items == codes), (cells.options.null, nulls)]
             wanted = [np.isin(owners, rows), np.isin(np.arange(len(values)), rows)]
@@ -102,7 +104,7 @@ class VariableColumn:
             found.update((variable, value) for variable, value in pairs if isinstance(value, int))
         return found
 
-    def decode(self, values: Integers) -> list[Value]:
+    def decode(self, values: FactoredValues) -> list[Value]:
         """The values of the rows, given that of each solver variable."""
         cells = self.cells
         if isinstance(cells, Numbers):
@@ -112,10 +114,9 @@ class VariableColumn:
         if isinstance(cells, Truths):
             pairs = zip(hold(cells.true, values).tolist(), hold(cells.false, values).tolist(), strict=True)
             return [True if true else False if false else None for true, false in pairs]
-        chosen = np.flatnonzero(hold(cells.options.literals, values))
-        codes = filled(len(self), -1)
-        codes[cells.options.codes.owners[chosen]] = cells.options.codes.items[chosen]
-        return self.values.of(codes).values
+        assert isinstance(cells.options, GridOptions)
+        chosen = values.choice(cells.options.grid)
+        return self.values.of(np.append(cells.options.in_grid, -1)[chosen]).values
 
     @property
     def literals(self) -> Lists | None:
@@ -129,12 +130,6 @@ def choices_of(columns: Sequence[VariableColumn]) -> Lists:
     lengths = np.concatenate([filled(0, 0), *(literals.lengths for literals in found)])
     items = np.concatenate([filled(0, 0), *(literals.items for literals in found)])
     return Lists(np.concatenate(([0], np.cumsum(lengths))).astype(np.int64), items)
-
-
-def _objects(values: Sequence[Any]) -> Constants:
-    cells = np.empty(len(values), object)
-    cells[:] = values
-    return Constants.of(cells)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +149,7 @@ class TableEncoder:
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        statements: Statements,
         catalog: Catalog,
         problem: FactoredProblem,
         values: Values,
@@ -167,7 +162,7 @@ class TableEncoder:
         ``quantities``: those of them that are numbers, not lists of values.  ``flagged`` are tables with a choice and a
         flag that are asked about together.
         """
-        self._snapshot = snapshot
+        self._statements = statements
         self._flagged = sorted(flagged)
         self._quantities = quantities
         self._columns = columns
@@ -180,7 +175,7 @@ class TableEncoder:
 
     def encode(self) -> None:
         """Fill ``columns`` and ``relations``."""
-        tables = [self._fetch(table) for table in self._snapshot.schema.tables if table.variables]
+        tables = [self._fetch(table) for table in self._statements.snapshot.schema.tables if table.variables]
         wanted = [
             (each, column)
             for each in tables
@@ -219,10 +214,8 @@ class TableEncoder:
         wanted = [column.current or column.name for column in variables]
         wanted += [name for unique in (table.primary_key, *table.uniques) for name in unique]
         listed = "".join(f", {quote(table.column(name).name)}" for name in wanted)
-        _, (row_ids, *fetched) = self._snapshot.arrays(
-            f"SELECT rowid{listed} FROM {quote(table.name)} ORDER BY {keys}"
-        )
-        cells = [Constants.of(column) for column in fetched]
+        sql = f"SELECT rowid{listed} FROM {quote(table.name)} ORDER BY {keys}"
+        row_ids, *cells = self._statements.ask(sql).columns
         constants = {
             name.lower(): column
             for name, column in zip(wanted[len(variables) :], cells[len(variables) :], strict=True)
@@ -236,7 +229,7 @@ class TableEncoder:
             else found.values
             for column, found in zip(variables, cells, strict=False)
         ]
-        return _TableRows(table, variables, np.asarray(row_ids, np.int64), primary_keys, constants, current)
+        return _TableRows(table, variables, row_ids.cells, primary_keys, constants, current)
 
     def _domain(self, rows: _TableRows, column: SchemaColumn) -> Integers:
         """The values that a column may have, by number."""
@@ -244,10 +237,9 @@ class TableEncoder:
         with refusals_at(f"{table.name}.{column.name}", column.position):
             sql = domain_sql(self._catalog, table.name, column.name)
             if sql not in self._domains:
-                found = self._snapshot.rows(
-                    f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value"
-                )
-                self._domains[sql] = self._values.codes(_objects([value for (value,) in found]))
+                wanted = f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value"
+                found = self._statements.values(wanted, lambda: parse_one(wanted, dialect="duckdb"))
+                self._domains[sql] = self._values.codes(found)
             domain = self._domains[sql]
             if rows.keys and not len(domain) and not column.nullable:
                 raise EmptyDomainError(

@@ -18,7 +18,7 @@ from mgmt.errors import (
     UnsupportedConstructError,
 )
 from mgmt.language.bound_queries.queries import BoundQuery
-from mgmt.optimization.assignment import Indices, Mask
+from mgmt.optimization.assignment import NONE, Indices, Mask
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.columns import Integers, filled, integers
 from mgmt.optimization.general.deadline import Deadline
@@ -32,6 +32,7 @@ from mgmt.optimization.infeasibility.limit_overflow import overflow
 from mgmt.optimization.infeasibility.problem_core import restricted
 from mgmt.optimization.lifting import ChoiceCells, demands_of
 from mgmt.optimization.problem import Problem, Tag
+from mgmt.optimization.products import FactoredValues
 
 _MOST_COUNTED = 200  # instances of a core; with more, the least that they must give is not found in time
 _MOST_EXAMPLES = 200  # of which a REASON is asked for its text
@@ -178,13 +179,18 @@ class LiftedClash:
         return shortfall(self.lifted.constraints, self.clashing.instances, mine)
 
     def _placement(self, choice: Indices) -> elastic.Placement:
-        values = filled(self.encoding.factored.variables, 0)
-        cells = self.lifted.cells
-        values[0], values[cells.variable] = 1, cells.held(choice)
+        problem, cells = self.encoding.factored, self.lifted.cells
+        grids, variables, told = cells.held(choice)
+        values = filled(problem.variables - problem.grid_cells, 0)
+        values[variables - problem.grid_cells] = told
+        nothing = [filled(grid.rows, NONE) for grid in problem.grids]
+        chosen = [
+            grids.get(grid.first, none) if grid.rows and grid.values else none
+            for grid, none in zip(problem.grids, nothing, strict=True)
+        ]
+        held = FactoredValues(problem, np.concatenate([filled(0, 0), *chosen]), values)
         return {
-            (column.table.name, column.column.name): dict(
-                zip(column.keys, column.decode(values), strict=True)
-            )
+            (column.table.name, column.column.name): dict(zip(column.keys, column.decode(held), strict=True))
             for column in self.encoding.columns
         }
 

@@ -25,7 +25,7 @@ from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility.elastic import Give, Placement, Slack
 from mgmt.state.database import Database
 from mgmt.state.row_duplication import row_condition
-from mgmt.state.schema import quote
+from mgmt.state.schema import quote, shown_row
 
 _SHARE = 0.5  # of the time left, for one question
 _NOT_THE_LEAST = "(less may do)"
@@ -231,7 +231,7 @@ class _Finder:
         for name, rows in waived.items():
             clause, condition = condition_without(self._queries[name], rows)
             waivers.append(Waiver(name, tuple(rows) if condition else (), condition, clause))
-            shown = "; ".join(_shown(row) for row in rows[:_MOST_NAMED])
+            shown = "; ".join(shown_row(row) for row in rows[:_MOST_NAMED])
             more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
             words.append(f"drop {name} for {shown}{more}" if condition else f"drop {name}")
         yield _told(Relaxation(_joined(words), (), tuple(waivers)), slack), slack.placement
@@ -250,10 +250,6 @@ def _joined_with(first: Relaxation, then: Relaxation) -> Relaxation:
 def _told(relaxation: Relaxation, slack: Slack) -> Relaxation:
     """It says so where it is not known to be the least: of amounts in all, or of rows."""
     return relaxation if slack.least else replace(relaxation, text=f"{relaxation.text} {_NOT_THE_LEAST}")
-
-
-def _shown(row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in row.items())
 
 
 def _joined(words: Sequence[str]) -> str:

@@ -24,6 +24,10 @@ Told = tuple[tuple[str, Any], ...]
 def with_waiver(query: BoundQuery, waiver: Waiver) -> BoundQuery:
     """The query with the condition of a waiver."""
     condition = _parsed(waiver.condition)
+    values = {variable: value for value, variable in query.grouped_variables.items()}
+    for column in list(condition.find_all(exp.Column)):
+        if column in values:
+            column.replace(values[column].copy())
     part = DatabasePart(SqlType.BOOLEAN, query.position, condition)
     demand = query.demand
     if waiver.clause == "WHERE" or demand is None:
@@ -64,17 +68,20 @@ def condition_without(query: BoundQuery, rows: Sequence[Mapping[str, Any]]) -> t
             trees[output.name] = output.tree.unalias()
     for part in query.keys or ():
         if isinstance(part.tree, exp.Column):
-            trees.setdefault(part.tree.name, part.tree)
+            written = query.grouped_variables.get(part.tree, part.tree)
+            trees.setdefault(written.name, part.tree)
+            trees.setdefault(f"{written.table}.{written.name}", part.tree)
     if query.keys is None:
         for source in query.sources:
             for name in source.relation.key:
                 tree = exp.column(name, source.alias, quoted=True)
                 trees.setdefault(f"{source.alias}.{name}", tree)
                 trees.setdefault(name, tree)
+    spelt = {name: query.grouped_variables.get(tree, tree) for name, tree in trees.items()}
     told: list[Told] = []
     used: set[str] = set()
     for row in rows:
-        told.append(tuple((to_text(trees[name]), value) for name, value in row.items() if name in trees))
+        told.append(tuple((to_text(spelt[name]), value) for name, value in row.items() if name in trees))
         used.update(name for name in row if name in trees)
         if not told[-1]:
             return "WHERE", ""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from mgmt.compiler.encoding.columns import Choices, Constants, Truths
+from mgmt.compiler.encoding.columns import Choices, Constants, GridOptions, Truths
 from mgmt.compiler.encoding.tables import VariableColumn
 from mgmt.optimization.assignment import NONE
-from mgmt.optimization.columns import FALSE, Integers, filled
-from mgmt.optimization.lifting import ChoiceCells
+from mgmt.optimization.columns import FALSE, Integers, filled, integers
+from mgmt.optimization.lifting import ChoiceCells, ChoiceColumn
 from mgmt.solution import Value
 
 _TRUE, _FALSE = 0, 1
@@ -19,48 +20,43 @@ _TRUE, _FALSE = 0, 1
 
 def cells_of(columns: Sequence[VariableColumn]) -> ChoiceCells | None:
     """None where a column is of numbers, which no choice is between values."""
-    rows: list[Integers] = []
-    values: list[Integers] = []
-    variables: list[Integers] = []
-    required, current = [], []
-    first = 0
+    found = []
     for column in columns:
-        count, cells = len(column), column.cells
-        if isinstance(cells, Choices):
-            options = cells.options
-            free = np.flatnonzero(options.null != FALSE)
-            rows += [first + options.codes.owners, first + free]
-            values += [2 + options.codes.items, filled(len(free), NONE)]
-            variables += [options.literals >> 1, options.null[free] >> 1]
-            required.append(options.null == FALSE)
-            current.append(np.where((codes := _codes(column)) >= 0, 2 + codes, NONE))
+        cells = column.cells
+        if isinstance(cells, Choices) and isinstance(cells.options, GridOptions):
+            grid = cells.options.grid
+            required = bool((grid.null == FALSE).all())
+            none = filled(0, 0) if required else grid.null >> 1
+            steps = grid.values, 1
+            today = np.where((codes := _codes(column)) >= 0, 2 + codes, NONE).astype(np.int32)
+            found.append(ChoiceColumn(2 + cells.options.in_grid, grid.first, steps, none, required, today))
         elif isinstance(cells, Truths):
-            # Without NULL what is not true is false: no value of its own.
-            nullable = bool((cells.false != cells.true ^ 1).any())
-            each = first + np.arange(count)
-            rows += [each, each] if nullable else [each]
-            values += [filled(count, _TRUE), filled(count, _FALSE)] if nullable else [filled(count, _TRUE)]
-            variables += [cells.true >> 1, cells.false >> 1] if nullable else [cells.true >> 1]
-            required.append(np.zeros(count, np.bool_))
-            flags = [NONE if value is None else _TRUE if value else _FALSE for value in column.current]
-            known = np.array(flags, np.int64)
-            current.append(known if nullable else np.where(known == _TRUE, _TRUE, NONE))
+            found.append(_of_truths(column, cells))
         else:
             return None
-        first += count
-    value = np.concatenate([filled(0, 0), *values])
-    used = np.unique(value[value >= 0])
-    today = np.concatenate([filled(0, 0), *current])
-    return ChoiceCells(
-        first,
-        len(used),
-        np.concatenate([filled(0, 0), *rows]),
-        _places(used, value),
-        np.concatenate([filled(0, 0), *variables]),
-        np.concatenate([np.zeros(0, np.bool_), *required]),
-        _places(used, today).astype(np.int32),
-        np.repeat(np.arange(len(columns)), list(map(len, columns))),
+    used = np.unique(np.concatenate([filled(0, 0), *(column.values for column in found)]))
+    numbered = (
+        replace(
+            column,
+            values=np.searchsorted(used, column.values),
+            current=_places(used, column.current.astype(np.int64)).astype(np.int32),
+        )
+        for column in found
     )
+    return ChoiceCells(len(used), numbered)
+
+
+def _of_truths(column: VariableColumn, cells: Truths) -> ChoiceColumn:
+    """Without NULL what is not true is false: no value of its own."""
+    count = len(column)
+    nullable = bool((cells.false != cells.true ^ 1).any())
+    flags = [NONE if value is None else _TRUE if value else _FALSE for value in column.current]
+    today = np.array(flags, np.int64)
+    first = int(cells.true[0] >> 1) if count else 0
+    steps = 1, int(cells.false[0] >> 1) - first if nullable else 0
+    values = integers([_TRUE, _FALSE] if nullable else [_TRUE])
+    current = today if nullable else np.where(today == _TRUE, _TRUE, NONE)
+    return ChoiceColumn(values, first, steps, filled(0, 0), False, current.astype(np.int32))
 
 
 def _codes(column: VariableColumn) -> Integers:

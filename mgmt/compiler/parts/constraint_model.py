@@ -11,21 +11,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mgmt.compiler.decisions import Assignments, Decided, Impossible, delta_of
+from mgmt.compiler.encoding.answers import KeptAnswers
+from mgmt.compiler.encoding.columns import Choices
 from mgmt.compiler.encoding.encoder import Encoder, Encoding
 from mgmt.compiler.encoding.tables import choices_of
 from mgmt.compiler.partition import ColumnName, Step
 from mgmt.compiler.parts.choice_cells import cells_of
 from mgmt.compiler.verification.oracle import Verdict
-from mgmt.errors import SolveTimeout, UnsupportedConstructError
+from mgmt.errors import OverflowError, SolveTimeout, UnsupportedConstructError  # noqa: A004 - the published name
 from mgmt.language.names.catalog import Catalog
+from mgmt.optimization.assignment import NONE
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.contradictions import contradicted
 from mgmt.optimization.general.deadline import Deadline
-from mgmt.optimization.general.evaluation import value_of
-from mgmt.optimization.general.lexicographic import Optimum, TierResult, better, optimize, tier_objectives
+from mgmt.optimization.general.evaluation import worth
+from mgmt.optimization.general.lexicographic import Optimum, TierResult, better, optimize, tier_sums
 from mgmt.optimization.general.lifted_search import LiftedSearch, search
+from mgmt.optimization.general.operators import completed, holds
 from mgmt.optimization.lifting import ChoiceCells
-from mgmt.optimization.problem import least
+from mgmt.optimization.products import FactoredValues
 from mgmt.state.database import Snapshot
 
 
@@ -38,6 +42,10 @@ class GeneralPart:
     encode_seconds: float
     cells: ChoiceCells | None
     """What the engines may choose; None where they are not asked."""
+    unasked: str
+    """Why they are not."""
+    _today: FactoredValues | None = None
+    """The values of all variables as things stand, where somebody has asked for what that is worth."""
 
     @classmethod
     def encode(
@@ -49,13 +57,18 @@ class GeneralPart:
         backend: Backend,
         *,
         lifts: bool = True,
+        kept: KeptAnswers | None = None,
     ) -> GeneralPart:
-        """Encode a program; ``columns``: those it decides, None for all.  Without ``lifts`` no engine is asked."""
+        """Encode a program; ``columns``: those it decides, None for all.  Without ``lifts`` no engine is asked.
+
+        ``kept``: what the database has answered before.
+        """
         started = time.perf_counter()
         with snapshot.scratch():
-            encoding = Encoder(snapshot).encode(program, catalog, columns)
+            encoding = Encoder(snapshot, kept).encode(program, catalog, columns)
         cells = cells_of(encoding.columns) if lifts else None
-        return cls(encoding, backend, time.perf_counter() - started, cells)
+        unasked = "" if cells is not None else "whole numbers are decided" if lifts else "a backend is given"
+        return cls(encoding, backend, time.perf_counter() - started, cells, unasked)
 
     def current(self, assignments: Assignments) -> bool:
         """Put today's values in; whether every cell has one that needs one."""
@@ -65,6 +78,28 @@ class GeneralPart:
             assignments[column.table.name, column.column.name].update(current)
             complete = complete and (column.column.nullable or None not in column.current)
         return complete
+
+    def objectives_today(self) -> dict[str, int] | None:
+        """What the objectives are worth as things stand, with a value wherever one is needed; None: unknown to it."""
+        cells, problem = self.cells, self.encoding.factored
+        if cells is None or not self._may_be_chosen(cells):
+            return None
+        self._today = completed(problem, *cells.held(cells.current))
+        if self._today is None:
+            return None
+        return {each.name: worth(each.linear, self._today) for each in problem.objectives}
+
+    def _may_be_chosen(self, cells: ChoiceCells) -> bool:
+        """Whether today's values are all among those to choose from."""
+        first = 0
+        for column in self.encoding.columns:
+            places = cells.current[first : first + len(column)]
+            if isinstance(column.cells, Choices):
+                nulls = sum(value is None for value in column.current)
+                if int((places == NONE).sum()) > nulls:
+                    return False
+            first += len(column)
+        return True
 
     def solve(
         self, present: Verdict | None, *, deadline: Deadline, seed: int, workers: int
@@ -92,24 +127,23 @@ class GeneralPart:
     ) -> Optimum:
         """The backend's solution, from where the engines came, or theirs where that is no worse."""
         first = None if found is None else found.optimum
-        if found is not None and found.values is not None:
-            hint = dict(enumerate(found.values[: self.encoding.factored.variables].tolist()))
-        else:
-            hint = _hint(self.encoding)
         try:
+            written = self.encoding.written_out(deadline)
             optimum = optimize(
-                self.encoding.written_out(deadline),
+                written,
                 self.backend,
-                hint,
+                _hint(self.encoding, found),
                 choices=choices_of(self.encoding.columns),
                 deadline=deadline,
                 seed=seed,
                 workers=workers,
             )
-        except (SolveTimeout, UnsupportedConstructError):  # the latter: too large to be written down
-            if first is None:
-                raise
-            return first
+        except (SolveTimeout, UnsupportedConstructError) as error:  # the latter: too large to be written down
+            if first is not None:
+                return first
+            for each in self._left_out(found)[:1]:
+                error.advise(f"not all of it is left to the engines for assignments: {each}")
+            raise
         if first is None or first.values is None:
             return optimum
         if optimum.values is None:
@@ -122,33 +156,39 @@ class GeneralPart:
         if present is None or present.violations:
             return None
         problem = self.encoding.factored
-        values = dict.fromkeys(tier_objectives(problem), 0)
+        try:
+            sums = tier_sums(problem)
+        except OverflowError:
+            return None
+        values = dict.fromkeys(sums, 0)
         for objective in problem.objectives:
             sign = -1 if objective.maximize else 1
             values[objective.tier] += sign * objective.weight * present.objectives[objective.name]
-        settled = problem.fixed()
         results = []
-        for tier, linear in tier_objectives(problem).items():
-            if values[tier] != least(linear, settled):
+        for tier, linear in sums.items():
+            if values[tier] != int(problem.least_of(linear)[0]):
                 return None
             results.append(TierResult(tier, values[tier], values[tier], True))
+        if self._today is not None and not holds(problem, self._today):
+            return None
         return Optimum(None, tuple(results), 0)
 
     def _decided(self, optimum: Optimum, seconds: float, found: LiftedSearch | None = None) -> Decided:
         encoding = self.encoding
+        factored, solved = encoding.factored, optimum.values
+        if solved is not None and not isinstance(solved, FactoredValues):
+            solved = FactoredValues.of(factored, solved)
         assignments: Assignments = {}
         deltas = []
         claims: dict[str, int] = {}
         for column in encoding.columns:
-            values = column.current if optimum.values is None else column.decode(optimum.values)
+            values = column.current if solved is None else column.decode(solved)
             assignments[column.table.name, column.column.name] = dict(zip(column.keys, values, strict=True))
             for key, old, new in zip(column.keys, column.current, values, strict=True):
                 if old != new:
                     deltas.append(delta_of(column.table, column.column, key, old, new))
-        factored = encoding.factored
-        if optimum.values is not None:
-            known = factored.with_sums(optimum.values[: factored.variables])
-            claims = {o.name: value_of(o.linear, known) for o in factored.objectives}
+        if solved is not None:
+            claims = {each.name: worth(each.linear, solved) for each in factored.objectives}
         statistics = {
             "backend": self._backend_name(optimum, found),
             "solver_calls": optimum.solver_calls,
@@ -159,9 +199,15 @@ class GeneralPart:
             "tier_seconds": {result.tier: round(result.seconds, 3) for result in optimum.tiers},
         }
         if found is not None:
-            statistics["notes"] = (*found.notes, *(f"not lifted: {each}" for each in found.left_out))
+            statistics["notes"] = found.notes
+        settled = found is None and not optimum.solver_calls
+        left_out = () if settled else self._left_out(found)
         names = tuple(objective.name for objective in factored.objectives)
-        return Decided(assignments, tuple(deltas), optimum.tiers, claims, names, statistics)
+        return Decided(assignments, tuple(deltas), optimum.tiers, claims, names, left_out, statistics)
+
+    def _left_out(self, found: LiftedSearch | None) -> tuple[str, ...]:
+        """What is left to the backend, and why."""
+        return (self.unasked,) if found is None else tuple(map(str, found.left_out))
 
     def _backend_name(self, optimum: Optimum, found: LiftedSearch | None) -> str:
         if found is not None and optimum is found.optimum:
@@ -169,8 +215,10 @@ class GeneralPart:
         return self.backend.name if optimum.solver_calls else "none: the state meets every bound"
 
 
-def _hint(encoding: Encoding) -> dict[int, int]:
-    """Today's values, for the solver to start from."""
+def _hint(encoding: Encoding, found: LiftedSearch | None) -> dict[int, int]:
+    """What the engines found, or else today's values, for the solver to start from."""
+    if found is not None and found.values is not None:
+        return dict(enumerate(found.values.whole().tolist()))
     hint: dict[int, int] = {}
     for column in encoding.columns:
         hint.update(column.hint(column.current))

@@ -30,7 +30,8 @@ PRESENT = re.compile(
 )
 """What asks for the time."""
 _CHANGING = re.compile(
-    r"\bcurrent_|\b(?:random\w*|\w*uuid\w*|setseed|nextval|get_current\w*)\s*\(", re.IGNORECASE
+    r"\bcurrent_|\blocaltime\b|\b(?:age|random\w*|\w*uuid\w*|setseed|nextval|get_current\w*|query(?:_table)?)\s*\(",
+    re.IGNORECASE,
 )
 _OF_OTHERS = (exp.Column, exp.Table, exp.TableAlias)
 """Whose names are no columns, or columns that are looked at on their own."""
@@ -39,7 +40,10 @@ _OPAQUE = (exp.Pivot, exp.Columns, exp.Command, exp.Describe, exp.Summarize)
 
 @lru_cache(maxsize=4096)
 def may_change(sql: str) -> bool:
-    """Whether a statement may say something else although no row has changed: it asks for the time, or a draw."""
+    """Whether a statement may say something else although no row of what it names has changed.
+
+    It asks for the time or a draw, or reads what is named in a text.
+    """
     return PRESENT.search(sql) is not None or _CHANGING.search(sql) is not None
 
 
@@ -76,7 +80,7 @@ class _Named:
 
     def of(self, table: str) -> set[str]:
         """What may be columns of a table."""
-        called = {"", *(alias for name, alias in self.aliases if name == table)}
+        called = {"", table, *(alias for name, alias in self.aliases if name == table)}
         return {column for qualifier, column in self.columns if qualifier in called}
 
 
@@ -121,6 +125,12 @@ def _named(tree: exp.Expr) -> _Named | None:
 
 
 _TOKEN = re.compile(r'"(?:[^"]|"")*"|\'(?:[^\']|\'\')*\'|\w+|[^\s\w]')
+
+
+@lru_cache(maxsize=4096)
+def names_in_text(sql: str) -> frozenset[str]:
+    """Whatever may be the name of something in a statement, in lower case."""
+    return frozenset(map(_name, _TOKEN.findall(sql)))
 
 
 @lru_cache(maxsize=4096)

@@ -224,9 +224,10 @@ def _identity(bound: BoundQuery, selected: set[str]) -> list[Output]:
     }
     found = []
     for part in parts:
-        name = part.tree.name if isinstance(part.tree, exp.Column) else part.tree.sql()
-        if name.lower() in selected and isinstance(part.tree, exp.Column):
-            name = f"{part.tree.table}.{name}"
+        told: exp.Expr = bound.grouped_variables.get(part.tree) or part.tree
+        name = told.name if isinstance(told, exp.Column) else told.sql()
+        if name.lower() in selected and isinstance(told, exp.Column):
+            name = f"{told.table}.{name}"
         if to_sql(part.tree) not in known and name.lower() not in selected:
             selected.add(name.lower())
             found.append(

@@ -110,7 +110,7 @@ def today_instead(
     )
     names = tuple(name for name, _ in objectives)
     held = {"held": f"a plan that gains {gain} is held back {why}"} if gain else {}
-    return Decided(today, (), tiers, {}, names, held)
+    return Decided(today, (), tiers, {}, names, statistics=held)
 
 
 def joint_statistics(decided: Sequence[Decided]) -> dict[str, Any]:
@@ -118,6 +118,7 @@ def joint_statistics(decided: Sequence[Decided]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "backend": "; ".join(dict.fromkeys(str(part.statistics.get("backend")) for part in decided)),
         "tier_seconds": {},
+        "left_out": tuple(each for part in decided for each in part.left_out),
         "parts": [dict(part.statistics) for part in decided],
     }
     for key in ("solver_calls", "variables", "candidate_rows"):
@@ -162,7 +163,8 @@ def _objective_values(
 ) -> tuple[ObjectiveValue, ...]:
     found = []
     objectives = _objectives(program)
-    units = {step.name: unit_of(step.bound) for step in program if isinstance(step, SplitQuery)}
+    queries = {step.name: step.bound for step in program if isinstance(step, SplitQuery)}
+    units = {name: unit_of(query, queries) for name, query in queries.items()}
     for name, demand in sorted(objectives, key=lambda entry: entry[1].tail.tier):
         tail = demand.tail
         result = tiers[tail.tier]

@@ -1,1 +1,1 @@
-"""What operators ask: requests to the controller, which change the agreed wishes; reports; recovery by force."""
+"""What operators ask: requests to the controller, which change the agreed intent; reports; recovery by force."""

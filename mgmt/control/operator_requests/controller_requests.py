@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import trio
 
@@ -26,6 +26,7 @@ from mgmt.control.dry_run import DryRun, describe
 from mgmt.control.environment import Environment
 from mgmt.control.events import ControlEvents
 from mgmt.control.hysteresis import balance_hold
+from mgmt.control.operator_requests.shown_outcomes import ShownOutcomes
 from mgmt.control.settings import ControlSettings
 from mgmt.errors import (
     ControlError,
@@ -36,6 +37,7 @@ from mgmt.errors import (
     NotControllerError,
     NothingToAbortError,
     NotRestoringError,
+    PlanChangedError,
     RefusedError,
     SolverUnavailableError,
     UndecidedError,
@@ -50,16 +52,19 @@ from mgmt.plans.plan import Plan
 from mgmt.solving.placement_questions import Explanation, Question
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
 
+PATIENCE: Final = 1
+"""Doublings of the time to solve where somebody is shown a plan, or orders one."""
+
 Change = Callable[[Observation, Intent], Awaitable[Intent]]
-"""What is wished instead, decided for what was observed.  Raises what the request is refused with."""
+"""The intent instead, decided for what was observed.  Raises what the request is refused with."""
 
 
-Wish = Callable[[Observation, Intent], Intent]
+Amendment = Callable[[Observation, Intent], Intent]
 """The same, where nobody has to be asked."""
 
 
 class _ClashError(ControlError):
-    """The policies don't allow a wish."""
+    """The policies don't allow what is asked for."""
 
     def __init__(self, situation: Situation, outcome: Infeasible) -> None:
         super().__init__(", ".join(outcome.policies))
@@ -70,7 +75,7 @@ class _ClashError(ControlError):
 class Requests:
     """The requests of one controller.
 
-    ``changed`` is called when wishes were agreed, to wake the loop; with True it gives up what it is at, too.
+    ``changed`` is called when another intent was agreed, to wake the loop; with True it gives up what it is at, too.
     """
 
     def __init__(
@@ -89,6 +94,7 @@ class Requests:
         self._changed = changed
         self._speeds = speeds
         self._asked_at = me
+        self._shown = ShownOutcomes()
         # One request at a time: two drains that are possible each may be impossible together.
         self._one_at_a_time = trio.Lock()
 
@@ -100,17 +106,22 @@ class Requests:
         other._asked_at = agent
         return other
 
-    async def plan(self, wish: Wish = lambda observation, intent: intent) -> DryRun:
-        """Solve and compare; change nothing.  ``wish``: what is wished instead of what is agreed."""
+    async def plan(self, amended: Amendment = lambda observation, intent: intent) -> DryRun:
+        """What :meth:`apply` would carry out; change nothing.  ``amended``: the intent instead of what is agreed."""
         for _ in range(self._settings.intent_attempts):
             observation, intent = await self._current()
-            intent = wish(observation, intent)
+            intent = amended(observation, intent)
             situation = self._environment.situation(observation, intent)
-            situation, outcome = await self._environment.solve_or_thaw(situation, asked="a dry run")
-            helping = await self._relaxations(situation) if isinstance(outcome, Infeasible) else ()
-            if self._environment.view is not situation.view:
-                continue  # solved for hosts that are no longer those of the view, or not at all
-            plan = decided_plan(situation, outcome)
+            plan, outcome = self._under_way(situation), None
+            helping: tuple[str, ...] = ()
+            if plan is None:
+                asked = situation
+                situation, outcome = await self._environment.solve_or_thaw(asked, PATIENCE, "a dry run")
+                helping = await self._relaxations(situation) if isinstance(outcome, Infeasible) else ()
+                if self._environment.view is not situation.view:
+                    continue  # solved for hosts that are no longer those of the view, or not at all
+                plan = decided_plan(situation, outcome)
+                self._shown.keep(plan.digest, asked, situation, outcome)
             steps = self._environment.lower(observation, plan.waves[0])
             waits = (
                 balance_hold(plan, intent, outcome, self._settings.hysteresis, situation.now)
@@ -129,6 +140,14 @@ class Requests:
                 relaxations=helping,
             )
         raise UndecidedError("the view changed under every attempt; try again")
+
+    def _under_way(self, situation: Situation) -> Plan | None:
+        """The plan that is agreed, if something is left to do for it."""
+        record = in_flight(situation)
+        if record is None or record.order is Order.ABORT:
+            return None
+        plan = resumed_plan(situation, record)
+        return plan if self._environment.lower(situation.observation, plan.target).steps else None
 
     async def _relaxations(self, situation: Situation, drained: str = "") -> tuple[str, ...]:
         """What would help, as far as it can be had: which rules clash is known without.
@@ -207,10 +226,10 @@ class Requests:
         def pinned(intent: Intent) -> Intent:
             if segment not in intent.segments:
                 raise UnknownSegmentError(segment, intent.segments)
-            wished = intent.with_pin(segment, host)
-            if wished != intent and sum(pin[0] == segment for pin in wished.pins) > intent.replication_factor:
+            wanted = intent.with_pin(segment, host)
+            if wanted != intent and sum(pin[0] == segment for pin in wanted.pins) > intent.replication_factor:
                 raise RefusedError(f"{what} would break", ("replication_factor",))
-            return wished
+            return wanted
 
         if await self._change_if_possible(pinned, what):
             self._events.add("pin", f"a copy of {segment} stays on {host}", segment=segment, host=host)
@@ -229,7 +248,7 @@ class Requests:
     # -- how many segments there are -------------------------------------------------------------------
 
     async def resize(self, count: int) -> int:
-        """Divide the data among so many segments from now on, if the policies allow it; how many there were wished for.
+        """Divide the data among so many segments from now on, if the policies allow it; how many there were to be.
 
         Segments too many keep what they have until it is trimmed, or hand their slots on.  Asking again is harmless.
         """
@@ -292,17 +311,17 @@ class Requests:
         return was_paused
 
     async def finish_restoring(self, backup: str, document: Mapping[str, Any] | None) -> None:
-        """Wish what the backup says (None: what is wished now); it stays paused.  Raises :class:`NotRestoringError`.
+        """Take the intent of the backup (None: keep that of now); it stays paused.  Raises :class:`NotRestoringError`.
 
-        Not before all of it is in the log: its wishes would move or remove what another log has.  The plan under way
+        Not before all of it is in the log: its intent would move or remove what another log has.  The plan under way
         and freezes are of this cluster, and stay.
         """
 
         async def restored(observation: Observation, intent: Intent) -> Intent:
             _check_restoring(intent, backup)
-            wished = intent if document is None else self._read(document)
+            wanted = intent if document is None else self._read(document)
             return replace(
-                wished,
+                wanted,
                 plan=intent.plan,
                 freezes=intent.freezes,
                 observing=intent.observing,
@@ -311,8 +330,8 @@ class Requests:
             )
 
         if await self._change(restored):
-            wishes = "" if document is None else ", with its policies and what operators had asked for"
-            self._events.add("restore", f"a backup was put back{wishes}")
+            brought = "" if document is None else ", with its policies and what operators had asked for"
+            self._events.add("restore", f"a backup was put back{brought}")
             self._changed(True)
 
     def _read(self, document: Mapping[str, Any]) -> Intent:
@@ -373,9 +392,10 @@ class Requests:
             self._changed(True)
         return going_back
 
-    async def apply(self) -> Plan | None:
+    async def apply(self, shown: str | None = None) -> Plan | None:
         """Order what a dry run shows, to be carried out also while paused; None when there is nothing to do.
 
+        ``shown``: the digest of the plan that was; for another one :class:`PlanChangedError` is raised.
         An engine that was only observed is the loop's from then on.
         """
         ordered: Plan | None = None
@@ -384,15 +404,16 @@ class Requests:
             nonlocal ordered
             intent = intent.with_observing(False)
             situation = self._environment.situation(observation, intent)
-            record = in_flight(situation)
-            if record is None or record.order is Order.ABORT:
-                ordered = await self._solved_plan(situation)
-                if not self._environment.lower(observation, ordered.target).steps:
-                    ordered = None
-                    return intent
+            under_way = self._under_way(situation)
+            ordered = await self._solved_plan(situation, shown) if under_way is None else under_way
+            if shown not in (None, ordered.digest):
+                raise PlanChangedError(shown)
+            if under_way is not None and intent.plan is not None:
+                return intent.with_plan(replace(intent.plan, order=Order.APPLY))
+            if self._environment.lower(observation, ordered.target).steps:
                 return intent.with_plan(ordered.record(self._me, Order.APPLY))
-            ordered = resumed_plan(situation, record)
-            return intent.with_plan(replace(record, order=Order.APPLY))
+            ordered = None
+            return intent
 
         if await self._change(order):
             if ordered is not None:
@@ -400,10 +421,13 @@ class Requests:
             self._changed(True)
         return ordered
 
-    async def _solved_plan(self, situation: Situation) -> Plan:
+    async def _solved_plan(self, situation: Situation, shown: str | None) -> Plan:
+        """What was shown is not solved again where nothing has changed since."""
         if missing := hosts_missing(situation):
             raise UndecidedError(f"the first placement waits for {missing} more hosts; nothing was changed")
-        situation, outcome = await self._environment.solve_or_thaw(situation, asked="apply")
+        if known := self._shown.find(shown, situation):
+            return decided_plan(*known)
+        situation, outcome = await self._environment.solve_or_thaw(situation, PATIENCE, "apply")
         if isinstance(outcome, Infeasible):
             raise RefusedError("no placement satisfies", outcome.policies, outcome.details)
         self._solved(outcome, "what to do")
@@ -412,19 +436,19 @@ class Requests:
     # -- how a request is agreed ----------------------------------------------------------------------
 
     async def _change_if_possible(
-        self, wish: Callable[[Intent], Intent], what: str, *, drained: str = ""
+        self, amended: Callable[[Intent], Intent], what: str, *, drained: str = ""
     ) -> bool:
-        """Agree on the wish; raises RefusedError, with what would help, where the policies don't allow it."""
+        """Agree on it; raises RefusedError, with what would help, where the policies don't allow it."""
 
         async def possible(observation: Observation, intent: Intent) -> Intent:
-            wished = wish(intent)
-            if wished != intent:
-                situation = self._environment.situation(observation, wished)
+            wanted = amended(intent)
+            if wanted != intent:
+                situation = self._environment.situation(observation, wanted)
                 outcome = await self._environment.solve(situation, asked=what)
                 if isinstance(outcome, Infeasible):
                     raise _ClashError(situation, outcome)
                 self._solved(outcome, what)
-            return wished
+            return wanted
 
         try:
             return await self._change(possible)
@@ -441,17 +465,17 @@ class Requests:
                 view = self._environment.view
                 observation, intent = await self._current()
                 try:
-                    wished = await change(observation, intent)
+                    wanted = await change(observation, intent)
                 except ControlError:
                     if self._environment.view is view:
                         raise
                     continue
                 if self._environment.view is not view:
                     continue  # decided for hosts that are no longer those of the view
-                if wished == intent:
+                if wanted == intent:
                     return False
                 try:
-                    await self._environment.agree(view, observation, wished, asked_at=self._asked_at)
+                    await self._environment.agree(view, observation, wanted, asked_at=self._asked_at)
                 except (StaleIntentError, FencedError):
                     continue
                 except AdapterError as error:
@@ -490,7 +514,7 @@ def _check_restoring(intent: Intent, backup: str) -> None:
 
 
 def _evened_out(observation: Observation, intent: Intent) -> Intent:
-    """The wishes with slots divided by the loads that were observed."""
+    """The intent with slots divided by the loads that were observed."""
     if not intent.slots:
         raise InvalidRequestError(
             "this engine does not divide its keys into slots: there is nothing to even out"

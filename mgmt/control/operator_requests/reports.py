@@ -47,8 +47,8 @@ class Reports:
             return layout_report(environment.view, answer, environment.intent)
         if answer.known is None:
             raise _unreachable(answer)
-        wishes = answer.known.intent
-        intent = Intent.from_mapping(wishes, environment.slots) if wishes else None
+        document = answer.known.intent
+        intent = Intent.from_mapping(document, environment.slots) if document else None
         return known_layout_report(environment.view, answer.known, intent, answer)
 
     async def outcome(self, plan_id: str) -> dict[str, Any]:

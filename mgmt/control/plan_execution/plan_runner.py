@@ -95,9 +95,9 @@ class PlanRunner:
         )
         observation = situation.observation
         if plan.kind is PlanKind.SOLVED:
-            wishes = self.wishes(situation, plan)
+            intent = self.intent_with(situation, plan)
             await self._environment.agree(
-                view, observation, wishes, plan.plan_id, why=_reason(situation, plan)
+                view, observation, intent, plan.plan_id, why=_reason(situation, plan)
             )
             observation = await self._observe_again()
         progress = self._progress = PlanProgress(plan, self._clock())
@@ -110,7 +110,7 @@ class PlanRunner:
             self._ended.pop(next(iter(self._ended)))
         return error
 
-    def wishes(self, situation: Situation, plan: Plan) -> Intent:
+    def intent_with(self, situation: Situation, plan: Plan) -> Intent:
         """What is agreed before the first step of a plan that was just decided."""
         moved_at = (
             situation.now if is_for_balance(plan) and plan.previous is not None else situation.intent.moved_at

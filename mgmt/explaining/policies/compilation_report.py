@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from sqlglot import exp
 
-from mgmt.compiler.encoding.encoder import Encoder, Encoding
+from mgmt.compiler.encoding.encoder import Encoding
 from mgmt.compiler.model import Model
+from mgmt.compiler.parts.constraint_model import GeneralPart
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.relational.split import SplitQuery
 from mgmt.compiler.time_limits import phase
-from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
-from mgmt.explaining.policies.slow_policies import SlowPart, slow_parts
+from mgmt.errors import InfeasibleError, OverflowError, PolicyError, SolveTimeout  # noqa: A004 - the published name
 from mgmt.language.bound_queries.expressions import DatabasePart, has_variable
 from mgmt.language.bound_queries.queries import PushedView, UnionView
 from mgmt.optimization.columns import Integers, integers
+from mgmt.optimization.lifting import lift, structures_of
 from mgmt.optimization.problem import LinearRows, Problem, Relation, Rows
 from mgmt.solution import Delta
 from mgmt.source_text import Position
@@ -40,7 +40,8 @@ class QueryStage:
 
     ``database_sql`` is what the database computes, ``solver_sql`` what is left: predicates, then the demand.
     ``columns`` have the types they were bound to.  ``rows`` are those it is demanded of; ``clauses``, ``cardinalities``
-    and ``linear_rows`` what that became, over so many ``literals`` of the solver.
+    and ``linear_rows`` what that became, over so many ``literals`` of the solver.  ``lifted``: what the engines for
+    assignments see in them; ``left_out``: why the solver is asked as well, and about what.
     """
 
     name: str
@@ -50,8 +51,8 @@ class QueryStage:
     database_sql: str
     groups: tuple[str, ...] | None
     solver_sql: tuple[str, ...]
-    road: str = ""
-    """Whether it can be solved in whole columns, or why not; empty for views."""
+    lifted: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     fetched_rows: int | None = None
     rows: int | None = None
     clauses: int = 0
@@ -66,7 +67,7 @@ class QueryStage:
 
 @dataclass(frozen=True, slots=True)
 class ProblemStage:
-    """The solver-neutral model, cell by cell."""
+    """The solver-neutral model, with a truth for each row and value."""
 
     decisions: int
     variables: int
@@ -97,10 +98,8 @@ class CompilationReport:
     queries: tuple[QueryStage, ...]
     problem: ProblemStage | None
     refused: str
-    """Why there is no model cell by cell; empty when there is one."""
+    """Why there is no model for the solver; empty when there is one."""
     solve: SolveStage | None
-    slow: tuple[SlowPart, ...] = ()
-    """What is solved cell by cell."""
 
 
 def report_compilation(
@@ -108,51 +107,67 @@ def report_compilation(
 ) -> CompilationReport:
     """Look at every stage; with ``solve`` also at the answer, within ``budget`` seconds."""
     model = model.at()
-    encoding: Encoding | None = None
-    demands: dict[str, Counter[str]] = {}
-    literals: dict[str, int] = {}
+    found = _Matrix()
     refused = ""
     started = time.perf_counter()
     with model.database.snapshot() as snapshot:
-        cell_by_cell = model.cell_by_cell(snapshot)
         try:
-            with phase(snapshot, budget), snapshot.scratch():
-                encoded = Encoder(snapshot).encode(model.program, model.catalog)
-                demands, literals = _demands(encoded.problem), _literals(encoded.problem)
-                encoding = encoded
+            with phase(snapshot, budget):
+                for part in model.encoded(snapshot):
+                    found.add(part)
         except PolicyError as error:
             refused = str(error)
     spent = time.perf_counter() - started
+    for each in model.partition.constants:
+        found.lifted[each.demand.name] = ("a constant, which holds or does not",)
     solved = _solve_stage(model, budget, seed) if solve else None
-    late = () if solved is None else solved.statistics.get("cell_by_cell", ())
-    for why in late if isinstance(late, tuple) else ():
-        if why not in cell_by_cell.values():  # no engine was found for what the columns turned out to be
-            cell_by_cell = {part: str(why) for part in model.partition.parts}
-    slow = tuple(slow_parts(cell_by_cell))
-    formulations = _formulations(model, slow)
     timely = {result.name for result in model.asking_for_the_time}
     return CompilationReport(
         tuple(
             replace(
-                _query_stage(
-                    step, encoding, demands.get(step.name, Counter()), formulations.get(step.name, "")
-                ),
+                _query_stage(step, found),
                 columns=_columns(model, step),
-                literals=literals.get(step.name, 0),
                 asks_for_the_time=step.name in timely,
             )
             for step in model.program
         ),
-        _problem_stage(encoding, spent) if encoding is not None else None,
+        None if refused else _problem_stage(found, spent),
         refused,
         solved,
-        slow,
     )
 
 
-def _query_stage(
-    step: PushedView | SplitQuery, encoding: Encoding | None, demands: Counter[str], road: str
-) -> QueryStage:
+@dataclass(slots=True)
+class _Matrix:
+    """What the parts of a model became, by the names of constraints, objectives and views."""
+
+    encodings: list[Encoding] = field(default_factory=list)
+    demands: dict[str, Counter[str]] = field(default_factory=dict)
+    literals: dict[str, int] = field(default_factory=dict)
+    lifted: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    left_out: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def add(self, part: GeneralPart) -> None:
+        encoding = part.encoding
+        self.encodings.append(encoding)
+        names = [name for name in encoding.rows if name]
+        if part.cells is None:
+            self.left_out.update((name, (part.unasked,)) for name in names)
+        else:
+            try:
+                lifted = lift(encoding.factored, part.cells)
+            except OverflowError as error:
+                self.left_out.update((name, (str(error),)) for name in names)
+            else:
+                self.lifted.update(structures_of(lifted))
+                for each in lifted.left_out:
+                    known = self.left_out.get(each.name, ())
+                    self.left_out[each.name] = (*known, *({each.why} - set(known)))
+        self.demands.update(_demands(encoding.problem))
+        self.literals.update(_literals(encoding.problem))
+
+
+def _query_stage(step: PushedView | SplitQuery, found: _Matrix) -> QueryStage:
     if isinstance(step, PushedView):
         kind = "union" if isinstance(step, UnionView) else "view of the database"
         return QueryStage(step.name, kind, step.position, None, pushed_sql(step), None, ())
@@ -171,8 +186,9 @@ def _query_stage(
         kind = str(demand.tail.kind) if not demand.tail.soft else "soft check"
         tier = demand.tail.tier if demand.is_objective else None
         left.append(f"{kind.upper()} {text(demand.tree)}")
-    figures = encoding.steps.get(step.name) if encoding is not None else None
-    rows = encoding.rows.get(step.name) if encoding is not None else None
+    figures = next((each.steps[step.name] for each in found.encodings if step.name in each.steps), None)
+    rows = next((each.rows[step.name] for each in found.encodings if step.name in each.rows), None)
+    counts = found.demands.get(step.name, Counter())
     return QueryStage(
         step.name,
         kind,
@@ -181,13 +197,15 @@ def _query_stage(
         step.sql,
         None if bound.keys is None else tuple(text(key.tree) for key in bound.keys),
         tuple(left),
-        road,
+        found.lifted.get(step.name, ()),
+        found.left_out.get(step.name, ()),
         None if figures is None else figures.fetched_rows,
         None if rows is None else len(rows),
-        demands["clauses"],
-        demands["cardinalities"],
-        demands["linear rows"],
+        counts["clauses"],
+        counts["cardinalities"],
+        counts["linear rows"],
         0.0 if figures is None else figures.seconds,
+        found.literals.get(step.name, 0),
     )
 
 
@@ -201,22 +219,6 @@ def _columns(model: Model, step: PushedView | SplitQuery) -> tuple[ColumnStage, 
         ColumnStage(output.name, output.expression.type, has_variable(output.expression))
         for output in outputs
     )
-
-
-def _formulations(model: Model, slow: Sequence[SlowPart]) -> dict[str, str]:
-    """Per constraint and objective, how it is solved."""
-    found = {each.demand.name: "a constant: it holds or does not" for each in model.partition.constants}
-    for part in model.partition.parts:
-        columns = ", ".join(f"{table}.{column}" for table, column in sorted(part.columns))
-        flag = " and a flag" if part.flagged is not None else ""
-        for each in part.formulations:
-            nothing = "" if each.shapes else f" while it has no rows ({each.why})"
-            found[each.demand.name] = f"in whole columns{nothing}: choices of {columns}{flag}"
-    for one in slow:
-        found.update((name, f"cell by cell: {one.reason}") for name, _ in one.statements)
-        because = ", ".join(name for name, _ in one.statements)
-        found.update((name, f"cell by cell, because of {because}") for name in one.others)
-    return found
 
 
 def text(tree: exp.Expr) -> str:
@@ -253,19 +255,22 @@ def _literals(problem: Problem) -> dict[str, int]:
     return {name: int(truths[np.unique(np.concatenate(some))].sum()) for name, some in found.items()}
 
 
-def _problem_stage(encoding: Encoding, seconds: float) -> ProblemStage:
-    problem = encoding.problem
+def _problem_stage(found: _Matrix, seconds: float) -> ProblemStage:
+    problems = [encoding.problem for encoding in found.encodings]
     counts: Counter[str] = Counter()
-    for block in problem.rows:
-        counts[_kind(block)] += len(block.enforcement)
-    defined = sum(len(block.literals.items) + len(block.targets) for block in problem.conjunctions)
+    for problem in problems:
+        for block in problem.rows:
+            counts[_kind(block)] += len(block.enforcement)
+        for defined in problem.conjunctions:
+            counts["clauses"] += len(defined.literals.items) + len(defined.targets)
+        counts["operations"] += sum(len(block.targets) for block in problem.operations)
     return ProblemStage(
-        sum(map(len, encoding.columns)),
-        problem.variables - 1,
-        counts["clauses"] + defined,
+        sum(len(column) for encoding in found.encodings for column in encoding.columns),
+        sum(problem.variables - 1 for problem in problems),
+        counts["clauses"],
         counts["cardinalities"],
         counts["linear rows"],
-        sum(len(block.targets) for block in problem.operations),
+        counts["operations"],
         seconds,
     )
 

@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
 
 from mgmt.compiler.encoding.encoder import Encoder, Encoding
 from mgmt.compiler.model import Model
@@ -45,6 +47,7 @@ class Rule(StrEnum):
     FROZEN_VARIABLE = "frozen-variable"
     CONSTANT_OBJECTIVE = "constant-objective"
     CONSTANT_CHECK = "constant-check"
+    NULL_COMPARISON = "null-comparison"
     NO_VARIABLE = "no-variable"
     WEIGHT_OVERFLOW = "weight-overflow"
     VIOLATED_TODAY = "violated-today"
@@ -66,6 +69,7 @@ _NOTES = {
     Rule.NO_CANDIDATE,
     Rule.MISSPELT_VALUE,
 }
+_COMPARING = {TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE}
 _SECONDS = 10.0
 """That the database may take for what is said beside a plan."""
 
@@ -92,15 +96,12 @@ class Finding:
 
 def lint(model: Model) -> tuple[Finding, ...]:
     """All findings, in the order of the rules above."""
-    frozen = tuple(_frozen_variables(model))
     found = [
         *_cross_products(model),
         *_unknown_annotations(model),
         *_unread_views(model),
         *_unused_variables(model),
         *_renamed_variables(model),
-        *frozen,
-        *_rules_for_rows(model, {finding.position for finding in frozen}),
         *_findings_in_rows(model),
         *remarks(model),
     ]
@@ -115,8 +116,15 @@ def lint(model: Model) -> tuple[Finding, ...]:
 
 def remarks(model: Model) -> tuple[Finding, ...]:
     """What a plan does not show: the policies that say nothing, and the values of today that no plan can keep."""
+    frozen = list(_frozen_variables(model))
     with model.database.snapshot() as snapshot:
-        found = [*_constant_objectives(model, snapshot), *_constant_checks(model, snapshot)]
+        found = [
+            *frozen,
+            *_rules_for_rows(model, {finding.position for finding in frozen}),
+            *_comparisons_with_null(model),
+            *_constant_objectives(model, snapshot),
+            *_constant_checks(model, snapshot),
+        ]
         try:
             with snapshot.within(_SECONDS):
                 found += [*_without_rows(model, snapshot), *_without_candidates(model, snapshot)]
@@ -251,6 +259,19 @@ def _rules_for_rows(model: Model, frozen: Collection[Position | None]) -> Iterat
                 f"{query.name} reads no variable: it holds or fails whatever is decided",
                 demand.tail.position,
             )
+
+
+def _comparisons_with_null(model: Model) -> Iterator[Finding]:
+    """``x = NULL`` is NULL whatever x is: in WHERE no row meets it, and a CHECK lets all pass."""
+    for text in model.texts:
+        for operator, operand in pairwise(tokenize(text)):
+            if operator.token_type in _COMPARING and operand.token_type is TokenType.NULL:
+                yield Finding(
+                    Rule.NULL_COMPARISON,
+                    f"{operator.text} NULL is neither true nor false",
+                    text.position(operator.start),
+                    "write IS NULL or IS NOT NULL",
+                )
 
 
 def _constant_objectives(model: Model, snapshot: Snapshot) -> Iterator[Finding]:

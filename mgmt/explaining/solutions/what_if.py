@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from mgmt.compiler.model import Model
@@ -78,7 +79,10 @@ def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0, tell:
     if isinstance(plan, InfeasibleError):
         found = solved(lambda: then.solve(max(1.0, deadline.left), seed))
         return WhatIf(plan, found, then)
-    touched = _touched(before, after, plan)
+    changed = {table.name: _changed(before, after, table) for table in after.schema.tables}
+    if not any(changed.values()):
+        return WhatIf(plan, plan, then)
+    touched = _touched(after, changed, plan)
 
     is_proven = plan.status is not SolveStatus.FEASIBLE
     end = deadline if is_proven else deadline.part(1 - _SHARE_FOR_BOTH)
@@ -126,15 +130,16 @@ def _changed_copy(state: Database, sql: str) -> Database:
     return after
 
 
-def _touched(before: Database, after: Database, plan: Solution) -> Collection[Row]:
+def _touched(
+    after: Database, keys: Mapping[str, Collection[tuple[Value, ...]]], plan: Solution
+) -> Collection[Row]:
     """The rows to be placed that are others, and those that are placed at, or refer to, rows that are."""
     schema = after.schema
-    keys = {table.name: _changed(before, after, table) for table in schema.tables}
     found: set[Row] = set()
     for table in schema.tables:
         if not table.variables:
             continue
-        found.update((table.name, key) for key in keys[table.name])
+        found.update((table.name, key) for key in keys[table.name] if key)
         for column in table.columns:
             if column.references is None:
                 continue
@@ -150,9 +155,11 @@ def _touched(before: Database, after: Database, plan: Solution) -> Collection[Ro
 
 
 def _changed(before: Database, after: Database, table: Table) -> set[tuple[Value, ...]]:
-    """The keys of the rows of a table that only one has, or that differ."""
-    if not table.primary_key:
-        return set()
+    """The keys of the rows of a table that only one has, or that differ; empty ones of a table without a key.
+
+    What a variable column holds is today's value at most, of which no demand can speak.
+    """
     names = [*table.primary_key, *(column.name for column in table.columns if not column.is_variable)]
-    sql = f"SELECT {', '.join(map(quote, names))} FROM {quote(table.name)}"
-    return {row[: len(table.primary_key)] for row in {*before.execute(sql)} ^ {*after.execute(sql)}}
+    sql = f"SELECT {', '.join([*map(quote, names), '1'])} FROM {quote(table.name)}"
+    one, other = Counter(before.execute(sql)), Counter(after.execute(sql))
+    return {row[: len(table.primary_key)] for row in (*(one - other), *(other - one))}

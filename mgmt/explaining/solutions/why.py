@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mgmt.compiler.model import Model
-from mgmt.errors import CoreMember, InfeasibleError, Relaxation
-from mgmt.explaining.solutions.decisions import ASKED, Decision, decisions_of, required
+from mgmt.errors import CoreMember, DataError, InfeasibleError, Relaxation
+from mgmt.explaining.solutions.decisions import ASKED, Decision, decisions_of, parsed_value, required
 from mgmt.explaining.solutions.difference import Difference, diff
 from mgmt.explaining.solutions.nearest import Tell, nearest
 from mgmt.language.names.catalog import domain_sql
 from mgmt.optimization.general.deadline import Deadline
 from mgmt.solution import PrimaryKey, Solution, SolveStatus, Value
+from mgmt.state.schema import TEXTUAL, SqlType, storage
 
 FIRST_SHARE = 0.5
 """Of the time, for the plan that is asked about."""
@@ -162,13 +163,27 @@ def why_not(
 ) -> WhyNot:
     """Why a row does not have a value: the constraints that forbid it, or which tier gets worse by how much.
 
-    Raises as :func:`why`; ``column`` is needed where the solver decides several.
+    Raises as :func:`why`; ``column`` is needed where several that the solver decides can have the value.
     """
     model = model.at()
-    found = decisions_of(model, table, key, column)
-    fitting = [decision for decision in found if _in_domain(model, decision, value)]
-    (answer,) = why_not_each(model, (fitting or list(found))[:1], value, budget=budget, seed=seed, tell=tell)
+    decision, meant = _meant(model, decisions_of(model, table, key, column), value)
+    (answer,) = why_not_each(model, [decision], meant, budget=budget, seed=seed, tell=tell)
     return answer
+
+
+def _meant(model: Model, decisions: Sequence[Decision], value: Value) -> tuple[Decision, Value]:
+    """The first decision that can have the value, which may be a text for a number; or the first of all."""
+    typed, refused = list[tuple[Decision, Value]](), list[DataError]()
+    for decision in decisions:
+        column = model.catalog.schema.table(decision.table).column(decision.variable)
+        try:
+            is_text = isinstance(value, str) and column.type is not SqlType.TEXT
+            typed.append((decision, parsed_value(column, str(value)) if is_text else value))
+        except DataError as error:
+            refused.append(error)
+    if not typed:
+        raise refused[0]
+    return next((each for each in typed if _in_domain(model, *each)), typed[0])
 
 
 def why_not_each(
@@ -274,8 +289,11 @@ def _in_domain(model: Model, decision: Decision, value: Value) -> bool:
         return column.nullable
     if column.range is not None:
         return isinstance(value, int) and column.range[0] <= value <= column.range[1]
+    if isinstance(value, (int, float) if column.type in TEXTUAL else str):
+        return False  # a text is no number
     sql = domain_sql(model.catalog, decision.table, decision.variable)
-    return bool(model.database.execute(f"SELECT 1 FROM ({sql}) AS domain WHERE value = ?", (value,)))
+    own = f"TRY_CAST(? AS {storage(column.type)})"
+    return bool(model.database.execute(f"SELECT 1 FROM ({sql}) AS domain WHERE value = {own}", (value,)))
 
 
 def _proven(*solutions: Solution) -> bool:

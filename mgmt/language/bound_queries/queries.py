@@ -112,6 +112,27 @@ class BoundQuery:
         """Those of its keys that the solver decides."""
         return tuple(key for key in self.keys or () if isinstance(key, ComputedKey))
 
+    @property
+    def grouped_variables(self) -> dict[exp.Expr, exp.Column]:
+        """Of the variables that it groups by: by the column of possible values that was joined for it, each itself."""
+        made = {
+            each.alias.lower() for each in self.sources if each.relation.name.startswith(f"{self.name}__")
+        }
+        found = dict[exp.Expr, exp.Column]()
+        for tree in (predicate.tree for predicate in self.predicates):
+            sides = (tree.this, tree.expression) if isinstance(tree, (exp.EQ, exp.NullSafeEQ)) else ()
+            if (
+                sides
+                and all(isinstance(side, exp.Column) for side in sides)
+                and sides[1].table.lower() in made
+            ):
+                sources = [
+                    each for each in self.sources if sides[0].table.lower() in {"", each.alias.lower()}
+                ]
+                alias = next(each.alias for each in sources if each.relation.find(sides[0].name) is not None)
+                found[sides[1]] = exp.column(sides[0].name, alias, quoted=True)
+        return found
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subquery(Expression):

@@ -261,7 +261,7 @@ def _implied_tail(name: str, annotation: str, select: exp.Expr, position: Positi
         clause.pop()
         return Tail(TailKind.CHECK, predicate, position)
     if lowered.startswith("objective_") or "@soft_constraint" in annotation:
-        if not isinstance(select, exp.Select) or len(select.expressions) != 1:
+        if not isinstance(select, exp.Select) or len(select.expressions) != 1 or select.is_star:
             raise PolicySyntaxError(
                 f"the objective {name} must select one value",
                 position=position,

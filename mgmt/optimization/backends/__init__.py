@@ -46,6 +46,10 @@ class Session(Protocol):
         """From now on spend more on bounds: the easy way did not prove the optimum."""
         ...
 
+    def copy(self) -> Session:
+        """The same, of which is demanded what is demanded of this one so far."""
+        ...
+
     def require_all(self, literals: Iterable[int]) -> None:
         """From now on all of these hold."""
         ...

@@ -7,6 +7,7 @@ CP-SAT is imported on first use: it brings pandas, half a second that an agent w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from itertools import chain, pairwise
 from typing import Any
 
@@ -111,6 +112,13 @@ class CpSatSession:
             for block in self._problem.redundant:
                 self._write_rows(block)
 
+    def copy(self) -> CpSatSession:
+        found = copy(self)
+        found._model = self._model.clone()
+        found._proto = found._model.proto
+        found._constraints = found._proto.constraints
+        return found
+
     def require_all(self, literals: Iterable[int]) -> None:
         for literal in literals:
             self._constraints.add().bool_or.literals.append(_reference(literal))
@@ -150,11 +158,9 @@ class CpSatSession:
             self._write_operations(operations)
 
     def _write_operations(self, block: Operations) -> None:
-        operands = block.operands
-        if (
-            block.kind is not OperationKind.MAXIMUM
-        ):  # only a maximum takes sums; the others take one variable each
-            operands = self._named(operands)
+        # A maximum takes sums, too, but presolve lists the values of each and looks at no clock meanwhile: with 500
+        # booleans times large amounts it does not end.
+        operands = self._named(block.operands)
         terms = _rows(operands.terms), _rows(Lists(operands.terms.starts, operands.coefficients))
         expressions = list(zip(operands.constants.tolist(), *terms, strict=True))
         bounds = block.starts.tolist()

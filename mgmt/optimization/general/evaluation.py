@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,13 @@ from mgmt.optimization.columns import Integers, Linear, Linears, Mask
 Values: TypeAlias = Sequence[int] | Mapping[int, int] | Integers
 
 
-def hold(literals: Integers, values: Integers) -> Mask:
+class Indexed(Protocol):
+    """What has the values of many variables at once, as an array of them all has."""
+
+    def __getitem__(self, variables: Integers, /) -> Integers: ...
+
+
+def hold(literals: Integers, values: Indexed) -> Mask:
     """Which of the literals hold."""
     found: Mask = (values[literals >> 1] == 1) != (literals & 1 == 1)
     return found
@@ -26,8 +32,13 @@ def value_of(linear: Linear, values: Values) -> int:
     )
 
 
-def amounts(linears: Linears, values: Integers) -> Integers:
+def amounts(linears: Linears, values: Indexed) -> Integers:
     """The expressions of a column under an assignment."""
     found = linears.constants.copy()
     np.add.at(found, linears.terms.owners, linears.coefficients * values[linears.terms.items])
     return found
+
+
+def worth(linear: Linear, values: Indexed) -> int:
+    """A linear expression of many variables under an assignment."""
+    return int(amounts(Linears.of(linear), values)[0])

@@ -6,16 +6,18 @@ the common case of a cluster in order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 
 from mgmt.errors import SolveTimeout
 from mgmt.optimization.backends import Answer, AnswerStatus, Backend
-from mgmt.optimization.columns import Integers, Linear, Lists, filled
+from mgmt.optimization.columns import Integers, Linear, Linears, Lists, filled, stacked
 from mgmt.optimization.contradictions import contradicted
 from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import hold, value_of
 from mgmt.optimization.problem import Problem, add, least, scale
+from mgmt.optimization.products import FactoredValues
 from mgmt.optimization.structure import tighten
 
 _LEAST_SECONDS = 0.05
@@ -26,6 +28,9 @@ _SECONDS_PER_CELL = 3e-6
 _SEARCH_SHARE = 0.7
 _EASY_SHARE = 0.35
 _EASY_SECONDS = 1.0
+_EASY_SECONDS_PER_CELL = 1e-3
+"""More for a first solution.  A small model takes longer where CP-SAT narrows amounts down one by one; told to spend
+more on bounds it does not."""
 _NEARBY_SHARE = 0.25  # of the time left, for the first solution
 
 
@@ -54,7 +59,7 @@ class TierResult:
 class Optimum:
     """The best solution found.  ``values`` is None when the problem is infeasible."""
 
-    values: Integers | None
+    values: Integers | FactoredValues | None
     tiers: tuple[TierResult, ...]
     solver_calls: int
 
@@ -74,12 +79,21 @@ def better(one: Optimum, other: Optimum) -> Optimum:
     return Optimum(kept.values, tuple(results), one.solver_calls + other.solver_calls)
 
 
+def tier_sums(problem: Problem) -> dict[int, Linears]:
+    """The same as ``tier_objectives`` tells, each in a column of one row.  OverflowError beyond 64 bits."""
+    tiers: dict[int, list[Linears]] = {}
+    for objective in sorted(problem.objectives, key=lambda objective: objective.tier):
+        factor = -objective.weight if objective.maximize else objective.weight
+        tiers.setdefault(objective.tier, []).append(Linears.of(objective.linear).scaled(factor))
+    return {tier: stacked(parts).summed(filled(len(parts), 0), 1) for tier, parts in tiers.items()}
+
+
 def tier_objectives(problem: Problem) -> dict[int, Linear]:
     """Per tier, the most important first, the weighted sum to minimise."""
     tiers: dict[int, Linear] = {}
     for objective in sorted(problem.objectives, key=lambda objective: objective.tier):
         signed = scale(objective.linear, -objective.weight if objective.maximize else objective.weight)
-        tiers[objective.tier] = add(tiers.get(objective.tier, Linear(0)), signed)
+        tiers[objective.tier] = add(tiers[objective.tier], signed) if objective.tier in tiers else signed
     return tiers
 
 
@@ -146,7 +160,9 @@ class _Search:
         staying = self._chosen(self._hint)
         if not staying or deadline.left < _LEAST_SECONDS:
             return
-        nearby = _Search(self._problem, self._backend, self._hint, None, self._seed, self._workers)
+        nearby = copy(self)
+        nearby._session, nearby._hint, nearby._choices = self._session.copy(), dict(self._hint), None
+        nearby.results, nearby.calls = [], 0
         nearby._session.require_all(staying)
         try:
             found = nearby.run(tiers, deadline.part(_NEARBY_SHARE))
@@ -162,7 +178,7 @@ class _Search:
         for number, (tier, objective) in enumerate(tiers.items()):
             floor = least(objective, self._settled)
             if number and self._values is not None and value_of(objective, self._values) > floor:
-                self._improve_nearby(list(tiers.values())[: number + 1], deadline)
+                self._improve_nearby(objective, deadline)
             if self._values is not None and value_of(objective, self._values) == floor:
                 self.results.append(TierResult(tier, floor, floor, True))
                 self._session.require_at_most(objective, floor)
@@ -184,27 +200,30 @@ class _Search:
         found: list[int] = literals[hold(literals, self._settled[1]) | (literals & 1 == 1)].tolist()
         return found
 
-    def _improve_nearby(self, objectives: Sequence[Linear], deadline: Deadline) -> None:
-        """Minimise the last of these while all choices stay as they are and the earlier ones get no worse."""
+    def _improve_nearby(self, objective: Linear, deadline: Deadline) -> None:
+        """Minimise a tier while all choices stay as they are and the earlier ones get no worse."""
         staying = self._chosen(self._hint)
         if not staying or deadline.left < _LEAST_SECONDS or self._values is None:
             return
-        nearby = self._backend.load(self._problem)
+        nearby = self._session.copy()
         nearby.require_all(staying)
-        for objective in objectives[:-1]:
-            nearby.require_at_most(objective, value_of(objective, self._values))
         self.calls += 1
         seconds = max(deadline.part(_NEARBY_SHARE).left, _LEAST_SECONDS)
-        answer = nearby.minimize(objectives[-1], self._hint, seconds, self._seed, self._workers)
-        self._accept(objectives[-1], answer)
+        answer = nearby.minimize(objective, self._hint, seconds, self._seed, self._workers)
+        self._accept(objective, answer)
 
     def _improve(self, tier: int, objective: Linear, floor: int, share: Deadline, deadline: Deadline) -> bool:
         """Minimise one tier; False when there is no solution."""
         seconds, began = share.left, share.clock()
         if self._values is not None and seconds < _LEAST_SECONDS:
-            self.results.append(TierResult(tier, value_of(objective, self._values), floor, False))
+            value = value_of(objective, self._values)
+            self.results.append(TierResult(tier, value, floor, False))
+            self._session.require_at_most(objective, value)
             return True
-        easy = seconds * _SEARCH_SHARE if self._values is None else min(seconds * _EASY_SHARE, _EASY_SECONDS)
+        easy = min(seconds * _EASY_SHARE, _EASY_SECONDS)
+        if self._values is None:
+            most = _EASY_SECONDS + _EASY_SECONDS_PER_CELL * self._problem.cells
+            easy = min(seconds * _SEARCH_SHARE, most)
         answer = self._ask(objective, seconds if self._strong else easy)
         self._accept(objective, answer)
         if answer.status in {AnswerStatus.FEASIBLE, AnswerStatus.UNKNOWN} and not self._strong:

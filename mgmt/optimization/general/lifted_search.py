@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 from mgmt.errors import OverflowError, SolveTimeout  # noqa: A004 - the published name
 from mgmt.optimization.assignment import Placement
-from mgmt.optimization.columns import Integers
 from mgmt.optimization.engines import UnsuitableError, solve_in_parts
 from mgmt.optimization.general.deadline import Deadline
-from mgmt.optimization.general.evaluation import value_of
-from mgmt.optimization.general.lexicographic import Optimum, TierResult, tier_objectives
+from mgmt.optimization.general.evaluation import worth
+from mgmt.optimization.general.lexicographic import Optimum, TierResult
 from mgmt.optimization.general.operators import completed, holds
 from mgmt.optimization.lifting import ChoiceCells, LeftOut, Lifted, lift
-from mgmt.optimization.problem import Problem
+from mgmt.optimization.products import FactoredProblem, FactoredValues
 
 _PARTIAL_SHARE = 0.25
 """Of the time, where something is left out: what goes on from there needs the rest."""
@@ -30,7 +29,7 @@ class LiftedSearch:
 
     optimum: Optimum | None
     """A solution with bounds, or that there is none; None if they have no choice that is one."""
-    values: Integers | None
+    values: FactoredValues | None
     """Of all variables under the best choice, whether or not it keeps what was left out."""
     left_out: tuple[LeftOut, ...]
     impossible: tuple[str, ...] = ()
@@ -47,7 +46,7 @@ class LiftedSearch:
 
 
 def search(
-    problem: Problem, cells: ChoiceCells, *, deadline: Deadline, seed: int, workers: int
+    problem: FactoredProblem, cells: ChoiceCells, *, deadline: Deadline, seed: int, workers: int
 ) -> LiftedSearch:
     """Lift, and ask the engines, until about the deadline."""
     try:
@@ -65,18 +64,23 @@ def search(
         return LiftedSearch(None, None, (*lifted.left_out, LeftOut("", f"no engine: {reason}")))
     if found.choice is None:
         return LiftedSearch(Optimum(None, (), 0), None, lifted.left_out, (), found.engine, found.notes)
-    values = completed(problem, lifted.cells.variable, lifted.cells.held(found.choice))
+    values = completed(problem, *lifted.cells.held(found.choice))
     optimum = None
     if values is not None and holds(problem, values):
         optimum = Optimum(values, _tiers(problem, values, lifted, found), int(found.solver_variables > 0))
     return LiftedSearch(optimum, values, lifted.left_out, (), found.engine, found.notes)
 
 
-def _tiers(problem: Problem, values: Integers, lifted: Lifted, found: Placement) -> tuple[TierResult, ...]:
+def _tiers(
+    problem: FactoredProblem, values: FactoredValues, lifted: Lifted, found: Placement
+) -> tuple[TierResult, ...]:
     """The values, and the bounds of the tiers before the first that something was left out of."""
     results = []
-    for place, (tier, linear) in enumerate(tier_objectives(problem).items()):
-        value = value_of(linear, values)
+    worths: dict[int, int] = {}
+    for each in sorted(problem.objectives, key=lambda each: each.tier):
+        paid = (-each.weight if each.maximize else each.weight) * worth(each.linear, values)
+        worths[each.tier] = worths.get(each.tier, 0) + paid
+    for place, (tier, value) in enumerate(worths.items()):
         bound = found.bounds[place] if place < lifted.whole_tiers else None
         results.append(TierResult(tier, value, bound, value == bound))
     return tuple(results)

@@ -5,12 +5,13 @@ So a solution is complete as soon as the choices are known: all that is defined 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 
+from mgmt.optimization.assignment import NONE
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, integers, stacked, truncated
 from mgmt.optimization.general.evaluation import amounts, hold
 from mgmt.optimization.problem import (
@@ -28,6 +29,7 @@ from mgmt.optimization.problem import (
     Thresholds,
     defined_by,
 )
+from mgmt.optimization.products import FactoredProblem, FactoredValues
 
 
 class Operator(Enum):
@@ -127,28 +129,44 @@ def operate(operator: Operator, starts: Integers, values: Integers) -> Integers:
     return quotient if operator is Operator.QUOTIENT else one - other * quotient
 
 
-def completed(problem: Problem, known: Integers, values: Integers) -> Integers | None:
-    """The values of all variables (and sums), given those known; None if something is neither known nor defined."""
-    found, told = filled(problem.variables, 0), np.zeros(problem.variables, np.bool_)
-    found[0], told[0] = 1, True
-    found[known], told[known] = values, True
-    problem.flag_cells(found, told)
-    found = problem.with_sums(found)
+def completed(
+    problem: FactoredProblem, chosen: Mapping[int, Integers], known: Integers, values: Integers
+) -> FactoredValues | None:
+    """The values of all variables (and sums), given these; None if something is neither known nor defined.
+
+    ``chosen``: by the first cell of a grid the place of the value that each row takes, or -1.
+    """
+    flagged = {each.grid.first for each in problem.flagged_grids}
+    cells, count = problem.grid_cells, problem.variables - problem.grid_cells
+    others, told = filled(count, 0), np.zeros(count, np.bool_)
+    others[0], told[0] = 1, True
+    others[known - cells], told[known - cells] = values, True
+    choices = [filled(grid.rows, NONE) for grid in problem.grids]
+    for number, grid in enumerate(problem.grids):
+        # One without rows or values has its first cell where the next grid has its own.
+        if grid.rows and grid.values and grid.first not in flagged:
+            if grid.first not in chosen:
+                return None
+            choices[number] = chosen[grid.first]
+    whole = np.concatenate([filled(0, 0), *choices])
+    problem.flag_choices(whole, others)
+    found = FactoredValues(problem, whole, others).with_sums()
     for block in defined(problem):
-        new = np.flatnonzero(~told[block.variables])
+        places = block.variables - cells
+        new = np.flatnonzero(~told[places])
         if len(new):
             operands = amounts(block.operands, found)
-            found[block.variables] = operate(block.operator, block.starts, operands)
-            told[block.variables] = True
+            found.others[places] = operate(block.operator, block.starts, operands)
+            told[places] = True
     return found if told.all() else None
 
 
-def holds(problem: Problem, values: Integers) -> bool:
+def holds(problem: FactoredProblem, values: FactoredValues) -> bool:
     """Whether all demands hold."""
     return not any(True for _ in broken_rows(problem, values)) and problem.cells_hold(values)
 
 
-def broken_rows(problem: Problem, values: Integers) -> Iterator[tuple[Rows, Mask]]:
+def broken_rows(problem: FactoredProblem, values: FactoredValues) -> Iterator[tuple[Rows, Mask]]:
     """Each block of demands with the rows of it that do not hold; those on cells alone are not among them."""
     for block in problem.rows:
         if isinstance(block, LiteralRows):

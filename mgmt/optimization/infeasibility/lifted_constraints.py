@@ -12,7 +12,7 @@ from itertools import chain
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, UNLIMITED, Assignment, Limit, Mask, Skew
+from mgmt.optimization.assignment import NONE, UNLIMITED, Assignment, Limit, Skew
 from mgmt.optimization.columns import Integers, Lists, filled
 from mgmt.optimization.dense_ranks import alike_rows, firsts, joint_ranks
 from mgmt.optimization.general.deadline import Deadline
@@ -20,6 +20,7 @@ from mgmt.optimization.infeasibility.constraint_instances import Ban, Constraint
 from mgmt.optimization.infeasibility.count_problem import solve
 from mgmt.optimization.infeasibility.deletion_filter import minimal_core
 from mgmt.optimization.lifting import ChoiceCells, Demands, assignment_of
+from mgmt.optimization.lifting.choices import AllowedValues
 from mgmt.optimization.lifting.row_pairs import PairedRows
 from mgmt.optimization.lifting.sums.families import PlacedRows
 from mgmt.optimization.lifting.sums.normal_form import values_within
@@ -47,10 +48,11 @@ class LiftedConstraints:
         limits = tuple(chain.from_iterable(_in_units(limit, rows) for limit, rows in placed))
         skews = [(one, demands.origins[one]()) for one in demands.conditions if isinstance(one, Skew)]
         bans = _bans(demands, cells)
-        table = np.concatenate((cells.allowed(), ~cells.required[:, None]), axis=1)
+        required = np.array([column.required for column in cells.columns], np.bool_)
+        table = np.concatenate((cells.domains, ~required[:, None]), axis=1)
         rank, number = alike_rows(table)
         constraints = ConstraintSet(
-            rank,
+            rank[cells.column],
             table[firsts(rank, number)],
             tuple(limit for limit, _ in limits),
             tuple(ban for ban, _ in bans),
@@ -153,28 +155,27 @@ def _in_units(limit: Limit, rows: PlacedRows | PairedRows) -> Iterator[tuple[Lim
 
 def _bans(demands: Demands, cells: ChoiceCells) -> list[tuple[Ban, Lists]]:
     """By constraint what bounds on single rows forbid, and the rows of the constraint by choosing row."""
-    tables: dict[str, Mask] = {}
+    allowed: dict[str, AllowedValues] = {}
     told: dict[str, list[tuple[Integers, Integers]]] = {}
 
-    def table_of(name: str, choosers: Integers, rows: Integers) -> Mask:
+    def allowed_by(name: str, choosers: Integers, rows: Integers) -> AllowedValues:
         told.setdefault(name, []).append((choosers, rows))
-        return tables.setdefault(name, np.zeros((cells.rows, cells.values + 1), np.bool_))
+        return allowed.setdefault(name, AllowedValues.everything(cells.rows, cells.values + 1))
 
     for block in demands.forbidden_cells:
         choosers, values = block.rows.members, block.values.members
         tags = block.row_tags[choosers.owners][:, None] + block.value_tags[values.owners][None, :]
-        table = table_of(block.constraint, np.repeat(choosers.items, len(values.items)), tags.ravel())
-        table[choosers.items[:, None], values.items[None, :]] = True
+        mine = allowed_by(block.constraint, np.repeat(choosers.items, len(values.items)), tags.ravel())
+        mine.forbid(np.unique(choosers.items), values.items)
     for name, ranges in demands.bounds_on_rows:
-        chooser, kept = values_within(ranges, cells)
-        np.logical_or.at(table_of(name, chooser, ranges.demanded.rows), chooser, ~kept)
+        chooser, number, allows = values_within(ranges, demands.sums)
+        allowed_by(name, chooser, ranges.demanded.rows).keep(chooser, number, allows)
     found = []
-    for name, forbidden in tables.items():
-        rank, number = alike_rows(forbidden)
-        patterns = forbidden[firsts(rank, number)]
-        anything = np.asarray(patterns.any(axis=1))
-        row_class = np.where(anything[rank], rank, NONE)
+    for name, mine in allowed.items():
+        rank, patterns = mine.classes()
+        everything = np.asarray(patterns.all(axis=1))
+        row_class = np.where(everything[rank], NONE, rank)
         choosers_of_name, rows = (np.concatenate(column) for column in zip(*told[name], strict=True))
         by_chooser = Lists.grouped(choosers_of_name, rows, cells.rows).distinct()
-        found.append((Ban(name, row_class.astype(np.intp), patterns), by_chooser))
+        found.append((Ban(name, row_class.astype(np.intp), ~patterns), by_chooser))
     return found

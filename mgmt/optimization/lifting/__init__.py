@@ -8,8 +8,19 @@ become clauses of bounds on such sums (``clauses``), these limits and conditions
 What it is not: it knows neither SQL nor engines; what it does not find is left out, and said.
 """
 
-from mgmt.optimization.lifting.choices import ChoiceCells
+from mgmt.optimization.lifting.choices import ChoiceCells, ChoiceColumn
 from mgmt.optimization.lifting.demands import Demands, LeftOut
 from mgmt.optimization.lifting.lift import Lifted, assignment_of, demands_of, lift
+from mgmt.optimization.lifting.structures import structures_of
 
-__all__ = ["ChoiceCells", "Demands", "LeftOut", "Lifted", "assignment_of", "demands_of", "lift"]
+__all__ = [
+    "ChoiceCells",
+    "ChoiceColumn",
+    "Demands",
+    "LeftOut",
+    "Lifted",
+    "assignment_of",
+    "demands_of",
+    "lift",
+    "structures_of",
+]

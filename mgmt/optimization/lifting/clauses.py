@@ -7,7 +7,6 @@ all are, and at least one if one of them is; a number that counts under a condit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,11 +24,10 @@ from mgmt.optimization.columns import (
     sum_of,
 )
 from mgmt.optimization.general.operators import Operator
-from mgmt.optimization.lifting.sums.cell_sums import CellSums
+from mgmt.optimization.lifting.sums.cell_sums import MOST_TERMS, CellSums
 from mgmt.optimization.lifting.sums.normal_form import Rowwise
-from mgmt.optimization.problem import NO_BOUND, LiteralRows, Problem, Relation, Rows
+from mgmt.optimization.problem import NO_BOUND, LiteralRows, Relation, Rows
 
-_MOST_TERMS = 4_000_000
 _MOST_ROUNDS = 40
 _MOST_COPIES = 10_000
 """Of a clause, where what it is one of is several that all hold."""
@@ -78,11 +76,9 @@ class _Bounds:
         return _Bounds(self.of[where], self.linears.take(where), self.lower[where], self.upper[where])
 
 
-def clauses_of(problem: Problem, sums: CellSums) -> Iterator[Clauses]:
-    """What a problem demands; definitions and choices that are spelled out for solvers are no demands."""
-    for block in problem.rows:
-        if not block.spells_out:
-            yield _Rewriter(sums).simplified(_as_clauses(block, sums))
+def clauses_of(block: Rows, sums: CellSums) -> Clauses:
+    """What a block of a problem demands.  NotLiftedError where it is too large to be written out."""
+    return _Rewriter(sums).simplified(_as_clauses(block, sums))
 
 
 def _as_clauses(block: Rows, sums: CellSums) -> Clauses:
@@ -140,7 +136,7 @@ class _Rewriter:
         for _ in range(_MOST_ROUNDS):
             clauses = self._settled(clauses)
             changed = self._round(clauses)
-            if changed is None or len(changed.linears.terms.items) > _MOST_TERMS:
+            if changed is None or len(changed.linears.terms.items) > MOST_TERMS:
                 break
             clauses = replace(changed, linears=self._sums.settled(changed.linears))
         return clauses
@@ -355,7 +351,7 @@ class _Rewriter:
         rest = linears.take(owners)
         kept = rest.terms.items != np.repeat(linears.terms.items[places], rest.terms.lengths)
         rest = Linears(rest.constants, rest.terms.keep(kept), rest.coefficients[kept])
-        if len(operands) * int(rest.terms.lengths.max(initial=1)) > _MOST_TERMS:
+        if len(operands) * int(rest.terms.lengths.max(initial=1)) > MOST_TERMS:
             return _none()
         whole = sum_of(rest.take(owner), operands.scaled(factors[owner]))
         where = owners[owner]

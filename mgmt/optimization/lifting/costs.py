@@ -30,6 +30,8 @@ from mgmt.optimization.load_functions import Greatest, LoadFunction, LoadNumber,
 from mgmt.optimization.problem import Objective
 
 _MOST_PEAKS = 64
+_MANY_CELLS = 10_000
+"""Of a sum that is not written out."""
 _WIDE = 3
 """A greatest of so many is a peak."""
 
@@ -48,27 +50,52 @@ class CostLifter:
     def __init__(self, sums: CellSums) -> None:
         self._sums, self._cells = sums, sums.cells
         self._shapes = _shapes(sums)
+        """By ``CellSums.slots``."""
 
     def costs_of(self, objective: Objective) -> Costs:
         """Raises NotLiftedError if it has no structure that loads have."""
         factor = (-1 if objective.maximize else 1) * objective.weight
-        linear = self._sums.written_out(self._sums.of(Linears.of(objective.linear))).scaled(factor)
+        whole = self._sums.replaced(Linears.of(objective.linear)).scaled(factor)
+        paid, linear = self._paid_by_rows(objective.name, whole)
+        linear = self._sums.written_out(linear)
         terms, factors = linear.terms.items, linear.coefficients
         is_cell = terms < self._sums.width
-        found: list[Cost] = []
+        found: list[Cost] = list(paid)
         constant = int(linear.constants[0])
         if is_cell.any():
-            cost, paid = self._row_cost(objective.name, terms[is_cell], factors[is_cell])
+            cost, idle = self._row_cost(objective.name, terms[is_cell], factors[is_cell])
             found.append(cost)
-            constant += paid
+            constant += idle
         atoms, factors = terms[~is_cell], factors[~is_cell]
-        shapes = self._shapes[atoms - self._sums.width]
+        shapes = self._shapes[self._sums.slots(atoms)]
         for shape in np.unique(shapes).tolist():
             some = shapes == shape
             found.extend(self._of_one_shape(objective.name, atoms[some], factors[some]))
         return Costs(tuple(found), constant)
 
     # ---- costs of rows ------------------------------------------------------------------------------
+
+    def _paid_by_rows(self, name: str, linear: Linears) -> tuple[list[RowCost], Linears]:
+        """Sums over products of rows and values that are large, as costs of rows; and what is left."""
+        sums, products = self._sums, self._sums.products
+        terms = linear.terms.items
+        large = sums.is_product(Linears.single(terms))
+        large[large] = products.sizes[sums.sum_of(terms[large])] > _MANY_CELLS
+        found = []
+        for place in np.flatnonzero(large).tolist():
+            sides = products.sides(int(sums.sum_of(terms[place])), sums.places)
+            if sides is None:
+                large[place] = False
+                continue
+            (rows, values), factor = sides, int(linear.coefficients[place])
+            weight, price = filled(self._cells.rows, 0), filled(self._cells.values, 0)
+            weight[rows.members.items], price[values.members.items] = rows.weights, factor * values.weights
+            of_class, number = np.unique(weight, return_inverse=True)
+            table = of_class[:, None] * price[None, :]
+            none, unmoved = filled(len(of_class), 0), filled(self._cells.rows, 0)
+            found.append(RowCost(name, 1, number.astype(np.int32), table, none, unmoved))
+        rest = Linears(linear.constants, linear.terms.keep(~large), linear.coefficients[~large])
+        return found, rest
 
     def _row_cost(self, name: str, terms: Integers, factors: Integers) -> tuple[RowCost, int]:
         cells = self._cells
@@ -85,8 +112,9 @@ class CostLifter:
         starts = 2 * np.concatenate(([0], np.cumsum(np.bincount(row, minlength=cells.rows))))
         first, number = Lists(starts.astype(np.int64), pairs).alike()
         table = np.zeros((len(first), cells.values), np.int64)
-        kept = np.isin(row, first)
-        table[number[row[kept]], value[kept]] = factors[kept]
+        kept, every = np.isin(row, first), self._sums.is_every(terms)
+        table[number[row[kept & every]]] += factors[kept & every][:, None]
+        table[number[row[kept & ~every]], value[kept & ~every]] += factors[kept & ~every]
         return RowCost(name, 1, number.astype(np.int32), table, filled(len(first), 0), moved), 0
 
     # ---- costs of loads -----------------------------------------------------------------------------
@@ -140,7 +168,7 @@ class CostLifter:
         if factor < 0:
             raise NotLiftedError("a greatest that is to be great")
         operands = self._flattened(np.array([atom]))
-        lowest = int(self._sums.lower[atom - self._sums.width])
+        lowest = int(self._sums.lower[self._sums.slots(np.array([atom]))[0]])
         constant = operands.is_constant
         if constant.any():
             lowest = max(lowest, int(operands.constants[constant].max()))
@@ -198,6 +226,7 @@ class _Resolver:
 
     def resolved(self, linears: Linears) -> LoadFunction:
         sums = self._sums
+        linears = sums.unmixed(linears, np.arange(len(linears)))
         is_cell = ~sums.is_atom(linears.terms.items)
         parts: list[tuple[Integers, LoadFunction]] = []
         constants = linears.constants
@@ -214,7 +243,7 @@ class _Resolver:
                 parts.append((base.factors, LoadNumber(self._known(base.linears))))
         atoms = linears.terms.items[~is_cell]
         factors, owners = linears.coefficients[~is_cell], linears.terms.owners[~is_cell]
-        order = np.lexsort((atoms, self._shapes[atoms - sums.width], owners))
+        order = np.lexsort((atoms, self._shapes[sums.slots(atoms)], owners))
         number = len(atoms) // max(1, len(linears))
         for place in range(number):
             some = order[place::number]
@@ -236,7 +265,7 @@ class _Resolver:
         sums = self._sums
         operators = {
             sums.atoms[block].operator if block >= 0 else None
-            for block in np.unique(sums.block[atoms - sums.width]).tolist()
+            for block in np.unique(sums.block[sums.slots(atoms)]).tolist()
         }
         if len(operators) != 1 or operators & {None, Operator.MATCH}:
             raise NotLiftedError("a cost of what is no sum over cells")
@@ -287,16 +316,16 @@ class _Resolver:
 
 def _shapes(sums: CellSums) -> Integers:
     """A number for the structure of every atom: the operator, and the structures of its operands."""
-    found = filled(sums.problem.variables, 0)
+    found = filled(len(sums.block), 0)
     for block in sums.atoms:
         inner = _shape_of(block.linears, sums, found)[block.operands.items]
         place = np.arange(len(inner)) - np.repeat(block.operands.starts[:-1], block.operands.lengths)
         if block.operator is Operator.MAXIMUM:  # in any order
             place = np.zeros_like(place)
         mixed = _mixed(inner + place * 7919)
-        total = filled(len(block.variables), 0)
+        total = filled(len(block.terms), 0)
         np.add.at(total, block.operands.owners, mixed)
-        found[block.variables] = _mixed(total + 31 * list(Operator).index(block.operator) + 17)
+        found[sums.slots(block.terms)] = _mixed(total + 31 * list(Operator).index(block.operator) + 17)
     return found
 
 
@@ -305,7 +334,7 @@ def _shape_of(linears: Linears, sums: CellSums, shapes: Integers) -> Integers:
     terms, owners = linears.terms.items, linears.terms.owners
     atomic = sums.is_atom(terms)
     found = linears.terms.any(~atomic).astype(np.int64)
-    np.add.at(found, owners[atomic], _mixed(shapes[terms[atomic] - sums.width]))
+    np.add.at(found, owners[atomic], _mixed(shapes[sums.slots(terms[atomic])]))
     return found
 
 

@@ -15,15 +15,16 @@ import numpy as np
 from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Condition, Either, Limit, Occupancy, Skew
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, stacked
 from mgmt.optimization.general.operators import Operator
-from mgmt.optimization.lifting.choices import ChoiceCells
-from mgmt.optimization.lifting.clauses import Clauses, over, shifted
+from mgmt.optimization.lifting.choices import AllowedValues, ChoiceCells
+from mgmt.optimization.lifting.clauses import Clauses, clauses_of, over, shifted
 from mgmt.optimization.lifting.matches import matches_of
+from mgmt.optimization.lifting.move_limits import are_move_limits, move_limits
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.row_pairs import PairedRows, RowPairs, one_part_only
 from mgmt.optimization.lifting.skews import skews_of
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.lifting.sums.factors import Factors, places_in
-from mgmt.optimization.lifting.sums.families import Family, PlacedRows, families_of
+from mgmt.optimization.lifting.sums.families import Family, PlacedRows, families_of, loads_of
 from mgmt.optimization.lifting.sums.normal_form import (
     Demanded,
     Ranges,
@@ -33,7 +34,7 @@ from mgmt.optimization.lifting.sums.normal_form import (
     normalized,
     values_within,
 )
-from mgmt.optimization.problem import NO_BOUND
+from mgmt.optimization.problem import NO_BOUND, Rows
 from mgmt.optimization.products import CellRows
 
 _MANY = 3
@@ -55,8 +56,8 @@ class Demands:
     """Collects what clauses demand."""
 
     def __init__(self, sums: CellSums) -> None:
-        self._sums, self._cells, self.following = sums, sums.cells, sums.following
-        self.allowed = self._cells.allowed()
+        self.sums, self._cells, self.following = sums, sums.cells, sums.following
+        self.allowed = AllowedValues.of(self._cells)
         self.required = self._cells.required.copy()
         self.limits: list[Limit] = []
         self.banning: list[Limit] = []
@@ -77,14 +78,32 @@ class Demands:
         """What they are about."""
         return self._cells
 
-    def add(self, clauses: Clauses) -> None:
-        """Take in clauses; what has no structure is left out."""
-        clauses = self._merged(clauses)
+    @property
+    def allowing(self) -> frozenset[str]:
+        """Constraints that say which values rows may have."""
+        return frozenset(
+            (
+                *(name for name, _ in self.bounds_on_rows),
+                *(block.constraint for block in self.forbidden_cells),
+                *(limit.name for limit in self.banning),
+            )
+        )
+
+    def add(self, block: Rows) -> None:
+        """Take in what rows demand; what has no structure is left out."""
+        name = "" if block.source is None else block.source.constraint
+        try:
+            clauses = clauses_of(block, self.sums)
+            unmixed = self.sums.unmixed(clauses.linears, clauses.owners)
+            clauses = self._merged(replace(clauses, linears=unmixed))
+        except NotLiftedError as reason:
+            self.left_out.append(LeftOut(name, str(reason)))
+            return
         sizes = np.bincount(clauses.owners, minlength=len(clauses))
         if not sizes.all():
             self.impossible.append(clauses.name)
         single = clauses.take(np.flatnonzero(sizes == 1))
-        atomic = self._sums.atomic(single.linears)
+        atomic = self.sums.atomic(single.linears)
         self._try(clauses.name, self._add_ranges, single.take(np.flatnonzero(~atomic)))
         self._try(clauses.name, self._add_counts, single.take(np.flatnonzero(atomic)))
         for size in np.unique(sizes[sizes > 1]).tolist():
@@ -98,11 +117,11 @@ class Demands:
             self.left_out.append(LeftOut(block.constraint, str(reason)))
 
     def _add_cells(self, block: CellRows) -> None:
-        if not self._sums.places.knows(block.grid):
+        if not self.sums.places.knows(block.grid):
             raise NotLiftedError("flags of another choice than the one that they follow")
-        rows, values = self._sums.places.sides(block)
+        rows, values = self.sums.places.sides(block)
         if block.none:
-            self.allowed[rows.members.items[:, None], values.members.items[None, :]] = False
+            self.allowed.forbid(np.unique(rows.members.items), values.members.items)
             self.forbidden_cells.append(replace(block, rows=rows, values=values))
             return
         sizes, disjoint = (
@@ -118,16 +137,12 @@ class Demands:
         some, there = np.flatnonzero(sizes > (2 if disjoint else 1)), np.flatnonzero(values.members.lengths)
         if not len(some):
             return
-        one, other = np.repeat(some, len(there)), np.tile(there, len(some))
-        whole = np.ones(len(one), np.bool_)
-        factors = Factors(rows.members, rows.weights, values.members, one, other, whole).with_equal_kinds()
-        for family in families_of([factors], self._cells.rows, self._cells.values):
-            (load,) = family.loads
-            lower, upper = filled(len(one), 0), filled(len(one), 1)
-            bounds = family.spread(lower, 0), family.spread(upper, int(UNLIMITED))
-            limit = Limit(block.constraint, load, *bounds)
+        zero = np.zeros((1, 1), np.int64)
+        for load, groups, buckets in loads_of(rows.take(some), values.take(there), self._cells):
+            limit = Limit(block.constraint, load, zero, zero + 1)
             self.limits.append(limit)
-            self.origins[limit] = partial(_placed_cells, family, block, one, other)
+            told = block.row_tags[some[groups]], block.value_tags[there[buckets]]
+            self.origins[limit] = partial(_placed_cells, *told)
 
     def finish(self) -> None:
         """Take in what is known when all clauses are."""
@@ -154,16 +169,16 @@ class Demands:
     def _merged(self, clauses: Clauses) -> Clauses:
         """All that a clause says of what rows have in one bound, and of what they do not have in another."""
         clauses = self._with_memberships(clauses)
-        plain = ~self._sums.atomic(clauses.linears)
+        plain = ~self.sums.atomic(clauses.linears)
         several = np.bincount(clauses.owners, minlength=len(clauses))[clauses.owners] > 1
         one_sided = (clauses.lower == -NO_BOUND) | (clauses.upper == NO_BOUND)
         mask = np.flatnonzero(plain & (several | one_sided))
         bounds = clauses.linears.take(mask), clauses.lower[mask], clauses.upper[mask]
-        some = mask[is_membership(*bounds, self._sums)]
+        some = mask[is_membership(*bounds, self.sums)]
         others = np.setdiff1d(np.arange(len(clauses.owners)), some)
-        literals = as_literals(clauses.linears.take(some), clauses.lower[some], self._sums)
+        literals = as_literals(clauses.linears.take(some), clauses.lower[some], self.sums)
         owner = clauses.owners[others]
-        has, has_not, always = disjoined(literals, clauses.owners[some], len(clauses), self._cells.values)
+        has, has_not, always = disjoined(literals, clauses.owners[some], len(clauses), self.sums.stride)
         made = []
         for linears, least in ((has, True), (has_not, False)):
             there = np.flatnonzero(linears.terms.lengths)
@@ -184,7 +199,7 @@ class Demands:
     def _with_memberships(self, clauses: Clauses) -> Clauses:
         """Products written out where a bound, beside others, asks only whether there is anybody."""
         several = np.bincount(clauses.owners, minlength=len(clauses))[clauses.owners] > 1
-        asked = several & self._sums.is_product(clauses.linears) & (clauses.lower == 1)
+        asked = several & self.sums.is_product(clauses.linears) & (clauses.lower == 1)
         if not asked.any():
             return clauses
         order = np.argsort(np.concatenate((np.flatnonzero(~asked), np.flatnonzero(asked))))
@@ -192,17 +207,17 @@ class Demands:
             clauses.linears.take(np.flatnonzero(~asked)),
             clauses.linears.take(np.flatnonzero(asked)),
         )
-        return replace(clauses, linears=stacked([kept, self._sums.written_out(written)]).take(order))
+        return replace(clauses, linears=stacked([kept, self.sums.written_out(written)]).take(order))
 
     def _rows_in(self, linears: Linears) -> Integers:
         """Of how many rows the cells are."""
-        owners, rows = linears.terms.owners, self._sums.row_of(linears.terms.items)
+        owners, rows = linears.terms.owners, self.sums.row_of(linears.terms.items)
         first, _ = group_numbers(owners, rows)
         return np.bincount(owners[first], minlength=len(linears))
 
     def _add_alternatives(self, clauses: Clauses) -> None:
         """One of several bounds on sums over cells holds."""
-        if self._sums.atomic(clauses.linears).any():
+        if self.sums.atomic(clauses.linears).any():
             self._add_mismatches(clauses)
             return
         size = len(clauses.owners) // len(clauses)
@@ -223,7 +238,7 @@ class Demands:
             self._add_either(clauses.name, columns)
 
     def _add_either(self, name: str, columns: list[Ranges]) -> None:
-        factors = [self._sums.factors(column.linears) for column in columns]
+        factors = [self.sums.factors(column.linears) for column in columns]
         if len(columns) == 2:
             unconditional = self._unconditional(columns, factors)
             if unconditional.any():
@@ -250,7 +265,7 @@ class Demands:
         """
         bound, guard = columns
         terms = guard.linears.terms
-        of_row = (guard.upper == 0) & (guard.lower <= 0) & ~self._sums.is_product(guard.linears)
+        of_row = (guard.upper == 0) & (guard.lower <= 0) & ~self.sums.is_product(guard.linears)
         of_row &= ~terms.any(guard.linears.coefficients != 1)
         told = factors[0]
         asked = told.whole & (bound.lower <= 0) & (bound.upper >= 0) & of_row
@@ -264,8 +279,8 @@ class Demands:
             told.rows.take(told.row_kind[some[first]]),
             told.values.take(told.value_kind[some[first]]),
         )
-        inside = places_in(rows, owner, self._sums.row_of(cell)) >= 0
-        inside &= places_in(values, owner, self._sums.value_of(cell)) >= 0
+        inside = places_in(rows, owner, self.sums.row_of(cell)) >= 0
+        inside &= places_in(values, owner, self.sums.value_of(cell)) >= 0
         every = np.bincount(owner[inside], minlength=len(first)) == rows.lengths * values.lengths
         found = np.zeros(len(bound), np.bool_)
         found[some] = every[group]
@@ -296,8 +311,11 @@ class Demands:
             rows = np.flatnonzero(load.group >= 0)
             there = np.zeros((load.groups, load.buckets + 1), np.bool_)
             there[family.group, family.bucket] = True  # values of no bucket are of the last, where nothing is
-            elsewhere = ~there[load.group[rows][:, None], load.bucket[None, :]]
-            if not bool(self._cells.required[rows].all()) or bool((self.allowed[rows] & elsewhere).any()):
+            kinds, group = self.allowed.row_class[rows], load.group[rows].astype(np.int64)
+            first, _ = group_numbers(kinds, group)
+            elsewhere = ~there[group[first][:, None], load.bucket[None, :]]
+            may_be = bool((self.allowed.table[kinds[first]] & elsewhere).any())
+            if not bool(self._cells.required[rows].all()) or may_be:
                 return False
         for family in families:
             (load,) = family.loads
@@ -313,23 +331,19 @@ class Demands:
         """One of several pairs of rows does not match."""
         terms = clauses.linears.terms
         alone = bool((terms.lengths == 1).all())
-        if not alone or not bool(self._sums.is_defined(Operator.MATCH, terms.items).all()):
+        if not alone or not bool(self.sums.is_defined(Operator.MATCH, terms.items).all()):
             raise NotLiftedError("alternatives of what is no sum over cells")
         _, high = over(clauses.lower, clauses.upper, clauses.linears.coefficients)
         if bool((high > 0).any()):
             raise NotLiftedError("alternatives of pairs that match")
-        found = matches_of(self._sums, terms.items)
-        self.conditions.extend(found.not_all(clauses.name, clauses.owners, len(clauses), self._may_have()))
-
-    def _may_have(self) -> Mask:
-        """(R, 1 + V) what rows may have, first of all no value."""
-        return np.concatenate((~self._cells.required[:, None], self._cells.allowed()), axis=1)
+        found = matches_of(self.sums, terms.items)
+        self.conditions.extend(found.not_all(clauses.name, clauses.owners, len(clauses), self._cells))
 
     def _normalized(self, clauses: Clauses) -> tuple[Ranges, Integers, Integers]:
         """The bounds of clauses."""
         rows = clauses.rows[clauses.owners]
         ranges = Ranges.of(clauses.linears, clauses.lower, clauses.upper, rows)
-        return normalized(ranges, self._sums)
+        return normalized(ranges, self.sums)
 
     # ---- single bounds ------------------------------------------------------------------------------
 
@@ -341,7 +355,7 @@ class Demands:
 
     def _add_normalized(self, name: str, ranges: Ranges) -> None:
         """Bounds that say something."""
-        rows = np.where(self._sums.is_product(ranges.linears), _MANY, self._rows_in(ranges.linears))
+        rows = np.where(self.sums.is_product(ranges.linears), _MANY, self._rows_in(ranges.linears))
         self._ban(name, ranges.take(rows == 1))
         unit = ~ranges.linears.terms.any(ranges.linears.coefficients != 1)
         apart = (rows == 2) & unit & (ranges.upper == 1) & (ranges.lower <= 0)
@@ -349,12 +363,15 @@ class Demands:
         ranges = ranges.take((rows > 1) & ~apart)
         if not len(ranges):
             return
-        factors = self._sums.factors(ranges.linears)
-        clause = is_membership(ranges.linears, ranges.lower, ranges.upper, self._sums)
+        factors = self.sums.factors(ranges.linears)
+        clause = is_membership(ranges.linears, ranges.lower, ranges.upper, self.sums)
         whole = factors.whole & ~ranges.linears.terms.any(ranges.linears.coefficients < 0)
         self._add_clauses(name, ranges.take(~whole & clause))
         differences = ranges.take(~whole & ~clause).multiplied()
-        for skew, told in skews_of(name, differences, self._cells).items():
+        moves = are_move_limits(differences, self.sums, self._cells.current)
+        self.conditions.extend(move_limits(name, differences.take(moves), self.sums, self._cells.rows))
+        differences = differences.take(~moves)
+        for skew, told in skews_of(name, differences, self.sums).items():
             self.conditions.append(skew)
             self.origins[skew] = partial(_itself, told)
         ranges, factors = ranges.take(whole), factors.take(np.flatnonzero(whole))
@@ -372,10 +389,10 @@ class Demands:
         """One of several rows has, or has not, some values: those that are asked about the same are one alternative."""
         if not len(some):
             return
-        literals = as_literals(some.linears, some.lower, self._sums)
+        literals = as_literals(some.linears, some.lower, self.sums)
         if literals.negated.any() and not literals.negated.all():
             raise NotLiftedError("values of some rows that depend on those of others")
-        values = Lists(literals.cells.starts, self._sums.value_of(literals.cells.items))
+        values = Lists(literals.cells.starts, self.sums.value_of(literals.cells.items))
         _, kind = values.alike()
         first, part = group_numbers(literals.bounds, kind)
         terms = Lists.grouped(part[literals.cells.owners], literals.cells.items, len(first))
@@ -394,24 +411,27 @@ class Demands:
     def _ban(self, name: str, ranges: Ranges) -> None:
         """Bounds on single rows: which values they may have."""
         if len(ranges):
-            rows, kept = values_within(ranges, self._cells)
-            self.required[rows[~kept[:, -1]]] = True
-            np.logical_and.at(self.allowed, rows, kept[:, :-1])
+            rows, number, allows = values_within(ranges, self.sums)
+            self.required[rows[~allows[number, -1]]] = True
+            self.allowed.keep(rows, number, allows[:, :-1])
             self.bounds_on_rows.append((name, ranges))
 
     def _ban_products(self, factors: Factors) -> None:
         """Sums of no negative weight that are 0: none of the rows that count has one of the values."""
-        for kind in np.unique(factors.row_kind).tolist():
-            places, _ = factors.rows.places(np.array([kind]))
-            rows = factors.rows.items[places][factors.weights[places] > 0]
-            values = factors.values.take(np.unique(factors.value_kind[factors.row_kind == kind])).items
-            self.allowed[np.ix_(rows, values)] = False
+        kinds, number = np.unique(factors.row_kind, return_inverse=True)
+        allows = np.ones((len(kinds), self._cells.values), np.bool_)
+        values = factors.values.take(factors.value_kind)
+        allows[number[values.owners], values.items] = False
+        places, starts = factors.rows.places(kinds)
+        kind = np.repeat(np.arange(len(kinds)), np.diff(starts))
+        counts = factors.weights[places] > 0
+        self.allowed.keep(factors.rows.items[places][counts], kind[counts], allows)
 
     # ---- how many sums are not nothing --------------------------------------------------------------
 
     def _add_counts(self, clauses: Clauses) -> None:
         """Bounds on the number of sums that are not nothing: how many buckets are used."""
-        linears, sums = clauses.linears, self._sums
+        linears, sums = clauses.linears, self.sums
         terms, factors, owners = linears.terms.items, linears.coefficients, linears.terms.owners
         if bool(sums.is_defined(Operator.MATCH, terms).all()):
             self._add_matches(clauses)
@@ -422,7 +442,7 @@ class Demands:
         if sums.atomic(operands).any():
             raise NotLiftedError("how many are used of what is no sum over cells")
         open_ = filled(len(operands), -NO_BOUND), -operands.constants
-        used, _, _ = normalized(Ranges.of(operands.plus(-operands.constants), *open_), self._sums)
+        used, _, _ = normalized(Ranges.of(operands.plus(-operands.constants), *open_), self.sums)
         empty = (used.lower == -NO_BOUND) & (used.upper == 0)
         if bool((used.linears.coefficients <= 0).any()) or bool((~empty & (used.lower != 1)).any()):
             raise NotLiftedError("how many are used of what may be less than nothing")
@@ -437,7 +457,7 @@ class Demands:
             raise NotLiftedError("how many are used, at different prices")
         low, high = over(*shifted(clauses.lower, clauses.upper, -constants), first)
         lower, upper = np.maximum(low, 0), np.minimum(high, linears.terms.lengths)
-        factored = self._sums.factors(used.linears).without_weights()
+        factored = self.sums.factors(used.linears).without_weights()
         self._add_occupancies(clauses.name, factored, owners, lower, upper)
 
     def _add_matches(self, clauses: Clauses) -> None:
@@ -448,11 +468,11 @@ class Demands:
         low, _ = over(clauses.lower, clauses.upper, clauses.linears.coefficients[terms.starts[:-1]])
         if bool((low < 1).any()):
             raise NotLiftedError("how many pairs match")
-        found = matches_of(self._sums, terms.items)
+        found = matches_of(self.sums, terms.items)
         for condition, rows in found.together(clauses.name, self._cells.rows):
             self.conditions.append(condition)
             self.required[rows] = True
-            self.allowed[np.ix_(rows, np.flatnonzero(condition.load.bucket < 0))] = False
+            self.allowed.forbid(rows, np.flatnonzero(condition.load.bucket < 0))
 
     def _add_occupancies(
         self, name: str, factored: Factors, owners: Integers, lower: Integers, upper: Integers
@@ -522,7 +542,12 @@ def _itself(rows: PlacedRows) -> PlacedRows:
     return rows
 
 
-def _placed_cells(family: Family, block: CellRows, rows: Integers, values: Integers) -> PlacedRows:
-    """The rows that demand of groups of cells that one of each holds at most."""
-    ones = filled(len(rows), 1)
-    return family.placed(Demanded(block.row_tags[rows] + block.value_tags[values], ones, 0 * ones, ones))
+def _placed_cells(row_tags: Integers, value_tags: Integers) -> PlacedRows:
+    """The rows that demand of groups of cells, those of each two tags, that one of each holds at most."""
+    buckets = len(value_tags)
+    places = np.arange(len(row_tags) * buckets)
+    group, bucket = places // buckets, places % buckets
+    ones = filled(len(places), 1)
+    return PlacedRows.of(
+        buckets, group, bucket, Demanded(row_tags[group] + value_tags[bucket], ones, 0 * ones, ones)
+    )

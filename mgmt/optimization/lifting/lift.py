@@ -7,14 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import Assignment, Colocation, Cost, Tier
-from mgmt.optimization.dense_ranks import alike_rows, firsts
 from mgmt.optimization.lifting.choices import ChoiceCells, following_rows
-from mgmt.optimization.lifting.clauses import clauses_of
 from mgmt.optimization.lifting.costs import CostLifter
 from mgmt.optimization.lifting.demands import Demands, LeftOut
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
-from mgmt.optimization.problem import Problem
 from mgmt.optimization.products import FactoredProblem
 
 
@@ -27,13 +24,15 @@ class Lifted:
     assignment: Assignment
     impossible: tuple[str, ...]
     """Constraints that fail whatever is chosen."""
+    allowing: frozenset[str]
+    """Constraints that say which values rows may have."""
     left_out: tuple[LeftOut, ...]
     """What else the problem demands, or minimises."""
     whole_tiers: int
     """How many of the first tiers are whole: what bounds them bounds the problem's."""
 
 
-def lift(problem: Problem, cells: ChoiceCells) -> Lifted:
+def lift(problem: FactoredProblem, cells: ChoiceCells) -> Lifted:
     """The assignment in a problem, with what does not fit into one left out."""
     sums = CellSums(problem, following_rows(problem, cells))
     demands = _demands(problem, sums)
@@ -41,34 +40,36 @@ def lift(problem: Problem, cells: ChoiceCells) -> Lifted:
     assignment = assignment_of(demands, tiers)
     whole = next((at for at, tier in enumerate(tiers) if tier.number in partial), len(tiers))
     left_out = [*demands.left_out, *left_out]
-    return Lifted(demands.cells, assignment, tuple(demands.impossible), tuple(left_out), whole)
+    impossible = tuple(demands.impossible)
+    return Lifted(demands.cells, assignment, impossible, demands.allowing, tuple(left_out), whole)
 
 
-def demands_of(problem: Problem, cells: ChoiceCells) -> Demands:
+def demands_of(problem: FactoredProblem, cells: ChoiceCells) -> Demands:
     """What a problem demands, without objectives."""
     return _demands(problem, CellSums(problem, following_rows(problem, cells)))
 
 
-def _demands(problem: Problem, sums: CellSums) -> Demands:
+def _demands(problem: FactoredProblem, sums: CellSums) -> Demands:
     demands = Demands(sums)
-    for _, block in problem.cell_rows if isinstance(problem, FactoredProblem) else ():
-        demands.add_cells(block)
-    for clauses in clauses_of(problem, sums):
-        demands.add(clauses)
+    for _, cell_rows in problem.cell_rows:
+        demands.add_cells(cell_rows)
+    for block in problem.rows:
+        if not block.spells_out:  # definitions are, and what choices say anyway
+            demands.add(block)
     demands.finish()
     return demands
 
 
 def assignment_of(demands: Demands, tiers: tuple[Tier, ...] = ()) -> Assignment:
     """The assignment with these demands."""
-    rank, number = alike_rows(demands.allowed)
+    row_class, table = demands.allowed.classes()
     conditions = tuple(demands.conditions)
     if demands.following.any:
         conditions += (Colocation("flags of other values", demands.following.leader.astype(np.int32)),)
     return Assignment(
         demands.cells.values,
-        rank.astype(np.int32),
-        demands.allowed[firsts(rank, number)],
+        row_class.astype(np.int32),
+        table,
         demands.required,
         demands.cells.current,
         tuple(demands.limits),
@@ -77,7 +78,7 @@ def assignment_of(demands: Demands, tiers: tuple[Tier, ...] = ()) -> Assignment:
     )
 
 
-def _tiers(problem: Problem, sums: CellSums) -> tuple[tuple[Tier, ...], set[int], list[LeftOut]]:
+def _tiers(problem: FactoredProblem, sums: CellSums) -> tuple[tuple[Tier, ...], set[int], list[LeftOut]]:
     """The tiers, the numbers of those that something is missing in, and what."""
     lifter = CostLifter(sums)
     costs: dict[int, list[Cost]] = {}

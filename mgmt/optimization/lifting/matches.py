@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, LoadCost, Mask, Occupancy
+from mgmt.optimization.assignment import NONE, LoadCost, Occupancy
 from mgmt.optimization.columns import Integers, Linears, Lists, components, filled, group_numbers
+from mgmt.optimization.lifting.choices import ChoiceCells
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.row_pairs import load_of
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
@@ -39,16 +40,16 @@ class Matches:
             one = filled(load.groups, 1)
             yield Occupancy(name, load, one, one), np.flatnonzero(group >= 0)
 
-    def not_all(self, name: str, owners: Integers, clauses: int, may_have: Mask) -> Iterator[Occupancy]:
-        """In each clause some pair does not match; ``may_have``: (R, 1 + V), rows no value, or each of the values."""
+    def not_all(self, name: str, owners: Integers, clauses: int, cells: ChoiceCells) -> Iterator[Occupancy]:
+        """In each clause some pair does not match."""
         for clause in range(clauses):
             mine = np.flatnonzero(owners == clause)
             kinds = np.unique(self.kind[mine])
-            group = components(self.left[mine], self.right[mine], len(may_have))
+            group = components(self.left[mine], self.right[mine], cells.rows)
             if len(kinds) != 1 or int(group.max()) != 0:
                 raise NotLiftedError("pairs of which one is not to match, that are no single group")
             bucket = self.buckets[int(kinds[0])]
-            if bool(may_have[group >= 0][:, np.append(True, bucket < 0)].any()):
+            if cells.may_be_outside(group >= 0, bucket >= 0):
                 raise NotLiftedError("pairs of which one is not to match, of rows that may be in no bucket")
             two = filled(1, 2)
             yield Occupancy(name, load_of(group, bucket), two, filled(1, int(bucket.max()) + 1))
@@ -76,6 +77,7 @@ class Matches:
 def matches_of(sums: CellSums, atoms: Integers) -> Matches:
     """Raises NotLiftedError where what is to match is not of one row each, or not in the same buckets."""
     operands, owners = sums.operands(atoms)
+    operands = sums.cell_by_cell(operands, sums.is_every(operands.terms.items))
     if bool((operands.constants != 0).any()) or bool((operands.coefficients != 1).any()):
         raise NotLiftedError("matches of what is no choice")
     if sums.atomic(operands).any():

@@ -41,14 +41,14 @@ class _PairsOfCells:
     right: Lists
     rows: Integers
     """Of a constraint, that which demands each."""
-    values: int
+    stride: int
 
     def rows_of(self, load: Load, group: int, bucket: int) -> Integers:
-        choosing = (side.items[side.starts[:-1]] // self.values for side in (self.left, self.right))
+        choosing = (side.items[side.starts[:-1]] // self.stride for side in (self.left, self.right))
         inside = np.logical_and.reduce([load.group[each] == group for each in choosing])
         some = np.flatnonzero(inside)
         there = self.left.take(some)
-        return self.rows[some[there.any(load.bucket[there.items % self.values] == bucket)]]
+        return self.rows[some[there.any(load.bucket[there.items % self.stride] == bucket)]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,14 +101,21 @@ class RowPairs:
 
     def add(self, name: str, ranges: Ranges) -> None:
         """Sums of some cells of two rows each, of which at most one is to hold."""
-        linears = ranges.linears
+        sums, linears, tags = self._sums, ranges.linears, ranges.demanded.rows
+        every = sums.is_every(linears.terms.items)
+        placed = ~linears.terms.any(~every)  # not both have any value
+        if placed.any():
+            rows = sums.row_of(linears.take(np.flatnonzero(placed)).terms.items)
+            one = filled(self._cells.values, 0)
+            self.add_apart(name, rows[::2], rows[1::2], one, tags[placed], filled(1, 0))
+        linears = sums.cell_by_cell(linears, every & ~placed[linears.terms.owners])
+        linears, tags = linears.take(np.flatnonzero(~placed)), tags[~placed]
         if not len(linears):
             return
-        rowwise = Rowwise.of(linears, self._sums)
+        rowwise = Rowwise.of(linears, sums)
         of_row = Lists.grouped(rowwise.number, linears.terms.items, len(rowwise.rows))
         left, right = of_row.take(np.arange(0, len(of_row), 2)), of_row.take(np.arange(1, len(of_row), 2))
-        pairs = _PairsOfCells(left, right, ranges.demanded.rows, self._cells.values)
-        self._found.setdefault(name, []).append(pairs)
+        self._found.setdefault(name, []).append(_PairsOfCells(left, right, tags, sums.stride))
 
     def add_apart(
         self,
@@ -130,7 +137,9 @@ class RowPairs:
             return
         found = self._found[name]
         left, right = joined([pairs.left for pairs in found]), joined([pairs.right for pairs in found])
-        kind_of, kinds = _kinds_of_values(joined([left, right]), self._cells.values)
+        both = joined([left, right])
+        sets = Lists(both.starts, self._sums.value_of(both.items))
+        kind_of, kinds = _kinds_of_values(sets, self._cells.values)
         (one, v), (other, w) = self._each_with_each(left, right, kind_of)
         first, edge = group_numbers(one, other)
         pattern, number_of = Lists.grouped(edge, v * kinds + w, len(first)).distinct().alike()
@@ -154,8 +163,8 @@ class RowPairs:
         """The rows and the kinds of values of the cells of pairs, each of the one row with each of the other."""
         sides = []
         for cells in (left, right):
-            row = cells.items[cells.starts[:-1]] // self._cells.values
-            kinds = Lists(cells.starts, kind_of[cells.items % self._cells.values]).distinct()
+            row = self._sums.row_of(cells.items[cells.starts[:-1]])
+            kinds = Lists(cells.starts, kind_of[self._sums.value_of(cells.items)]).distinct()
             sides.append((row, kinds))
         (one, left), (other, right) = sides
         sizes = right.lengths[left.owners]
@@ -241,9 +250,8 @@ def _parts(left: Integers, right: Integers, rows: Integers) -> Lists | None:
     return Lists.grouped(rank, rows, count)
 
 
-def _kinds_of_values(cells: Lists, values: int) -> tuple[Integers, int]:
+def _kinds_of_values(sets: Lists, values: int) -> tuple[Integers, int]:
     """(V,) a number for each value, alike where they are in the same sets, and how many kinds there are."""
-    sets = Lists(cells.starts, cells.items % values)
     first, _ = sets.alike()
     if len(first) * values > _MOST_IN_SETS:
         return np.arange(values), values

@@ -14,7 +14,8 @@ from mgmt.optimization.assignment import NONE, UNLIMITED, Load, Skew
 from mgmt.optimization.columns import Integers, Linears, Lists, filled
 from mgmt.optimization.lifting.choices import ChoiceCells
 from mgmt.optimization.lifting.refusal import NotLiftedError
-from mgmt.optimization.lifting.sums.factors import Factors, factors_of, joined_factors
+from mgmt.optimization.lifting.sums.cell_sums import CellSums
+from mgmt.optimization.lifting.sums.factors import Factors, joined_factors
 from mgmt.optimization.lifting.sums.families import PlacedRows
 from mgmt.optimization.lifting.sums.normal_form import Demanded, Ranges
 from mgmt.optimization.problem import NO_BOUND
@@ -34,9 +35,9 @@ class _Differences:
     demanded: Demanded
 
 
-def skews_of(name: str, ranges: Ranges, cells: ChoiceCells) -> dict[Skew, PlacedRows]:
+def skews_of(name: str, ranges: Ranges, sums: CellSums) -> dict[Skew, PlacedRows]:
     """With the rows that demand them, by the bucket that has more.  NotLiftedError where bounds are about else."""
-    found = _differences(ranges, cells)
+    found = _differences(ranges, sums)
     skews = {}
     for kind in np.unique(found.rows).tolist():
         mine = np.flatnonzero(found.rows == kind)
@@ -44,20 +45,20 @@ def skews_of(name: str, ranges: Ranges, cells: ChoiceCells) -> dict[Skew, Placed
         greater, less = places[: len(mine)], places[len(mine) :]
         most = np.full((len(used), len(used)), _FREE, np.int64)
         np.minimum.at(most, (greater, less), found.most[mine])
-        load = _load(found.factors, kind, found.factors.values.take(used), cells)
+        load = _load(found.factors, kind, found.factors.values.take(used), sums.cells)
         told = PlacedRows.of(len(used), filled(len(mine), 0), greater, found.demanded.take(mine))
         skews[_skew(name, load, most)] = told
     return skews
 
 
-def _differences(ranges: Ranges, cells: ChoiceCells) -> _Differences:
+def _differences(ranges: Ranges, sums: CellSums) -> _Differences:
     sides = []
     for sign in (1, -1):
         factors = sign * ranges.linears.coefficients
         terms = ranges.linears.terms.keep(factors > 0)
         if not terms.lengths.all():
             raise NotLiftedError("amounts that depend on the row and on the value at once")
-        sides.append(factors_of(Linears(filled(len(terms), 0), terms, factors[factors > 0]), cells.values))
+        sides.append(sums.factors(Linears(filled(len(terms), 0), terms, factors[factors > 0])))
     count = len(ranges)
     both = joined_factors(sides).with_equal_kinds()
     rows, values = both.row_kind, both.value_kind

@@ -11,34 +11,43 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mgmt.state.schema import Table, literal, quote
-from mgmt.state.sources.source import PLACE, Cell, Rows, Source, put_by_row
+from mgmt.state.sources.source import PLACE, Cell, Rows, Source, first_line, put_by_row
 
 _AS = "outside"
 
 
 class DuckDbFile(Source):
-    """The tables of its schema ``main``."""
+    """The tables and views of its schema ``main``."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
         self.file = path.resolve()
+        self._views: set[str] = set()
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[None]:
-        mode = "READ_WRITE" if writing else "READ_ONLY"
-        self.loader.execute(f"ATTACH {literal(str(self.file))} AS {_AS} ({mode}); BEGIN")
+        # While it is attached no other program writes.
+        mode, begin = ("READ_WRITE", "BEGIN") if writing else ("READ_ONLY", "")
+        self.loader.execute(f"ATTACH {literal(str(self.file))} AS {_AS} ({mode}); {begin}")
         try:
             yield
-            self.loader.execute("COMMIT")
+            if writing:
+                self.loader.execute("COMMIT")
         except BaseException:
-            self.loader.execute("ROLLBACK")
+            if writing:
+                self.loader.execute("ROLLBACK")
             raise
         finally:
             self.loader.execute(f"DETACH {_AS}")
 
     def fingerprints(self, names: Collection[str]) -> Mapping[str, object]:
-        known = f"SELECT lower(table_name) FROM duckdb_tables() WHERE database_name = '{_AS}' AND schema_name = 'main'"
-        there = sorted({name for (name,) in self.loader.execute(known).fetchall()} & set(names))
+        known = (
+            f"SELECT lower(table_name), table_type = 'VIEW' FROM information_schema.tables"
+            f" WHERE table_catalog = '{_AS}' AND table_schema = 'main'"
+        )
+        found = dict(self.loader.execute(known).fetchall())
+        there = sorted(found.keys() & set(names))
+        self._views = {name for name in there if found[name]}
         asked = {name: f"SELECT count(*), sum(hash(own)) FROM {_table(name)} AS own" for name in there}
         return {name: self.loader.execute(sql).fetchall() for name, sql in asked.items()}
 
@@ -55,10 +64,21 @@ class DuckDbFile(Source):
     def put(self, table: Table, column: str, cells: Sequence[Cell]) -> None:
         put_by_row(self.loader, _table(table.name), column, cells, self._row_id(table.name))
 
+    def refusal(self, error: Exception) -> str | None:
+        import duckdb
+
+        refusing = (
+            duckdb.ProgrammingError,
+            duckdb.IntegrityError,
+            duckdb.DataError,
+            duckdb.NotSupportedError,
+        )
+        return first_line(error) if isinstance(error, refusing) else None
+
     def _row_id(self, name: str) -> str:
-        """What tells rows apart, in SQL: all of a row where a column hides its id."""
-        is_hidden = "rowid" in map(str.lower, self.columns(name))
-        return "CAST(own AS VARCHAR)" if is_hidden else "own.rowid"
+        """What tells rows apart, in SQL: all of a row in a view, and where a column hides its id."""
+        has_none = name.lower() in self._views or "rowid" in map(str.lower, self.columns(name))
+        return "CAST(own AS VARCHAR)" if has_none else "own.rowid"
 
 
 def _table(name: str) -> str:

@@ -32,6 +32,9 @@ _READING = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _WRITING = b"BEGIN ISOLATION LEVEL SERIALIZABLE"
 _BUSY = {"40P01", "55P03", "53300", "57014"}
 _OVERTAKEN = "40001"
+_FORBIDDEN = "42501"
+_REFUSING = ("0A", "22", "23", "42", "44", "55000", "P0")
+"""What is said against a value or a row, a trigger's own words included."""
 _AWAY = ("08", "57P")
 _COLUMNS = "FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
 _TABLES = f"""
@@ -129,6 +132,13 @@ class PostgresServer(Source):
         assert self._connection is not None
         self._connection.execute(b"SET CONSTRAINTS ALL IMMEDIATE")
 
+    def refusal(self, error: Exception) -> str | None:
+        state = (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
+        if not isinstance(error, psycopg.Error) or not state.startswith(_REFUSING) or state == _FORBIDDEN:
+            return None
+        detail = error.diag.message_detail
+        return f"{first_line(error)} ({detail.rstrip('.')})" if detail else first_line(error)
+
     def close(self) -> None:
         super().close()
         if self._connection is not None:
@@ -197,7 +207,7 @@ def _translated(error: psycopg.Error, place: str) -> Exception:
             hint="is the server running, is the address right? if a plan was being written, it may have been",
             retryable="FATAL" not in str(error) or "starting up" in str(error),
         )
-    if state == "42501":
+    if state == _FORBIDDEN:
         return StateDatabaseError(
             f"no permission in {place}: {message}",
             hint="who solves needs SELECT on the tables, who applies UPDATE",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,6 +143,10 @@ class Source(ABC):
     def put(self, table: Table, column: str, cells: Sequence[Cell]) -> None:
         """In a transaction: write values, each in the row at its place."""
 
+    def refusal(self, error: Exception) -> str | None:
+        """What an error in ``put`` or ``settle`` says against what is written; None where it is about anything else."""
+        return None
+
     def settle(self) -> None:  # noqa: B027 - for most there is nothing to do
         """In a transaction: do now what would be done when it ends, and could change rows once more."""
 
@@ -207,10 +211,13 @@ def new_loader() -> duckdb.DuckDBPyConnection:
 def incoming(connection: duckdb.DuckDBPyConnection, columns: Mapping[str, NDArray[Any]]) -> Iterator[str]:
     """Inside, these columns can be read from a relation of this name."""
     connection.register("incoming", dict(columns))
+    import duckdb
+
     try:
         yield "incoming"
     finally:
-        connection.unregister("incoming")
+        with suppress(duckdb.TransactionException):  # one that failed takes the name with it
+            connection.unregister("incoming")
 
 
 def put_by_row(

@@ -91,6 +91,9 @@ class SqliteFile(Source):
             ],
         )
 
+    def refusal(self, error: Exception) -> str | None:
+        return str(error) if isinstance(error, sqlite3.IntegrityError) else None
+
     def _row_id(self, name: str) -> list[str]:
         """What a table calls its row id; nothing for one without it, and for a view."""
         kind = "SELECT type FROM sqlite_master WHERE lower(name) = lower(?) AND type IN ('table', 'view')"

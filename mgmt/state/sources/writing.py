@@ -7,7 +7,8 @@ kept, and the rows are named.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from mgmt.errors import DataError
@@ -17,6 +18,7 @@ from mgmt.state.sources.loading import conversion
 from mgmt.state.sources.source import PLACE, Cell, Change, Rows, Source, incoming, text_of
 
 _SHOWN = 10
+_BROKEN = "mend it there, or give the policies the rule that is broken"
 
 
 def write(source: Source, changes: Sequence[Change]) -> None:
@@ -26,9 +28,11 @@ def write(source: Source, changes: Sequence[Change]) -> None:
         for column in _targets(source, change):
             if cells := _differing(source, now[number], column):
                 _refuse([cell for cell in cells if cell.place is None], source, change.table, column)
-                source.put(change.table, column, cells)
+                with _refusals(source):
+                    source.put(change.table, column, cells)
             now = [_with_new_keys(each, now[number], column) for each in now]
-    source.settle()
+    with _refusals(source):
+        source.settle()
     for change in now:
         for column in _targets(source, change):
             _refuse(_differing(source, change, column), source, change.table, column)
@@ -93,7 +97,8 @@ def _comparison(rows: Rows, names: Sequence[str], kinds: Sequence[SqlType], new:
     parts = []
     for number, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         value, fits = conversion(quote(name), types[name], kind) if name in types else ("NULL", "FALSE")
-        parts.append(f"CAST(CASE WHEN {fits} THEN {value} END AS {storage(kind)}) AS c{number}")
+        exactly = ' COLLATE "binary"' if kind is SqlType.TEXT else ""
+        parts.append(f"CAST(CASE WHEN {fits} THEN {value} END AS {storage(kind)}){exactly} AS c{number}")
     raw = f"CAST({quote(names[-1])} AS VARCHAR)" if names[-1] in types else "CAST(NULL AS VARCHAR)"
     wanted = [f"CAST(new.c{number} AS {storage(kind)})" for number, kind in enumerate(kinds)]
     same = [f"own.c{number} IS NOT DISTINCT FROM {each}" for number, each in enumerate(wanted[:-1])]
@@ -108,6 +113,21 @@ def _comparison(rows: Rows, names: Sequence[str], kinds: Sequence[SqlType], new:
     )
 
 
+@contextmanager
+def _refusals(source: Source) -> Iterator[None]:
+    """Inside, what the source says against what is written is a DataError."""
+    try:
+        yield
+    except Exception as error:
+        if (reason := source.refusal(error)) is None:
+            raise
+        raise DataError(_not_taken(source, reason), hint=_BROKEN) from error
+
+
+def _not_taken(source: Source, reason: str) -> str:
+    return f"{source.place} did not take the plan, and nothing was written: {reason}"
+
+
 def _refuse(cells: Sequence[Cell], source: Source, table: Table, column: str) -> None:
     """DataError that names these cells, if there are any."""
     if not cells:
@@ -119,9 +139,5 @@ def _refuse(cells: Sequence[Cell], source: Source, table: Table, column: str) ->
         for cell in cells[:_SHOWN]
     ]
     more = [f"and {len(cells) - _SHOWN} more"] if len(cells) > _SHOWN else []
-    raise DataError(
-        f"{source.place} did not take the plan, and nothing was written: in column {column!r} of table {table.name!r}"
-        f" {'; '.join(named + more)}",
-        rows=told,
-        hint=source.advice,
-    )
+    reason = f"in column {column!r} of table {table.name!r} {'; '.join(named + more)}"
+    raise DataError(_not_taken(source, reason), rows=told, hint=source.advice)

@@ -283,7 +283,8 @@ def _show_difference(answer: dict[str, Any]) -> None:
         click.echo(f"{segment['segment']:<12}{'  '.join(hosts)}")
     for move in changed["slots"]:
         click.echo(f"{move['to']:<12}+ {move['slots']} slots of {move['from'] or 'nobody'}")
-    for names in (*changed["roles"], *changed["wishes"]):
+    intent = changed["intent"] if "intent" in changed else changed["wishes"]  # as an agent of 0.1 calls it
+    for names in (*changed["roles"], *intent):
         words = [f"+ {name}" for name in names["added"]] + [f"- {name}" for name in names["removed"]]
         click.echo(f"{names['what']:<20}{'  '.join(words)}")
 

@@ -52,25 +52,41 @@ def plan(watched: bool, api: Target, json_wanted: bool) -> None:
 
 def _show_plan(answer: dict[str, Any]) -> None:
     click.echo(answer["text"])
+    has_changes = any(answer.get(what) for what in ("moves", "primaries", "roles", "slots", "retirements"))
+    if has_changes and "digest" in answer:
+        click.echo(f"`rota apply --digest {answer['digest']}` carries out this plan and no other")
 
 
-@click.command(name="apply", short_help="Carry out now what `rota plan` shows, and wait for it.")
+@click.command(name="apply", short_help="Show the plan, carry it out now, and wait for it.")
+@click.option(
+    "--digest", metavar="DIGEST", help="The plan that `rota plan` showed under this digest, or none."
+)
 @timeout_option
 @api_option
 @json_option
-def apply_plan(timeout: float, api: Target, json_wanted: bool) -> None:
-    """Carry out now what `rota plan` shows, and wait for it: also while the loop is paused, which it stays.
+def apply_plan(digest: str | None, timeout: float, api: Target, json_wanted: bool) -> None:
+    """Show what `rota plan` shows, carry it out now, and wait for it: also while the loop is paused, which it stays.
 
-    Exit status 1 when the plan failed, or another took its place, because a host was lost or something else was
-    asked for.
+    What is carried out is what was shown: if there is something else to do by then, nothing is done, and the exit
+    status is 1. So it is when the plan failed, or another took its place, because a host was lost or something else
+    was asked for.
 
     \b
     Examples:
-      rota pause; rota drain n3; rota plan; rota apply
+      rota pause; rota drain n3; rota apply
+      rota plan; rota apply --digest 5f0c1d2e3a4b5c6d
       rota apply --json | jq '.state'
     """
     client = ApiClient(api, timeout=AGREED_TIMEOUT)
-    answer = client.post("/v1/apply", {})
+    if digest is None:
+        with waiting("waiting for the controller"):
+            shown = client.get("/v1/plan")
+        digest = shown.get("digest")  # a controller of 0.1 tells none, and binds nobody to what it showed
+        if not json_wanted:
+            click.echo(shown["text"])
+    # A path of its own: an agent of 0.1 in between would not pass the digest on, but have anything done.
+    path, body = ("/v1/apply", {}) if digest is None else ("/v1/apply/shown", {"digest": digest})
+    answer = client.post(path, body)
     if answer["plan_id"] is None:
         emit({**answer, "state": "done"}, json_wanted, lambda _: click.echo("nothing to do"))
         return

@@ -241,6 +241,4 @@ def explanation_document(explanation: CompilationReport) -> dict[str, Any]:
     document = asdict(explanation)
     for query, stage in zip(document["queries"], explanation.queries, strict=True):
         query["position"] = str(stage.position)
-    for part, slow in zip(document["slow"], explanation.slow, strict=True):
-        part["statements"] = [{"name": name, "position": str(position)} for name, position in slow.statements]
     return document

@@ -86,7 +86,7 @@ def why_not(
       rota policy why-not task:7 h3 schema.sql rules.sql --data rows.sql
       rota policy why-not replica:s1,0 h3 --column host --pack datastore --db state.sqlite
     """
-    from mgmt.explaining.solutions.decisions import decisions_of, parsed_value, row_named
+    from mgmt.explaining.solutions.decisions import row_named
     from mgmt.explaining.solutions.why import why_not as ask
     from rota.commands.policies.documents import verdict_document
     from rota.commands.policies.report import show_verdict
@@ -94,8 +94,7 @@ def why_not(
     with given.workbench() as bench:
         model = bench.model()
         found, key = row_named(model.database.schema, row)
-        decision = decisions_of(model, found.name, key, column)[0]
-        wanted = parsed_value(found.column(decision.variable), value)
+        wanted = None if value.strip().upper() == "NULL" else value.strip()
         verdict = _or_failure(
             lambda tell: ask(
                 model, found.name, key, wanted, column, budget=effort.budget, seed=effort.seed, tell=tell

@@ -118,7 +118,9 @@ def show_core(core: Sequence[CoreMember]) -> None:
 def _rows(member: CoreMember) -> str:
     if not member.rows:
         return ""
-    shown = [", ".join(f"{name} {value}" for name, value in row.items()) for row in member.rows[:_MOST_ROWS]]
+    from mgmt.state.schema import shown_row
+
+    shown = list(map(shown_row, member.rows[:_MOST_ROWS]))
     more = member.count - len(shown)
     return "; ".join(shown) + (f"; and {more} more (--json)" if more > 0 else "")
 
@@ -197,11 +199,11 @@ def show_what_if(answer: WhatIf) -> None:
     click.echo(str(answer))
     if isinstance(answer.after, InfeasibleError):
         show_infeasible(answer.after)
-    if answer.difference is not None:
+    if answer.difference:
         show_difference(answer.difference)
-    outcomes = (answer.before, answer.after)
-    if any(isinstance(each, Solution) and each.status is SolveStatus.FEASIBLE for each in outcomes):
-        click.echo(_UNPROVEN)
+        outcomes = (answer.before, answer.after)
+        if any(isinstance(each, Solution) and each.status is SolveStatus.FEASIBLE for each in outcomes):
+            click.echo(_UNPROVEN)
 
 
 def _show_outcomes(outcomes: Sequence[tuple[str, Solution | InfeasibleError]]) -> None:
@@ -299,8 +301,10 @@ def show_explanation(explanation: CompilationReport) -> None:
             _line("possible groups by", ", ".join(query.groups) or "(one group of all rows)")
         for part in query.solver_sql:
             _line("left to the solver", part)
-        if query.road:
-            _line("solved", query.road)
+        for each in query.lifted:
+            _line("lifted to", each)
+        for each in query.left_out:
+            _line("not lifted", each)
         if query.fetched_rows is not None:
             rows = "" if query.rows is None else f", demanded of {query.rows}"
             parts = [
@@ -318,7 +322,7 @@ def show_explanation(explanation: CompilationReport) -> None:
             _line("rows", f"{query.fetched_rows} fetched{rows}{became}, {1000 * query.seconds:.1f} ms")
         click.echo()
     if explanation.refused:
-        click.echo(f"no model cell by cell: {explanation.refused}")
+        click.echo(f"no model for the solver: {explanation.refused}")
     problem = explanation.problem
     if problem is not None:
         click.echo(
@@ -332,19 +336,11 @@ def show_explanation(explanation: CompilationReport) -> None:
         reason = f" ({solve.reason})" if solve.reason else ""
         click.echo(f"solved: {solve.status}{backend} in {1000 * solve.seconds:.1f} ms{reason}")
         for name, value in solve.statistics.items():
-            if name != "cell_by_cell":
+            if value or name != "left_out":
                 _show_figure(name.replace("_", " "), value)
-    queries = {query.name: query for query in explanation.queries}
-    for slow in explanation.slow:
-        click.echo(f"slow: {', '.join(slow.columns)} is solved cell by cell")
-        for name, position in slow.statements:
-            stage = queries[name]
-            rows = f": {stage.fetched_rows} rows, encoded in {1000 * stage.seconds:.1f} ms"
-            _line("because of", f"{name} ({position}){rows if stage.fetched_rows else ''}")
-        _line("reason", slow.reason)
-        if slow.others:
-            _line("with it", ", ".join(slow.others))
-        _line("faster", slow.faster)
+    left = [query.name for query in explanation.queries if query.left_out]
+    if left:
+        click.echo(f"left to the solver, from the plan that the engines have for the rest: {', '.join(left)}")
     if solve is not None:
         show_deltas(solve.deltas)
 

@@ -89,7 +89,7 @@ def restore(file: Path, resume: bool, without_intent: bool, api: Target, json_wa
     """Put a backup back, into a new cluster: every record at its address, then all goes on as after the backup.
 
     The file is read and checked first. A cluster that has anything in its log is refused: start the agents with empty
-    data directories, and let nobody write until this is done. Meanwhile the plane is paused. Drains, pins and the
+    data directories, and let nobody write until this is done. Meanwhile no data is moved. Drains, pins and the
     number of segments come with it, and are carried out afterwards.
 
     \b
@@ -128,7 +128,7 @@ def _show_restored(answer: dict[str, Any]) -> None:
         f"{answer['seconds']:.1f} s"
     )
     if answer["paused"]:
-        click.echo("the plane is paused, as it was; `rota resume` lets it go on")
+        click.echo("data movement is paused, as it was; `rota resume` lets it go on")
 
 
 COMMANDS = (backup, restore)

@@ -113,8 +113,14 @@ def read(
     """
     if address is not None and start is not None:
         raise UsageProblem("--address reads one record, --start those from there on; give one of them")
-    path = f"/v1/log/{_checked(stream)}"
-    answer = ApiClient(api, timeout=60.0).get(path, address=address, start=start, limit=limit)
+    path, client = f"/v1/log/{_checked(stream)}", ApiClient(api, timeout=60.0)
+    answer = client.get(path, address=address, start=start, limit=limit)
+    found = answer["records"]
+    while start is not None and answer.get("more"):  # an agent of 0.1 has it all in one answer
+        answer = client.get(path, start=found[-1]["address"] + 1, limit=limit - len(found))
+        found += answer["records"]
+    answer["records"] = found
+    _note_if_more(answer)
     if raw:
         for record in answer["records"]:
             write_bytes(bytes.fromhex(record["hex"]))
@@ -143,6 +149,7 @@ def tail(stream: str, limit: int, follow: bool, raw: bool, api: Target, json_wan
     """
     path = f"/v1/log/{_checked(stream)}"
     answer = ApiClient(api, timeout=60.0).get(path, limit=limit)
+    _note_if_more(answer)
     if json_wanted and not follow:
         emit(answer, json_wanted, _show_records)
         return
@@ -209,6 +216,15 @@ def _show_records(answer: dict[str, Any]) -> None:
     for record in answer["records"]:
         _show(record, raw=False, json_wanted=False)
     _note_if_none(answer)
+
+
+def _note_if_more(answer: dict[str, Any]) -> None:
+    if answer.get("more"):
+        number = len(answer["records"])
+        click.echo(
+            f"the newest {number}: one answer has no more of such long records; --start reads from an address on",
+            err=True,
+        )
 
 
 def _note_if_none(answer: dict[str, Any]) -> None:

@@ -149,9 +149,13 @@ def ls(limit: int, name: str, api: Target, json_wanted: bool) -> None:
       rota map ls
       rota map ls --json | jq -r '.entries[].key'
     """
-    emit(
-        ApiClient(api, timeout=60.0).get(f"/v1/map/{_checked(name)}", limit=limit), json_wanted, _show_entries
-    )
+    path, client = f"/v1/map/{_checked(name)}", ApiClient(api, timeout=60.0)
+    answer = client.get(path, limit=limit)
+    found = further = answer["entries"]
+    while further and len(found) < min(limit, answer["keys"]):  # one answer has 16 MiB of values at most
+        further = client.get(path, limit=limit - len(found), after=found[-1]["key"])["entries"]
+        found += further
+    emit(answer, json_wanted, _show_entries)
 
 
 def _checked(name: str) -> str:
@@ -183,7 +187,7 @@ def _show_entries(answer: dict[str, Any]) -> None:
         click.echo(f"{key:<{width}}  {printable(bytes.fromhex(entry['hex']), 'get prints it')}")
     more = answer["keys"] - len(answer["entries"])
     if more:
-        click.echo(f"and {more} more; --limit shows them", err=True)
+        click.echo(f"and {more} more; --limit shows more of them", err=True)
     if not answer["keys"]:
         click.echo(f"map {answer['map']} is empty", err=True)
 

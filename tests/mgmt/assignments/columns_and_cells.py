@@ -1,4 +1,4 @@
-"""A rule solved in whole columns and cell by cell: both must find the same."""
+"""A rule solved by engines and by the constraint model: both must find the same."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def compared(rows: Database, policies: str, case: str) -> Solution | None:
     return solution
 
 
-def formulations_of(solution: Solution | None) -> set[str]:
-    """How the parts were formulated; nothing where there is no solution."""
-    return set() if solution is None else set(solution.statistics["roads"])
+def by_engines(solution: Solution | None) -> bool:
+    """Whether engines decided every part wholly, or nothing was to be decided; also where there is no solution."""
+    return solution is None or not solution.statistics["left_out"]
 
 
 def makes_a_difference(rows: Database, solution: Solution | None) -> bool:

@@ -9,9 +9,9 @@ from random import Random
 
 import numpy as np
 import pytest
+from mgmt.compiler.parts.assignment import ColumnarPart
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.parts.assignment import ColumnarPart
 from mgmt.optimization.assignment import LoadCost
 from mgmt.optimization.load_functions import tree_of
 from tests.mgmt.assignments.assignment_grammar import OBJECTIVES, SCHEMA, VIEWS, AssignmentMaker

@@ -8,7 +8,7 @@ import pytest
 
 from mgmt.state.database import Database
 from tests.budget import budgeted
-from tests.mgmt.assignments.columns_and_cells import PLACED, compared, formulations_of, makes_a_difference
+from tests.mgmt.assignments.columns_and_cells import PLACED, by_engines, compared, makes_a_difference
 from tests.mgmt.support import database
 
 SCHEMA = """
@@ -144,7 +144,7 @@ def test_a_skew_is_recognised_and_means_what_the_constraint_model_says(name: str
     for seed in range(8):
         rows = state(seed)
         solution = compared(rows, KNOWN[name] + PLACED, f"seed {seed}")
-        assert formulations_of(solution) <= {"columns"}, f"seed {seed}"
+        assert by_engines(solution), f"seed {seed}"
         differs = differs or makes_a_difference(rows, solution)
         if differs and seed >= states - 1:
             break
@@ -152,7 +152,6 @@ def test_a_skew_is_recognised_and_means_what_the_constraint_model_says(name: str
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_is_no_skew_goes_cell_by_cell(name: str) -> None:
-    """Perhaps not where there is but one group, say."""
-    solutions = (compared(state(seed), OTHERS[name] + PLACED, f"seed {seed}") for seed in range(4))
-    assert any(formulations_of(solution) == {"cells"} for solution in solutions)
+def test_what_is_no_skew_means_what_the_constraint_model_says(name: str) -> None:
+    for seed in range(4):
+        compared(state(seed), OTHERS[name] + PLACED, f"seed {seed}")

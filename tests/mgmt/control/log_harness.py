@@ -53,8 +53,8 @@ class LogHarness:
         founder = next(iter(self.hosts.values()))
         self.log.node(founder.name).layout_server.found("c0ffee", founder.name, founder.address)
         for host in self.hosts.values():
-            wishes = replace(Intent.initial(segments, expect=hosts), replication_factor=copies)
-            self._start(host.name, wishes if host is founder else None, random.Random(f"{seed} {host.name}"))
+            intent = replace(Intent.initial(segments, expect=hosts), replication_factor=copies)
+            self._start(host.name, intent if host is founder else None, random.Random(f"{seed} {host.name}"))
 
     def __enter__(self) -> LogHarness:
         self.change()

@@ -1,4 +1,4 @@
-"""Small builders and Hypothesis strategies for views, observations and wishes."""
+"""Small builders and Hypothesis strategies for views, observations and intents."""
 
 from __future__ import annotations
 

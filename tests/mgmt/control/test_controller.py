@@ -38,7 +38,7 @@ async def test_the_first_placement_waits_for_the_expected_hosts(autojump_clock: 
         cluster.change({"n1": hosts["n1"]})
         await cluster.until(lambda: "waiting" in cluster.kinds())
         assert cluster.engine.intent["segments"][0] == "s00", (
-            "the wishes are agreed before all hosts are there"
+            "the intent is agreed before all hosts are there"
         )
         cluster.change({name: hosts[name] for name in ("n1", "n2", "n3", "n4", "n5")})
         await cluster.until(lambda: len(cluster.of_kind("waiting")) == 2)
@@ -84,6 +84,7 @@ async def test_chains_survivors_keep_their_order_and_a_lost_primary_is_followed_
                 assert now[0] in survivors
 
 
+@pytest.mark.slow("a thousand rounds of the loop")
 async def test_a_settled_system_never_moves(autojump_clock: object) -> None:
     settings = replace(SETTINGS, round_interval=0.1, standby_interval=60.0)
     async with harness(settings=settings) as cluster:
@@ -129,13 +130,13 @@ async def test_a_standby_looks_when_it_is_asked_and_else_hardly_ever(autojump_cl
 async def test_at_a_view_change_the_controller_looks_first(autojump_clock: object) -> None:
     async with harness() as cluster:
         standbys = [node.controller for name, node in cluster.nodes.items() if name not in ("n1", "n2")]
-        await trio.sleep(2 * SETTINGS.wishes_interval)  # until they know the wishes
+        await trio.sleep(2 * SETTINGS.intent_interval)  # until they know the intent
         asked = [standby.statistics()["observations"] for standby in standbys]
         cluster.lose("n2")
-        await trio.sleep(0.9 * SETTINGS.wishes_interval)
+        await trio.sleep(0.9 * SETTINGS.intent_interval)
         assert cluster.of_kind("step-started")
         assert [standby.statistics()["observations"] for standby in standbys] == asked
-        await trio.sleep(0.2 * SETTINGS.wishes_interval)
+        await trio.sleep(0.2 * SETTINGS.intent_interval)
         assert [standby.statistics()["observations"] for standby in standbys] == [n + 1 for n in asked]
 
 
@@ -214,7 +215,7 @@ async def test_a_join_during_a_repair_does_not_begin_it_again(autojump_clock: ob
         cluster.add(Host("n7", "127.0.0.1:9006", "r2"))
         await cluster.settled()
         cluster.check_placement()
-        assert [event for event in cluster.of_kind("plan") if "(resumed)" in event.text]
+        assert [event for event in cluster.of_kind("plan") if "(agreed before)" in event.text]
         assert {k: v for k, v in cluster.engine.copied.items() if v > 1000.001} == {}
 
 
@@ -637,7 +638,7 @@ async def test_an_older_view_is_ignored(autojump_clock: object) -> None:
         assert cluster.controller.status()["view_epoch"] == cluster.epoch
 
 
-async def test_unreadable_wishes_are_reported_and_nothing_is_touched(autojump_clock: object) -> None:
+async def test_an_unreadable_intent_is_reported_and_nothing_is_touched(autojump_clock: object) -> None:
     async with harness() as cluster:
         cluster.engine.intent = {**cluster.engine.intent, "version": 99}
         started = list(cluster.engine.started)

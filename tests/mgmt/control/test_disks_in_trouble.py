@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import trio
 
 from datastore_adapter.interface import DiskState, DiskTrouble, Placement
@@ -19,6 +20,7 @@ from tests.mgmt.control.situations import intent_of, observation_of, view_of
 FULL = DiskTrouble(DiskState.FULL, "it takes no more records")
 
 
+@pytest.mark.slow("the pack is solved at each step")
 async def test_a_full_host_is_emptied_and_filled_again(autojump_clock: object) -> None:
     async with harness(make_solver=pack_solver) as cluster:
         engine = cluster.engine

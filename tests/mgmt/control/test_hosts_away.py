@@ -167,5 +167,5 @@ def test_only_the_controller_forgets_and_any_host_recovers_a_layout(harness: Log
         assert answer["hosts"] == sorted(harness.hosts)
         harness.settle()
         harness.write(18)
-        wishes = Intent.initial(9, expect=9).segments
-        assert set(harness.chains()) == set(wishes)
+        wanted = Intent.initial(9, expect=9).segments
+        assert set(harness.chains()) == set(wanted)

@@ -1,4 +1,4 @@
-"""The wishes in the epoch document: they survive the way there and back, and nonsense is refused by field."""
+"""The intent in the epoch document: it survives the way there and back, and nonsense is refused by field."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_drain_and_its_end(intent: Intent, host: str) -> None:
     assert list(drained.drains) == sorted(drained.drains)
 
 
-def test_initial_wishes_have_sorted_keys_of_one_width() -> None:
+def test_an_initial_intent_has_sorted_keys_of_one_width() -> None:
     assert Intent.initial(12).segments[:3] == ("s00", "s01", "s02")
     many = Intent.initial(1001).segments
     assert (many[0], many[-1]) == ("s0000", "s1000")
@@ -92,7 +92,7 @@ def test_fields_of_a_later_version_go_on_as_they_are() -> None:
     }  # fmt: skip
 
 
-def test_agents_of_version_0_1_can_read_wishes_in_which_nothing_newer_is_used() -> None:
+def test_agents_of_version_0_1_can_read_an_intent_in_which_nothing_newer_is_used() -> None:
     """They refuse unknown fields: one that is added since may only be there when it says something."""
     assert set(changed()) == {
         "version", "segments", "replication_factor", "expect", "policies", "drains", "plan", "paused", "observing",

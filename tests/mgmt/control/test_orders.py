@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from mgmt.errors import NothingToAbortError, RefusedError, UndecidedError
+from mgmt.errors import NothingToAbortError, PlanChangedError, RefusedError, UndecidedError
+from mgmt.placement.intent import PolicyChoice
+from mgmt.placement.placement_rows import PlacementState
+from mgmt.solving.placement_solver import Solved, SolveOutcome
+from tests.mgmt.control.greedy_solver import GreedySolver
 from tests.mgmt.control.harness import Harness, harness, make_hosts
 from tests.mgmt.control.test_succession import check_copies, die_at
 
@@ -169,6 +175,78 @@ async def test_apply_carries_out_what_is_held_by_a_pause_and_the_pause_stays(aut
         assert cluster.engine.intent["paused"] is True
 
 
+async def test_what_is_carried_out_is_what_was_shown(autojump_clock: object) -> None:
+    async with harness() as cluster:
+        requests = cluster.controller.requests
+        await requests.pause()
+        await requests.drain("n4")
+        shown = await requests.plan()
+        await requests.drain("n2")
+        before = cluster.engine.intent
+        with pytest.raises(PlanChangedError, match=rf"\({shown.plan.digest}\); nothing was changed"):
+            await requests.apply(shown.plan.digest)
+        assert cluster.engine.intent == before
+        await requests.undrain("n2")
+        await cluster.until(lambda: is_paused(cluster))
+        plan = await requests.apply(shown.plan.digest)
+        assert plan is not None
+        again = await requests.plan()
+        assert (again.plan.agreed_as, again.plan.digest) == (plan.agreed_as, plan.digest), (
+            "its copies are under way"
+        )
+        assert f"plan {plan.agreed_as} (agreed before): " in again.text()
+        assert await requests.apply(shown.plan.digest) is not None, "it is this one"
+        await cluster.until(lambda: is_paused(cluster) and cluster.load("n4") == 0)
+        with pytest.raises(PlanChangedError):
+            await requests.apply("another")
+
+
+class HastySolver(GreedySolver):
+    """On a busy machine: from some time on it proves nothing."""
+
+    is_busy = False
+
+    def solve(self, state: PlacementState, policies: PolicyChoice, budget: float, seed: int) -> SolveOutcome:
+        outcome = super().solve(state, policies, budget, seed)
+        return replace(outcome, proven=not self.is_busy) if isinstance(outcome, Solved) else outcome
+
+
+async def test_what_was_shown_is_not_solved_again_where_nothing_changed(autojump_clock: object) -> None:
+    async with harness(make_solver=HastySolver) as cluster:
+        requests, solver = cluster.controller.requests, cluster.nodes["n1"].solver
+        assert isinstance(solver, HastySolver)
+        await requests.drain("n4")
+        await cluster.settled()
+        await requests.undrain("n4")
+        await requests.pause()
+        await cluster.until(lambda: is_paused(cluster))
+        shown = await requests.plan()
+        assert shown.plan.optional_moves > 0
+        solver.is_busy = True
+        assert (await requests.plan()).plan.is_empty, "without a proof nothing moves for balance"
+        solved = solver.solves
+        other = requests.on_behalf_of("n5")
+        plan = await other.apply(shown.plan.digest)
+        assert plan is not None
+        assert (plan.digest, plan.moves) == (shown.plan.digest, shown.plan.moves)
+        assert solver.solves == solved
+        await cluster.until(lambda: is_paused(cluster) and cluster.load("n4") > 0)
+
+
+async def test_what_was_shown_is_solved_again_where_something_changed(autojump_clock: object) -> None:
+    async with harness(make_solver=HastySolver) as cluster:
+        requests, solver = cluster.controller.requests, cluster.nodes["n1"].solver
+        assert isinstance(solver, HastySolver)
+        await requests.pause()
+        await requests.drain("n4")
+        shown = await requests.plan()
+        await requests.drain("n2")
+        solved = solver.solves
+        with pytest.raises(PlanChangedError):
+            await requests.apply(shown.plan.digest)
+        assert solver.solves == solved + 1
+
+
 async def test_apply_has_nothing_to_do_or_is_refused(autojump_clock: object) -> None:
     async with harness() as cluster:
         assert await cluster.controller.requests.apply() is None
@@ -241,7 +319,7 @@ async def test_the_history_says_who_asked_for_what_and_why_plans_were_made(autoj
         assert all(len(each["added"]) == len(each["removed"]) for each in report["difference"]["segments"])
 
 
-async def test_a_wish_taken_back_at_once_leaves_a_settled_system(autojump_clock: object) -> None:
+async def test_a_request_taken_back_at_once_leaves_a_settled_system(autojump_clock: object) -> None:
     """Everything is again as it was when there was nothing to do, and that is what is told."""
     async with harness() as cluster:
         requests = cluster.controller.requests

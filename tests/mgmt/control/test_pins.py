@@ -38,6 +38,7 @@ async def test_a_copy_is_moved_where_it_is_pinned_and_stays(autojump_clock: obje
         await cluster.settled()
 
 
+@pytest.mark.slow("the pack is solved at each step")
 async def test_a_pin_to_a_host_that_is_lost_rests(autojump_clock: object) -> None:
     async with harness(make_solver=pack_solver) as cluster:
         segment = next(key for key in cluster.engine.segments if "n5" in cluster.engine.chain(key))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter.interface import Observation, Placement, ReplicaState, ServiceRoles
+from mgmt.control.hysteresis import is_for_balance
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent
 from mgmt.placement.placement_rows import standing_chain
@@ -158,6 +160,29 @@ def test_primaries_and_roles() -> None:
     text = plan_to_text(plan)
     assert "a  primary n1 -> n2  (optional)" in text
     assert "sequencer  + n5" in text
+
+
+def test_a_plan_that_only_retires_a_segment_is_one_and_named_so() -> None:
+    observation = observation_of({"a": "n1 n2 n3", "b": "n4 n5 n6"})
+    chains = {"a": ("n1", "n2", "n3"), "b": ("n4", "n5", "n6")}
+
+    def planned(retired: frozenset[str] | None, observation: Observation = observation) -> Plan:
+        intent = intent_of(["a"])
+        return make_plan(view_of(), observation, intent, Placement(chains, ROLES, retired), plan_id="p1")
+
+    staying, retiring = planned(frozenset()), planned(frozenset("b"))
+    assert staying.is_empty
+    assert not retiring.is_empty
+    assert len({plan.digest for plan in (staying, retiring, planned(None))}) == 3
+    assert "1 retirement change" in plan_to_text(retiring)
+    assert "b  takes no more records" in plan_to_text(retiring)
+    assert not is_for_balance(retiring), "somebody asked for it"
+    assert plan_to_json(retiring)["retirements"] == [{"segment": "b", "retired": True}]
+    a, b = observation.segments
+    done = replace(observation, segments=(a, replace(b, retired=True)))
+    assert planned(frozenset("b"), done).is_empty
+    assert planned(None, done).is_empty
+    assert "b  takes records again" in plan_to_text(planned(frozenset(), done))
 
 
 def test_a_target_is_reached_when_chains_states_and_roles_are_there() -> None:

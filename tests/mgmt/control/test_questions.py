@@ -64,6 +64,7 @@ async def test_why_why_not_and_what_if(autojump_clock: object) -> None:
         assert (dict(engine.intent), {key: engine.chain(key) for key in engine.segments}) == before
 
 
+@pytest.mark.slow("the pack is solved for each question")
 async def test_a_plan_that_cannot_be_says_what_would_help(autojump_clock: object) -> None:
     """The rules that clash by name, and the smallest changes, each of which is enough."""
     async with harness(make_solver=pack_solver, settings=PATIENT, segments=6) as cluster:

@@ -257,8 +257,9 @@ async def observed(cluster: Harness) -> None:
     await cluster.until(lambda: cluster.controller.status()["phase"] == "observing")
 
 
+@pytest.mark.slow("the pack is solved for each question")
 async def test_a_cluster_that_somebody_else_made_is_only_observed(autojump_clock: object) -> None:
-    """Its shards are the wishes; not even a lost primary is replaced, and what its operators change is followed."""
+    """Its shards are the intent; not even a lost primary is replaced, and what its operators change is followed."""
     async with harness(
         make_solver=pack_solver,
         settings=PATIENT,
@@ -303,7 +304,8 @@ async def test_apply_makes_an_observed_cluster_rack_safe(autojump_clock: object)
         placed=False,
     ) as cluster:
         await observed(cluster)
-        await cluster.controller.requests.apply()
+        shown = await cluster.controller.requests.plan()
+        await cluster.controller.requests.apply(shown.plan.digest)
         await cluster.settled()
         cluster.check_placement()
         assert cluster.engine.slots == even(FOUND, 16384)

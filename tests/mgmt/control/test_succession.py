@@ -98,7 +98,9 @@ async def test_a_plan_that_does_not_need_the_lost_controller_is_resumed(
         if copied and in_flight is not None:
             assert set(copied) <= set(cluster.engine.copied)
             resumed = [
-                e for name, e in cluster.events if name == "n2" and e.kind == "plan" and "(resumed)" in e.text
+                e
+                for name, e in cluster.events
+                if name == "n2" and e.kind == "plan" and "(agreed before)" in e.text
             ]
             finished = all(sent > 0.999 * size for sent in copied.values())
             assert resumed or finished
@@ -122,7 +124,7 @@ async def test_two_controllers_lost_in_one_drain(autojump_clock: object, first: 
         assert cluster.load("n9") == 0
 
 
-async def test_the_founder_brings_the_first_wishes_also_when_another_is_the_controller(
+async def test_the_founder_brings_the_first_intent_also_when_another_is_the_controller(
     autojump_clock: object,
 ) -> None:
     """It was evicted before they were agreed, say by a slow disk, and came back as the youngest."""

@@ -29,6 +29,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mgmt.solving.required_moves._LONGEST", 60.0)
 
 
+@pytest.mark.slow("the pack is solved at each step")
 async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
     """Placed, a host lost, a host joined, one drained, an impossible drain refused, a rack lost and back."""
     async with harness(make_solver=pack_solver, settings=PATIENT) as cluster:
@@ -79,6 +80,7 @@ async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
         cluster.check_placement()
 
 
+@pytest.mark.slow("the pack is solved at each step")
 async def test_a_lost_rack_takes_one_plan_and_one_more_when_it_is_back(autojump_clock: object) -> None:
     """The first solve knows the dead hosts, for copies still name them: their rack must not be waited for."""
     async with harness(make_solver=pack_solver, settings=PATIENT) as cluster:
@@ -110,6 +112,7 @@ async def test_a_cluster_that_has_three_layout_servers_gets_five_and_no_data_mov
         assert not any("copy" in step for step in engine.started[started:])
 
 
+@pytest.mark.slow("the pack is solved in each round")
 async def test_a_settled_cluster_stays_as_it_is(autojump_clock: object) -> None:
     """With the real policies, too, data that grows moves nothing."""
     async with harness(make_solver=pack_solver, settings=PATIENT) as cluster:
@@ -163,6 +166,7 @@ def test_the_solver_answers_in_values() -> None:
     assert any("10_rules.sql" in detail for detail in clash.details)
 
 
+@pytest.mark.slow("the pack is prepared and solved")
 def test_what_is_prepared_is_not_prepared_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every view change has the controller prepare its solver, which most often is."""
     solver, rehearsed = PolicySolver(), []

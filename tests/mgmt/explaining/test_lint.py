@@ -6,7 +6,7 @@ import pytest
 
 from mgmt.compiler.model import Model
 from mgmt.errors import PolicyError, PolicySyntaxError
-from mgmt.explaining.policies.lint import Finding, Rule, lint
+from mgmt.explaining.policies.lint import Finding, Rule, lint, remarks
 from mgmt.language.policy_packs import load_pack, pack_names
 from mgmt.source_text import SourceText
 from mgmt.state.database import Database
@@ -102,6 +102,11 @@ PAIR = "CREATE CONSTRAINT pair AS SELECT task.id FROM task {} MINIMIZE sum(size)
             Rule.CONSTANT_CHECK,
             USED + "CREATE CONSTRAINT c AS SELECT * FROM task CHECK TRUE SOFT;",
             "CREATE CONSTRAINT c AS SELECT * FROM task WHERE variable__host = 'h1' CHECK FALSE SOFT;",
+        ),
+        (
+            Rule.NULL_COMPARISON,
+            "CREATE CONSTRAINT c AS SELECT * FROM task CHECK variable__host <> NULL;",
+            "CREATE CONSTRAINT c AS SELECT * FROM task CHECK variable__host IS NOT NULL;",
         ),
     ],
 )
@@ -209,6 +214,25 @@ def test_what_may_be_meant_is_a_note(rule: Rule, wrong: str, right: str) -> None
     assert Rule.NEVER_BINDS not in {
         each.rule for each in findings(USED + wrong, *ROWS) if "c holds" in each.message
     }
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "WHERE host = NULL CHECK variable__host = 'h1'",
+        "CHECK host <> 'h1'",
+        "CHECK weight < 9",
+        "CHECK TRUE",
+        "WHERE weight > 99 CHECK variable__host = 'h1'",
+    ],
+)
+def test_what_leaves_the_solver_no_say_is_told_beside_a_plan(says: str) -> None:
+    state = Database()
+    state.load_schema(SCHEMA)
+    for statement in ROWS:
+        state.execute(statement)
+    model = Model.build(state, f"CREATE CONSTRAINT c AS SELECT id FROM task {says};")
+    assert remarks(model)
 
 
 def test_what_demands_nothing_of_the_rows_of_today() -> None:

@@ -16,7 +16,7 @@ from mgmt.explaining.solutions.decision_log import Cause, decision_log
 from mgmt.explaining.solutions.decisions import decisions_of, row_named
 from mgmt.explaining.solutions.difference import diff
 from mgmt.explaining.solutions.headroom import headroom
-from mgmt.solution import PrimaryKey, SolveStatus
+from mgmt.solution import PrimaryKey, SolveStatus, Value
 from mgmt.source_text import SourceText
 from tests.mgmt.support import UNHURRIED, database
 
@@ -111,6 +111,29 @@ def test_why_when_another_value_is_as_good() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        ("b", ("variable__rack", "b")),
+        ("2", ("variable__slot", 2)),
+        (2, ("variable__slot", 2)),
+        ("true", ("variable__leads", True)),
+        ("elsewhere", ("variable__rack", "elsewhere")),
+    ],
+)
+def test_why_not_is_about_the_column_that_can_have_the_value(value: Value, meant: tuple[str, Value]) -> None:
+    state = database(
+        "CREATE TABLE slot (rack TEXT, slot INTEGER, PRIMARY KEY (rack, slot)); CREATE TABLE task (id INTEGER PRIMARY"
+        " KEY, variable__rack TEXT NOT NULL, variable__slot INTEGER NOT NULL, variable__leads BOOLEAN NOT NULL,"
+        " FOREIGN KEY (variable__rack, variable__slot) REFERENCES slot (rack, slot));"
+    )
+    state.execute("INSERT INTO slot VALUES ('a', 1), ('b', 2)")
+    state.execute("INSERT INTO task (id) VALUES (1)")
+    policy = "CREATE CONSTRAINT c AS SELECT id FROM task CHECK variable__leads OR variable__slot > 0;"
+    answer = why_not(Model.build(state, policy), "task", (1,), value)
+    assert (answer.decision.variable, answer.other) == meant
+
+
 def test_why_not_says_what_forbids_it_or_what_it_costs() -> None:
     asked = model([(1, 8, "h0"), (2, 3, "h1"), (3, 8, "h2")])
     forbidden = why_not(asked, "task", (1,), "h9")
@@ -136,6 +159,32 @@ def test_why_not_names_the_constraints_without_the_question_itself() -> None:
     assert str(answer) == "task 2 cannot have host h0: it clashes with room (rules.sql:1:1)"
     assert str(answer.relaxations[0]) == "raise h0.size by 1"
     assert asked.constraints == ("room", "heavy_apart", "stay", "first_rack"), "the model is as it was"
+
+
+def test_what_if_nothing_changes_that_a_plan_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another plan would be one that was better anyway, where the first is not proven."""
+    asked = model([(1, 8, "h0"), (2, 3, "h1")])
+    plan = replace(asked.solve(UNHURRIED), status=SolveStatus.FEASIBLE)
+    plans = iter([plan])
+    monkeypatch.setattr(Model, "solve", lambda *given, **named: next(plans))
+    answer = what_if(
+        asked, "UPDATE task SET variable__host = 'h2' WHERE id = 1; UPDATE task SET weight = weight"
+    )
+    assert str(answer) == "nothing would change"
+
+
+def test_what_if_a_row_without_a_key_is_there_twice() -> None:
+    state = database(
+        "CREATE TABLE used (slot INTEGER); CREATE TABLE task (id INTEGER PRIMARY KEY,"
+        " variable__slot INTEGER NOT NULL CHECK (variable__slot BETWEEN 0 AND 1));"
+    )
+    state.execute("INSERT INTO used VALUES (0), (1), (1)")
+    state.execute("INSERT INTO task (id) VALUES (1)")
+    policy = (
+        "CREATE CONSTRAINT c AS SELECT id FROM task JOIN used ON slot = variable__slot MINIMIZE count(*);"
+    )
+    answer = what_if(Model.build(state, policy), "INSERT INTO used VALUES (0), (0)")
+    assert str(answer).startswith("it costs 1 row")
 
 
 def test_what_if_changes_only_a_private_copy() -> None:

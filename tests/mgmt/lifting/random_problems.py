@@ -11,9 +11,9 @@ import numpy as np
 from mgmt.optimization.assignment import NONE, Indices
 from mgmt.optimization.columns import Integers, Linear, Linears, Lists, filled, integers
 from mgmt.optimization.general.operators import completed, holds
-from mgmt.optimization.lifting import ChoiceCells
+from mgmt.optimization.lifting import ChoiceCells, ChoiceColumn
 from mgmt.optimization.problem import Objective, Source
-from mgmt.optimization.products import CellRows, FactoredProblem, Grid, Side
+from mgmt.optimization.products import CellRows, FactoredProblem, FactoredValues, Grid, Side
 
 
 def choice_of(
@@ -22,14 +22,9 @@ def choice_of(
     """A problem with one column of choices (``twice``: and a grid beside it), and its cells: row by row, then NULL."""
     problem = FactoredProblem()
     grid = problem.new_grids([(rows, values, nullable), (rows, values, False)][: 1 + twice])[0]
-    cells = grid.literals(np.arange(rows)[:, None], np.arange(values)[None, :])
-    null = grid.null if nullable else integers([])
-    row = np.concatenate((np.repeat(np.arange(rows), values), np.arange(len(null))))
-    value = np.concatenate((np.tile(np.arange(values), rows), filled(len(null), NONE)))
-    variables = np.concatenate((cells.ravel(), null)) >> 1
-    required = np.full(rows, not nullable)
-    column = filled(rows, 0)
-    return problem, ChoiceCells(rows, values, row, value, variables, required, current, column)
+    null = grid.null >> 1 if nullable else integers([])
+    column = ChoiceColumn(np.arange(values), grid.first, (values, 1), null, not nullable, current)
+    return problem, ChoiceCells(values, [column])
 
 
 def with_flags(problem: FactoredProblem, cells: ChoiceCells, today: Indices) -> ChoiceCells:
@@ -38,17 +33,8 @@ def with_flags(problem: FactoredProblem, cells: ChoiceCells, today: Indices) -> 
     literals = problem.new_literals(rows)
     if len(problem.grids) > 1:
         problem.flag(problem.grids[0], problem.grids[1], literals)
-    flags = literals >> 1
-    return ChoiceCells(
-        2 * rows,
-        cells.values,
-        np.concatenate((cells.row, rows + np.arange(rows))),
-        np.concatenate((cells.value, filled(rows, 0))),
-        np.concatenate((cells.variable, flags)),
-        np.concatenate((cells.required, np.zeros(rows, np.bool_))),
-        np.concatenate((cells.current, today)),
-        np.repeat([0, 1], rows),
-    )
+    flags = ChoiceColumn(integers([0]), int(literals[0] >> 1), (1, 0), integers([]), False, today)
+    return ChoiceCells(cells.values, [*cells.columns, flags])
 
 
 class ProblemMaker:
@@ -64,12 +50,14 @@ class ProblemMaker:
         self.problem, self.cells = choice_of(
             self.rows, self.values, nullable, np.array(today, np.int32), twice=twice
         )
-        self._literals = integers(2 * self.cells.variable)
+        self._literals = self.problem.grids[0].cells
+        if nullable:
+            self._literals = np.append(self._literals, self.problem.grids[0].null)
         self._flags = integers([])
         if flagged:
             flags = np.array([random.choice((0, NONE)) for _ in range(self.rows)], np.int32)
             self.cells = with_flags(self.problem, self.cells, flags)
-            self._flags = integers(2 * self.cells.variable[-self.rows :])
+            self._flags = 2 * self.cells.columns[1].variables(np.arange(self.rows), integers([0]))
         self._groups = [random.randrange(2) for _ in range(self.rows)]
         self._buckets = [random.randrange(2) for _ in range(self.values)]
         self._weights = [random.choice((1, 1, 2, 5)) for _ in range(self.rows)]
@@ -93,6 +81,8 @@ class ProblemMaker:
     def _load(self) -> Linears:
         """What some rows bring to some values."""
         random = self.random
+        if random.random() < 0.1:
+            return self._unmoved()
         values = random.choice(
             ([random.randrange(self.values)], [v for v in range(self.values) if self._buckets[v]])
         )
@@ -106,6 +96,14 @@ class ProblemMaker:
         cell = self._flagged if flagged else self._cell
         terms = [(cell(r, v), self._weights[r] if weighted else 1) for r in rows for v in values]
         return self._total([literal for literal, _ in terms], [factor for _, factor in terms])
+
+    def _unmoved(self) -> Linears:
+        """How many rows have the values of today."""
+        rows = sorted(self.random.sample(range(self.rows), self.random.randint(1, self.rows)))
+        today = self.cells.current[rows].tolist()
+        return self._total(
+            [self._cell(row, value) for row, value in zip(rows, today, strict=True)], [1] * len(rows)
+        )
 
     def _product(self, grid: Grid, rows: list[int], values: list[int], weighted: bool) -> Linears:
         """The same, not written out; now and then values weigh, too, or rows less than nothing."""
@@ -161,8 +159,7 @@ class ProblemMaker:
         one, other = self.random.sample(range(self.rows), 2)
         mine = integers([self._cell(one, v) for v in range(self.values)])
         theirs = integers([self._cell(other, v) for v in range(self.values)])
-        null = self.cells.with_none()[[one]]
-        literal = np.where(null >= 0, 2 * null, 1)
+        literal = self.problem.grids[0].null[[one]]
         return self.problem.equality(Lists(integers([0, len(mine)]), mine), theirs, literal)
 
     # ---- demands and objectives ---------------------------------------------------------------------
@@ -221,15 +218,17 @@ class ProblemMaker:
 
     # ---- the twin -----------------------------------------------------------------------------------
 
-    def choices(self) -> Iterator[tuple[Indices, Integers | None]]:
+    def choices(self) -> Iterator[tuple[Indices, FactoredValues | None]]:
         """Every choice with the values of all variables; None where it breaks a demand."""
         options = [
             ([] if required else [NONE]) + np.flatnonzero(allowed).tolist()
-            for required, allowed in zip(self.cells.required, self.cells.allowed(), strict=True)
+            for required, allowed in zip(
+                self.cells.required, self.cells.domains[self.cells.column], strict=True
+            )
         ]
         for values in product(*options):
             choice = np.array(values, np.int32)
-            found = completed(self.problem, self.cells.variable, self.cells.held(choice))
+            found = completed(self.problem, *self.cells.held(choice))
             assert found is not None
             yield choice, found if holds(self.problem, found) else None
 

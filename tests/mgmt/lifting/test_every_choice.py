@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mgmt.optimization.assignment import NONE, Colocation, Indices
-from mgmt.optimization.general.evaluation import value_of
+from mgmt.optimization.general.evaluation import worth
 from mgmt.optimization.general.lexicographic import tier_objectives
 from mgmt.optimization.lifting import Lifted, lift
 from tests.budget import budgeted
@@ -30,8 +30,8 @@ def check(seed: int, *, flagged: bool = False) -> str:
             assert not (keeps and demands_whole), f"seed {seed}: {choice} is allowed, and breaks a demand"
             continue
         assert keeps, f"seed {seed}: {choice} keeps every demand, and is not allowed"
-        worth = tuple(value_of(linear, values) for linear in tiers[: lifted.whole_tiers])
-        assert assignment.worth(choice)[: lifted.whole_tiers] == worth, f"seed {seed}: {choice}"
+        costs = tuple(worth(linear, values) for linear in tiers[: lifted.whole_tiers])
+        assert assignment.worth(choice)[: lifted.whole_tiers] == costs, f"seed {seed}: {choice}"
     return "in part" if lifted.left_out else "whole"
 
 

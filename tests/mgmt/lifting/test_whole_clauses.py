@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.optimization.assignment import NONE
-from mgmt.optimization.columns import Linear, Linears, Lists, filled, integers, stacked, sum_of
+from mgmt.optimization.assignment import NONE, MoveLimit
+from mgmt.optimization.columns import Linear, Linears, Lists, integers, stacked, sum_of
 from mgmt.optimization.general.operators import broken_rows, completed
-from mgmt.optimization.lifting import ChoiceCells, lift
-from mgmt.optimization.problem import Problem, Source
+from mgmt.optimization.lifting import ChoiceCells, ChoiceColumn, lift
+from mgmt.optimization.problem import Source
+from mgmt.optimization.products import FactoredProblem
 from mgmt.solution import SolveStatus
 from tests.mgmt.support import database
 
@@ -22,17 +23,13 @@ Cells = list[tuple[int, int]]
 class Choices:
     """A problem in which each of some rows chooses one of some values."""
 
-    def __init__(self, rows: int, values: int) -> None:
-        self.problem = problem = Problem()
-        count = rows * values
-        variables = problem.new_variables([0] * count, [1] * count)
-        self.cell = variables.reshape(rows, values)
-        problem.require_choices(Lists.side_by_side(*(2 * self.cell).T))
-        row, value = np.repeat(np.arange(rows), values), np.tile(np.arange(values), rows)
-        none = np.full(rows, NONE, np.int32)
-        self.cells = ChoiceCells(
-            rows, values, row, value, variables, np.full(rows, True), none, filled(rows, 0)
-        )
+    def __init__(self, rows: int, values: int, today: list[int] | None = None) -> None:
+        self.problem = problem = FactoredProblem()
+        (grid,) = problem.new_grids([(rows, values, False)])
+        self.cell = (grid.cells >> 1).reshape(rows, values)
+        current = np.array(today or [NONE] * rows, np.int32)
+        column = ChoiceColumn(np.arange(values), grid.first, (values, 1), integers([]), True, current)
+        self.cells = ChoiceCells(values, [column])
 
     def count(self, *cells: tuple[int, int], weight: int = 1) -> Linears:
         places = sorted(int(self.cell[each]) for each in cells)
@@ -51,7 +48,7 @@ class Choices:
         lifted = lift(self.problem, self.cells)
         for choice in product(range(self.cells.values), repeat=self.cells.rows):
             chosen = np.array(choice, np.int32)
-            values = completed(self.problem, self.cells.variable, self.cells.held(chosen))
+            values = completed(self.problem, *self.cells.held(chosen))
             holds = values is not None and next(iter(broken_rows(self.problem, values)), None) is None
             lifts = not lifted.impossible and not [*lifted.assignment.broken(chosen)]
             assert lifts or not holds, choice
@@ -189,3 +186,30 @@ def test_rows_in_more_groups_than_are_laid_apart_are_left_out() -> None:
     JOIN host ON pod.variable__host = host.name GROUP BY tag.name, host.name CHECK count(*) <= 1;"""
     model = Model.build(database(schema, rows), policy, backend=None)
     assert model.solve(20.0).status is SolveStatus.OPTIMAL
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_how_many_rows_keep_their_values_is_a_limit_on_moves(kept: int) -> None:
+    """Of groups of rows, some of which have a row in common."""
+    today = [0, 1, 2, 0, 1]
+    choices = Choices(5, 3, today)
+    unmoved = [
+        choices.count(*((row, today[row]) for row in rows)) for rows in ((0, 1, 2), (2, 3, 4), (0, 1, 4))
+    ]
+    choices.require(stacked(unmoved), kept, None)
+    choices.check()
+    lifted = lift(choices.problem, choices.cells)
+    assert not lifted.left_out
+    if kept == 2:
+        assert {type(condition) for condition in lifted.assignment.conditions} == {MoveLimit}
+
+
+def test_a_limit_alone_comes_with_no_condition() -> None:
+    """Beside a condition, though it were about nothing, there would be no network."""
+    choices = Choices(4, 2)
+    choices.require(
+        stacked([choices.count(*((row, value) for row in range(4))) for value in range(2)]), None, 3
+    )
+    lifted = lift(choices.problem, choices.cells)
+    assert len(lifted.assignment.limits) == 1
+    assert lifted.assignment.conditions == ()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Assignment, Colocation, Indices, Placement
+from mgmt.optimization.assignment import NONE, Assignment, Colocation, Indices, Placement, RowCost
 from mgmt.optimization.engines.presolve.row_restriction import joint_rows, of_rows, rows_of
 from mgmt.optimization.engines.selection.selected_placement import solve_selection
 
@@ -43,7 +43,8 @@ class Flags:
         own = np.flatnonzero(~follows)
         follower = np.full(assignment.rows, NONE)
         follower[leaders] = np.flatnonzero(follows)
-        places, selection = of_rows(rest, own, idle=True), of_rows(rest, follower[own])
+        places = of_rows(rest, own, idle=True)
+        selection = _at_home(of_rows(rest, follower[own]), places)
         paid = [tier.number for tier in selection.tiers]
         low, high = min(paid, default=1), max(paid, default=0)
         if any(low <= tier.number <= high for tier in places.tiers):
@@ -77,3 +78,14 @@ class Flags:
             (*placed.notes, *selected.notes),
             max(placed.solver_variables, selected.solver_variables),
         )
+
+
+def _at_home(selection: Assignment, places: Assignment) -> Assignment:
+    """With the values that rows have today as those of rows that are not selected, if nobody pays for leaving them.
+
+    Where a price is for all values but these, rows are alike by that.
+    """
+    costs = [cost for tier in selection.tiers for cost in tier.costs if isinstance(cost, RowCost)]
+    if any(bool(((cost.moved != 0) & (selection.current == NONE)).any()) for cost in costs):
+        return selection
+    return replace(selection, current=np.where(selection.current == NONE, places.current, selection.current))

@@ -67,10 +67,10 @@ def joined_factors(parts: Sequence[Factors]) -> Factors:
     )
 
 
-def factors_of(linears: Linears, values: int) -> Factors:
-    """Of sums over cells, numbered ``row * values + value`` and in order, none of them empty."""
+def factors_of(linears: Linears, stride: int) -> Factors:
+    """Of sums over cells, numbered ``row * stride + value`` and in order, none of them empty."""
     terms, owners, count = linears.terms.items, linears.terms.owners, len(linears)
-    row, value = terms // values, terms % values
+    row, value = np.divmod(terms, stride)
     first = linears.terms.starts[:-1][owners]
     by_value, by_row = row == row[first], value == value[first]  # of the first row, with the first value
     rows = Lists(linears.terms.starts, row).keep(by_row)

@@ -7,16 +7,18 @@ are equal arrays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Load
 from mgmt.optimization.columns import Integers, Lists, Mask, filled, group_numbers
+from mgmt.optimization.lifting.choices import ChoiceCells
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.factors import Factors
 from mgmt.optimization.lifting.sums.normal_form import Demanded
+from mgmt.optimization.products import Side
 
 _MOST_LAYERS = 40
 
@@ -78,14 +80,14 @@ def families_of(columns: Sequence[Factors], rows: int, values: int) -> list[Fami
         return []
     first_of_values, of_values = group_numbers(*(column.value_kind for column in columns))
     sets = [column.values.take(column.value_kind[first_of_values]) for column in columns]
-    layers, numbers, marks = _layers(sets, values)
+    layers, numbers, marks = layers_of(sets, values)
     value_layer, bucket = layers[of_values], numbers[of_values]
     found = []
     for layer in range(len(marks)):
         mine = np.flatnonzero(value_layer == layer)
         first, of_rows = group_numbers(*(column.row_kind[mine] for column in columns))
         sets = [column.rows.take(column.row_kind[mine[first]]) for column in columns]
-        row_layers, groups, row_marks = _layers(sets, rows)
+        row_layers, groups, row_marks = layers_of(sets, rows)
         for row_layer in range(len(row_marks)):
             inside = np.flatnonzero(row_layers[of_rows] == row_layer)
             members = mine[inside]
@@ -116,6 +118,27 @@ def _rank_within(keys: Integers) -> Integers:
     return rank
 
 
+def loads_of(rows: Side, values: Side, cells: ChoiceCells) -> Iterator[tuple[Load, Integers, Integers]]:
+    """Every group of rows with every group of values, as loads: which groups and which buckets of values these are."""
+    row_layer, _, row_marks = layers_of([rows.members], cells.rows)
+    value_layer, _, value_marks = layers_of([values.members], cells.values)
+    weight = filled(cells.rows, 0)
+    for one, (group,) in enumerate(row_marks):
+        for other, (bucket,) in enumerate(value_marks):
+            groups, buckets = np.flatnonzero(row_layer == one), np.flatnonzero(value_layer == other)
+            inside = rows.take(groups)
+            own = weight.copy()
+            own[inside.members.items] = inside.weights
+            load = Load(group.astype(np.int32), len(groups), bucket.astype(np.int32), len(buckets), own)
+            yield load, _in_order(groups, rows), _in_order(buckets, values)
+
+
+def _in_order(some: Integers, side: Side) -> Integers:
+    """By their first members, as layers number them; none is empty."""
+    members = side.members
+    return some[np.argsort(members.items[members.starts[some]], kind="stable")]
+
+
 def _load(factors: Factors, kinds: Integers, group: Integers, bucket: Integers) -> Load:
     weight = filled(len(group), 0)
     places, _ = factors.rows.places(kinds)
@@ -129,7 +152,7 @@ def _load(factors: Factors, kinds: Integers, group: Integers, bucket: Integers) 
     )
 
 
-def _layers(columns: Sequence[Lists], width: int) -> tuple[Integers, Integers, list[list[Integers]]]:
+def layers_of(columns: Sequence[Lists], width: int) -> tuple[Integers, Integers, list[list[Integers]]]:
     """Sets in layers of disjoint ones: the layer of each, its number there, and by layer the number of each member.
 
     What stands side by side is one set: disjoint if all of it is.

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers
-from mgmt.optimization.lifting.choices import ChoiceCells
+from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.problem import NO_BOUND
+
+_MOST_TOLD = 40_000_000
+"""Rows that may have other values, each, times values: so many bytes, and eight times as many for a moment."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +92,7 @@ class Rowwise:
     def of(cls, linears: Linears, sums: CellSums) -> Rowwise:
         terms, owners, cells = linears.terms.items, linears.terms.owners, sums.cells
         is_cell = terms < sums.width
-        row = np.where(is_cell, terms // max(1, cells.values), terms)
+        row = np.where(is_cell, terms // sums.stride, terms)
         new = np.ones(len(terms), np.bool_)
         new[1:] = (owners[1:] != owners[:-1]) | (row[1:] != row[:-1])
         number = np.cumsum(new) - 1
@@ -99,7 +102,8 @@ class Rowwise:
         complete = of_cells & (sizes == sums.domain_sizes[known]) & cells.required[known]
         low, high = sums.limits(terms)
         low[is_cell] = high[is_cell] = 1
-        ends = np.stack((linears.coefficients * low, linears.coefficients * high))
+        factors = _of_each_value(linears.coefficients, sums.is_every(terms), number)
+        ends = np.stack((factors * low, factors * high))
         start = np.where(complete | ~of_cells, 2**62, 0)
         least, most = start.copy(), -start
         np.minimum.at(least, number, ends.min(0, initial=2**62))
@@ -109,6 +113,15 @@ class Rowwise:
     def ends(self, count: int) -> tuple[Integers, Integers]:
         """The least and the most that each of so many expressions comes to."""
         return _summed(self.least, self.owners, count), _summed(self.most, self.owners, count)
+
+
+def _of_each_value(factors: Integers, every: Mask, number: Integers) -> Integers:
+    """What each term comes to with what all cells of its row do."""
+    if not every.any():
+        return factors
+    common = filled(int(number.max()) + 1, 0)
+    common[number[every]] = factors[every]
+    return np.where(every, factors, factors + common[number])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,14 +173,25 @@ def _summed(values: Integers, owners: Integers, count: int) -> Integers:
     return found
 
 
-def values_within(ranges: Ranges, cells: ChoiceCells) -> tuple[Integers, Mask]:
-    """Of bounds on the cells of one row each: the rows, and (ranges, V + 1) with which values, or none, they hold."""
-    linears, owners = ranges.linears, ranges.linears.terms.owners
-    cell, value = linears.terms.items, linears.coefficients
-    fits = (ranges.lower <= 0) & (ranges.upper >= 0)
-    kept = np.ones((len(ranges), cells.values + 1), np.bool_) & fits[:, None]
-    kept[owners, cell % cells.values] = (value >= ranges.lower[owners]) & (value <= ranges.upper[owners])
-    return cell[linears.terms.starts[:-1]] // cells.values, kept
+def values_within(ranges: Ranges, sums: CellSums) -> tuple[Integers, Integers, Mask]:
+    """Of bounds on the cells of one row each: the rows, which table is of each, and tables (V + 1) of what they allow.
+
+    These are values, and none.
+    """
+    terms, values = ranges.linears.terms, sums.cells.values
+    cells = np.stack((sums.value_of(terms.items), ranges.linears.coefficients), 1).ravel()
+    _, same = Lists(2 * terms.starts, cells).alike()
+    first, number = group_numbers(same, ranges.lower, ranges.upper)
+    if len(first) * values > _MOST_TOLD:
+        raise NotLiftedError(f"{len(first)} kinds of rows that may each have others of {values} values")
+    kinds = ranges.take(first)
+    owners, value, worth = kinds.linears.terms.owners, kinds.linears.terms.items, kinds.linears.coefficients
+    table = np.zeros((len(first), values + 1), np.int64)
+    every = sums.is_every(value)
+    table[owners[every], :values] += worth[every][:, None]
+    table[owners[~every], sums.value_of(value[~every])] += worth[~every]
+    allows = (table >= kinds.lower[:, None]) & (table <= kinds.upper[:, None])
+    return sums.row_of(terms.items[terms.starts[:-1]]), number, allows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,7 +242,7 @@ def _plain_ends(linears: Linears, rowwise: Rowwise) -> tuple[Integers, Integers]
     return _summed(ends[0], rowwise.owners, len(linears)), _summed(ends[1], rowwise.owners, len(linears))
 
 
-def disjoined(literals: Literals, owners: Integers, count: int, values: int) -> tuple[Linears, Linears, Mask]:
+def disjoined(literals: Literals, owners: Integers, count: int, stride: int) -> tuple[Linears, Linears, Mask]:
     """Clauses of literals, by whose they are: sums of what rows have, and of what they have not, one for each clause.
 
     One of the former holds, or not all of the latter: all are as many as there are rows in them.  The mask tells the
@@ -226,7 +250,7 @@ def disjoined(literals: Literals, owners: Integers, count: int, values: int) -> 
     """
     cells, of_cell = literals.cells.items, literals.cells.owners
     clause, negated = owners[literals.bounds], literals.negated
-    row = cells[literals.cells.starts[:-1]] // max(1, values) if len(clause) else clause
+    row = cells[literals.cells.starts[:-1]] // stride if len(clause) else clause
     first, pair = group_numbers(clause, row)
     times = np.bincount(pair[negated], minlength=len(first))
     entry, number = group_numbers(pair[of_cell], cells)

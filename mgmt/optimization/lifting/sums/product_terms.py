@@ -7,14 +7,14 @@ are equal are one term.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, joined
+from mgmt.optimization.lifting.choices import ChoiceCells
 from mgmt.optimization.lifting.sums.factors import Factors
-from mgmt.optimization.problem import Problem
 from mgmt.optimization.products import CellRows, FactoredProblem, Grid, Side, Sums
 
 _FEW_ROWS = 2
@@ -22,37 +22,35 @@ _FEW_ROWS = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GridPlaces:
+class GridSides:
     """Which of the rows and values of all choices those of each grid are, by the grid's first cell."""
 
-    rows: dict[int, Integers]
+    rows: dict[int, int]
+    """The first of them."""
     values: dict[int, Integers]
+
+    @classmethod
+    def of(cls, problem: FactoredProblem, cells: ChoiceCells, flagged: Mapping[int, int]) -> GridSides:
+        own = {column.first: number for number, column in enumerate(cells.columns) if column.is_grid}
+        columns = {**own, **flagged}
+        known = [grid.first for grid in problem.grids if grid.values and grid.first in columns]
+        return cls(
+            {first: int(cells.starts[columns[first]]) for first in known},
+            {first: cells.columns[columns[first]].values for first in known},
+        )
 
     def knows(self, grid: Grid) -> bool:
         """Whether its cells are cells of choices: those of flags that follow another choice are not."""
-        return grid.first in self.rows
+        return grid.first in self.rows or not grid.rows or not grid.values
 
     def sides(self, block: Sums | CellRows) -> tuple[Side, Side]:
         """Rows and values of a block by those numbers, in order."""
         first = block.grid.first
-        if not self.knows(block.grid):
+        if first not in self.rows or not block.grid.rows or not block.grid.values:
             return block.rows, block.values
-        return _renumbered(block.rows, self.rows[first]), _renumbered(block.values, self.values[first])
-
-
-def grid_places(problem: Problem, keys: Integers, width: int, values: int) -> GridPlaces:
-    """``keys``: of each variable that is a cell, ``row * values + value`` of all choices; more for any other one."""
-    grids = problem.grids if isinstance(problem, FactoredProblem) else []
-    of_rows, of_values = {}, {}
-    for grid in grids:
-        if grid.rows and grid.values:
-            table = keys[grid.first : grid.first + grid.rows * grid.values].reshape(grid.rows, grid.values)
-            if bool((table >= width).any()):
-                continue
-            of_rows[grid.first], of_values[grid.first] = table[:, 0] // values, table[0] % values
-        else:
-            of_rows[grid.first], of_values[grid.first] = filled(grid.rows, 0), filled(grid.values, 0)
-    return GridPlaces(of_rows, of_values)
+        rows = block.rows.members
+        moved = Side(Lists(rows.starts, self.rows[first] + rows.items), block.rows.weights)
+        return moved, _renumbered(block.values, self.values[first])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,13 +65,15 @@ class ProductTerms:
     divisors: Integers
     is_term: Mask
     same: Integers
+    sizes: Integers
+    """How many terms each is of where it is written out."""
 
     def __len__(self) -> int:
         return len(self.divisors)
 
     @classmethod
-    def of(cls, problem: Problem, places: GridPlaces) -> ProductTerms:
-        blocks = tuple(problem.sums) if isinstance(problem, FactoredProblem) else ()
+    def of(cls, problem: FactoredProblem, places: GridSides) -> ProductTerms:
+        blocks = tuple(problem.sums)
         rows, values, divisors = [], [], []
         row_kind, value_kind, plain = [filled(0, 0)], [filled(0, 0)], [np.zeros(0, np.bool_)]
         first_rows = first_values = 0
@@ -101,17 +101,59 @@ class ProductTerms:
         apart = np.where(factors.whole, -1, np.arange(len(factors)))
         first, number = group_numbers(factors.row_kind, factors.value_kind, apart)
         divisor = np.concatenate([filled(0, 1), *divisors])
-        return cls(blocks, factors, divisor, factors.whole, first[number])
+        sizes = np.concatenate([filled(0, 0), *map(_written_sizes, blocks)])
+        return cls(blocks, factors, divisor, factors.whole, first[number], sizes)
+
+    def sides(self, number: int, places: GridSides) -> tuple[Side, Side] | None:
+        """The rows and the values of one of the sums, divided by its divisor; None if it is no product of choices.
+
+        None, too, where it says only whether rows have any value.
+        """
+        block = next(each for each in self.blocks if number < len(each) - 1 - each.first)
+        place = number + 1 + block.first
+        if not places.knows(block.grid) or bool(_of_every_value(block)[place]):
+            return None
+        one, other = places.sides(block)
+        rows = one.take(block.row_groups[[place]])
+        return replace(rows, weights=rows.weights // self.divisors[number]), other.take(
+            block.value_groups[[place]]
+        )
 
     def written_out(self, sums: Integers) -> Iterator[tuple[Integers, Linears]]:
-        """Of some of the sums their terms over the variables of cells: which of those asked for, and they."""
+        """Of some of the sums their terms over variables: which of those asked for, and they."""
         for block in self.blocks:
             start = -1 - block.first
             mine = np.flatnonzero((sums >= start) & (sums < start + len(block)))
-            if len(mine):
-                found = block.written_out(sums[mine] - start)
-                shares = np.repeat(self.divisors[sums[mine]], found.terms.lengths)
-                yield mine, Linears(found.constants, found.terms, found.coefficients // shares)
+            every = _of_every_value(block)[sums[mine] - start]
+            for some, write in ((mine[~every], Sums.written_out), (mine[every], _placed)):
+                if len(some):
+                    found = write(block, sums[some] - start)
+                    divisors = self.divisors[sums[some]]
+                    shares = found.coefficients // np.repeat(divisors, found.terms.lengths)
+                    yield some, Linears(found.constants // divisors, found.terms, shares)
+
+
+def _written_sizes(block: Sums) -> Integers:
+    return np.where(_of_every_value(block), block.rows.members.lengths[block.row_groups], block.sizes)
+
+
+def _of_every_value(block: Sums) -> Mask:
+    """Which sums have all values of a row by the same weight: they say whether the row has any."""
+    values = block.values
+    lengths, first = values.members.lengths, np.append(values.weights, 0)[values.members.starts[:-1]]
+    alike = ~values.members.any(values.weights != first[values.members.owners])
+    found: Mask = (alike & (lengths == block.grid.values) & (lengths > 0))[block.value_groups]
+    return found
+
+
+def _placed(block: Sums, places: Integers) -> Linears:
+    """Some such sums over the literals that say that a row has no value."""
+    rows, starts = block.rows.members.places(block.row_groups[places])
+    owners = np.repeat(np.arange(len(places)), np.diff(starts))
+    first = block.values.weights[block.values.members.starts[block.value_groups[places]]]
+    literals = block.grid.null[block.rows.members.items[rows]] ^ 1
+    each = Linears.literals(literals, block.rows.weights[rows] * first[owners])
+    return each.summed(owners, len(places))
 
 
 def _renumbered(side: Side, places: Integers) -> Side:

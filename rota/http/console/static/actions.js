@@ -4,9 +4,9 @@ import { h, worded } from "./dom.js";
 
 // A question about one action: what it means, what would be done, and two buttons.
 class Question {
-  // `anyway`: also where nothing can be said of what would come of it; `again`: only if that is still the same.
-  constructor({ title, meaning, plan, verb, act, done, anyway = false, again = false }) {
-    Object.assign(this, { plan, act, told: done, anyway, again });
+  // `anyway`: also where nothing can be said of what would come of it.
+  constructor({ title, meaning, plan, verb, act, done, anyway = false }) {
+    Object.assign(this, { plan, act, told: done, anyway });
     this.body = h("div", { class: "answer", role: "status" }, "Asking the controller; this may take some seconds …");
     this.confirm = h("button", { class: "confirm", type: "button" }, verb);
     this.close = h("button", { class: "plain", type: "button" }, "Cancel");
@@ -33,8 +33,8 @@ class Question {
     }
   }
 
-  show({ nodes, possible, same }, ...before) {
-    this.same = same;
+  show({ nodes, possible, digest }, ...before) {
+    this.digest = digest;
     this.body.replaceChildren(...before, ...nodes);
     this.confirm.disabled = !possible && !this.anyway;
     if (this.confirm.disabled) this.close.textContent = "Close";
@@ -43,15 +43,11 @@ class Question {
 
   async carryOut() {
     this.confirm.disabled = true;
-    if (this.again) {
-      const now = await this.ask();
-      if (!this.dialog.open) return; // it was cancelled meanwhile
-      if (!now.possible || now.same !== this.same) {
-        this.show(now, h("p", { class: "problem" }, "Nothing was done: it is no longer what you were shown, but this."));
-        return;
-      }
+    const { answer, error, code } = await this.act(this.digest);
+    if (code === "plan_changed") {
+      this.show(await this.ask(), h("p", { class: "problem" }, "Nothing was done: it is no longer what you were shown, but this."));
+      return;
     }
-    const { answer, error } = await this.act();
     this.body.replaceChildren(error ? h("p", { class: "problem" }, worded(error)) : h("p", { class: "done" }, this.words(answer)));
     this.confirm.hidden = true;
     this.close.textContent = "Close";
@@ -73,9 +69,6 @@ const refused = (error) => ({ nodes: [h("p", { class: "problem" }, worded(error)
 
 const lined = (what, lines) => h("div", { class: "lines", tabindex: "0", "aria-label": what, role: "group" }, lines.map((line) => h("p", {}, line)));
 
-// What is moved, without what changes all the time: sizes, and reasons that name some.
-const movesOf = ({ moves, primaries, roles, slots }) => JSON.stringify([moves, primaries, roles, slots], (key, value) => (key === "bytes" || key === "why" ? undefined : value));
-
 export class Actions {
   constructor(source) {
     this.source = source;
@@ -90,9 +83,9 @@ export class Actions {
   async plan(emptyIsPossible) {
     const { answer, error } = await this.source.load("/v1/plan");
     if (error) return refused(error);
-    const isEmpty = [answer.moves, answer.primaries, answer.roles, answer.slots].every((each) => !each.length);
+    const isEmpty = [answer.moves, answer.primaries, answer.roles, answer.slots, answer.retirements ?? []].every((each) => !each.length);
     const dangers = answer.dangers.map((danger) => h("p", { class: "problem" }, danger));
-    return { nodes: [...dangers, lined("the plan", answer.text.split("\n"))], possible: answer.feasible && (emptyIsPossible || !isEmpty), same: movesOf(answer) };
+    return { nodes: [...dangers, lined("the plan", answer.text.split("\n"))], possible: answer.feasible && (emptyIsPossible || !isEmpty), digest: answer.digest };
   }
 
   // What would change if a host were drained, or were not.
@@ -112,11 +105,16 @@ export class Actions {
     };
   }
 
+  // The plan of this digest; a controller of 0.1 names none, and carries out whatever there is.
+  ordered(digest) {
+    return (digest ? this.post("/v1/apply/shown", { digest }) : this.post("/v1/apply", {}))();
+  }
+
   apply({ observing, paused }) {
     const ends = observing ? ` Until now the engine is only observed: this ends that for good, and the controller then changes it by itself${paused ? " once it is resumed" : ""}.` : "";
     return new Question({
       title: "Carry out the plan", meaning: `What the controller would do now. It is done also while it is paused, which it stays. The same as \`rota apply\`.${ends}`,
-      plan: () => this.plan(false), again: true, verb: "Carry it out", act: this.post("/v1/apply", {}),
+      plan: () => this.plan(false), verb: "Carry it out", act: (digest) => this.ordered(digest),
       done: ({ plan_id: id, moves, waves }) => (id === null ? "There is nothing to do any more." : `Plan ${id} is carried out: ${moves} ${moves === 1 ? "move" : "moves"}, ${waves} ${waves === 1 ? "wave" : "waves"}. The panel Plan follows it.`),
     });
   }

@@ -43,10 +43,10 @@ function noMajority(status, members) {
 }
 
 function suspected(suspects, suspicions, lost) {
-  const wishes = suspects.every(({ wish }) => wish);
+  const requested = suspects.every(({ request }) => request);
   return {
-    level: wishes && !lost.title ? "busy" : "warn",
-    title: `${listed(suspects.map(({ name }) => name), 4)} ${suspects.length === 1 ? "is" : "are"} ${wishes ? "about to go" : "suspected"}`,
+    level: requested && !lost.title ? "busy" : "warn",
+    title: `${listed(suspects.map(({ name }) => name), 4)} ${suspects.length === 1 ? "is" : "are"} ${requested ? "about to go" : "suspected"}`,
     detail: `${lost.when}${suspicions.reason}`,
   };
 }

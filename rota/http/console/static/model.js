@@ -80,7 +80,7 @@ export function racks({ members, layout, status, departed, suspicions, control, 
   for (const name of Object.keys(control?.frozen ?? {})) if (hosts.has(name)) of(name).frozen = true;
   for (const disk of control?.disks ?? []) if (hosts.has(disk.host)) of(disk.host).disk = disk.state;
   for (const suspect of suspicions?.suspects ?? []) {
-    if (hosts.has(suspect.name) && suspect.standing !== "noise") of(suspect.name).doubt = suspect.wish || "suspected";
+    if (hosts.has(suspect.name) && suspect.standing !== "noise") of(suspect.name).doubt = suspect.request || "suspected";
   }
   for (const name of status?.silent ?? []) if (hosts.get(name)?.present) Object.assign(of(name), { doubt: "silent", doubter: status.name });
   for (const { name, failed } of suspicions?.own ?? []) {

@@ -236,7 +236,7 @@ export class Source {
       const answer = await asked;
       const found = await answer.json();
       if (answer.status === 401) this.lock();
-      return answer.ok ? { answer: found } : { error: found.error ?? `status ${answer.status}` };
+      return answer.ok ? { answer: found } : { error: found.error ?? `status ${answer.status}`, code: found.code };
     } catch {
       return { error: silent };
     }

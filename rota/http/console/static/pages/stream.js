@@ -56,7 +56,7 @@ export class StreamPage extends DataPage {
   render({ held, growth, streams }) {
     const found = held("data");
     const records = [...(found.data?.records ?? [])].reverse();
-    this.renderFacts(streams?.streams.find((each) => each.name === this.name), growth, [["last address", records[0]?.address ?? null]]);
+    this.renderFacts(streams?.streams.find((each) => each.name === this.name), growth, [["last address", records[0]?.address ?? null], ["shown", found.data?.more ? `the last ${counted(records.length, "record")}: they are long` : null]]);
     this.renderRows(found, records, () => table(["address", "bytes", "record"], records.map((record) => [record.address, record.bytes, value(record)]), [0, 1]), "It has no record.");
   }
 }

@@ -12,6 +12,7 @@ const QUANTITIES = [
   { name: "records", title: "Records taken", told: rate("/s") },
   { name: "reads", title: "Reads answered", told: rate("/s") },
   { name: "append_seconds", title: "An append through the agent takes", told: seconds },
+  { name: "failed_appends", title: "Appends through the agent that failed", told: rate("/s"), rare: true },
   { name: "operations", title: "Operations of the servers", told: rate("/s") },
   { name: "engine_seconds", title: "An answer of a server takes", told: seconds },
   { name: "engine_bytes", title: "Data in the servers", told: (value) => bytes(Math.round(value)) },
@@ -47,7 +48,8 @@ export class Plots {
   render({ measured, problem, none = "Nothing is measured yet; the agents do so every ten seconds.", now }) {
     this.facts = { measured, problem, none, now };
     const lines = QUANTITIES.map((quantity) => [quantity, Object.entries(measured ?? {}).map(([host, each]) => [host, points(each, quantity.name, now)]).filter(([, found]) => found.length)]);
-    const drawn = lines.filter(([, hosts]) => hosts.length);
+    // What should never happen has a plot once it does.
+    const drawn = lines.filter(([{ rare }, hosts]) => (rare ? hosts.some(([, found]) => found.some(([, value]) => value)) : hosts.length));
     show(this.place, drawn.length ? drawn.map(([{ name }]) => name) : ["none", problem, none], () => this.build(drawn, problem, none));
     for (const [quantity, hosts] of drawn) this.draw(quantity, hosts);
   }

@@ -120,9 +120,9 @@ function tally(suspect, reading) {
     const edge = ring === reading.low - 1 ? " low" : ring === reading.high - 1 ? " high" : "";
     bars.push(h("i", { class: told + edge }));
   }
-  const wish = { leave: "leaves by itself", evict: "an operator evicts it" }[suspect.wish];
+  const request = { leave: "leaves by itself", evict: "an operator evicts it" }[suspect.request];
   return h("li", {},
-    h("div", { class: "line" }, name(suspect.name), h("span", { class: `bdg ${suspect.standing === "noise" ? "" : "warn"}` }, wish ?? suspect.standing), h("span", { class: "soft" }, `${suspect.tally} of ${reading.rings} reports, needs ${reading.high}; for ${since(suspect.age)}`)),
+    h("div", { class: "line" }, name(suspect.name), h("span", { class: `bdg ${suspect.standing === "noise" ? "" : "warn"}` }, request ?? suspect.standing), h("span", { class: "soft" }, `${suspect.tally} of ${reading.rings} reports, needs ${reading.high}; for ${since(suspect.age)}`)),
     h("div", { class: "reports", "aria-hidden": "true" }, bars),
     h("div", { class: "soft" }, `by ${listed(suspect.accusers.map((accuser) => `${accuser.name} (${counted(accuser.rings.length, "ring")})`), 10)}`));
 }

@@ -1,4 +1,4 @@
-"""Wishes from a backup take the place of those of a new cluster, and nothing moves until an operator says so."""
+"""The intent of a backup takes the place of that of a new cluster, and nothing moves until an operator says so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mgmt.placement.intent import PolicyChoice
 from tests.mgmt.control.harness import harness
 
 
-async def test_wishes_of_a_backup_are_agreed_and_pause(autojump_clock: object) -> None:
+async def test_the_intent_of_a_backup_is_agreed_and_pauses(autojump_clock: object) -> None:
     async with harness() as cluster:
         await cluster.settled()
         requests, environment = cluster.controller.requests, cluster.controller.requests._environment
@@ -40,7 +40,7 @@ async def test_wishes_of_a_backup_are_agreed_and_pause(autojump_clock: object) -
 
 
 async def test_a_backup_that_nobody_began_to_restore_changes_nothing(autojump_clock: object) -> None:
-    """Its records would be written between others, and its wishes would remove what another log holds."""
+    """Its records would be written between others, and its intent would remove what another log holds."""
     async with harness() as cluster:
         await cluster.settled()
         requests, environment = cluster.controller.requests, cluster.controller.requests._environment
