@@ -32,8 +32,6 @@ from bench.policies.phrasings.families import FAMILIES
 from bench.policies.placement import EVENTS, Cluster
 from bench.result import Result, Table
 from mgmt.compiler.model import Model
-from mgmt.compiler.parts import assignment as columnar
-from mgmt.compiler.parts import flagged_assignment
 from mgmt.errors import PolicyError
 from mgmt.optimization.assignment import Pairs, Placement
 from mgmt.optimization.engines import UnsuitableError, independent_parts, solve
@@ -270,8 +268,6 @@ def _recorded(built: Any, seconds: float) -> list[_Call]:
         return record
 
     kept = (
-        (columnar, "solve", recording(solve, 1)),
-        (flagged_assignment, "solve_selection", recording(solve_selection, 2)),
         (independent_parts, "solve", recording(solve, 1)),
         (flags, "solve_selection", recording(solve_selection, 2)),
     )

@@ -294,8 +294,7 @@ class Model:
     def without_rows(self, snapshot: Snapshot) -> frozenset[str]:
         """The constraints and objectives that have no row to be about, whatever is decided."""
         with snapshot.scratch():
-            rows = Encoder(snapshot).encode(self.program, self.catalog).rows
-        return frozenset(name for name in self.constraints if not len(rows[name]))
+            return frozenset(Encoder(snapshot).encode(self.program, self.catalog).without_rows)
 
     @contextmanager
     def available_views(self, snapshot: Snapshot) -> Iterator[None]:

@@ -102,6 +102,18 @@ def test_every_kind_of_change_is_seen() -> None:
     assert asked(model, kept) == 0
 
 
+def test_a_model_of_other_demands_beside_it_asks_nothing_again() -> None:
+    model = Model.build(state_of(), POLICY)
+    without = model.revised(lambda query: None if query.name == "room" else query)
+    model.solve(20)
+    before = model._answers.fetched_rows
+    without.beside(model).solve(20)
+    assert model._answers.fetched_rows == before > 0
+    model.database.execute("UPDATE host SET up = name = 'h0'")
+    found = without.beside(model).solve(20)
+    assert {found.value("task", "variable__host", number) for number in range(3)} == {"h0"}
+
+
 def test_snapshots_of_several_states_do_not_mix() -> None:
     model, kept = built(state_of())
     with model.database.snapshot() as before:

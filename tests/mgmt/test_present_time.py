@@ -174,9 +174,9 @@ def test_views_that_are_kept_with_their_rows_move_with_it(each_database: str) ->
 
 def test_what_does_not_depend_on_it_is_kept_though_it_moves() -> None:
     def fetched(model: Model, now: datetime) -> int:
-        before = model._columns.fetched_rows
+        before = model._answers.fetched_rows
         model.solve(20, now=now)
-        return model._columns.fetched_rows - before
+        return model._answers.fetched_rows - before
 
     oldest = """CREATE CONSTRAINT oldest AS SELECT id FROM task JOIN host ON variable__host = host.name
       MAXIMIZE sum({} - bought);"""

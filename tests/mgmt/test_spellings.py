@@ -11,7 +11,6 @@ from collections import Counter
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.partition import Part
 from mgmt.errors import InfeasibleError, SolveTimeout
 from mgmt.solution import Solution
 from tests.budget import budgeted
@@ -54,16 +53,6 @@ def test_two_spellings_have_the_optimum_that_plain_sql_finds(chunk: int) -> None
 @pytest.mark.parametrize("chunk", budgeted(range(625), 2, in_test=1))
 def test_groups_may_be_empty_where_a_choice_is_null_or_a_join_finds_nothing(chunk: int) -> None:
     for seed in range(4 * chunk, 4 * chunk + 4):
-        check(seed, "may be empty")
-
-
-@pytest.mark.parametrize("chunk", budgeted(range(250), 4, in_test=1))
-def test_structure_found_in_the_matrix_is_the_same_whatever_the_text(
-    chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Part, "may_be_columnar", property(lambda _: False))
-    for seed in range(2 * chunk, 2 * chunk + 2):
-        check(seed)
         check(seed, "may be empty")
 
 

@@ -464,7 +464,7 @@ def test_explain(capsys: Output, files: Path) -> None:
     assert memory["position"] == "rules.sql:2:1"
     assert memory["database_sql"].startswith('SELECT "task".rowid')
     assert memory["groups"] == ['"host"."name"', '"host"."memory"']
-    assert memory["road"] == "in whole columns: choices of task.variable__host"
+    assert (memory["lifted"], memory["left_out"]) == (["a limit on the load of 2 buckets"], [])
     assert memory["solver_sql"][-1] == 'CHECK SUM("task"."memory") <= "host"."memory"'
     assert (memory["fetched_rows"], memory["rows"], memory["linear_rows"]) == (5, 2, 2), (
         "tasks and hosts, apart"
@@ -478,7 +478,7 @@ def test_explain(capsys: Output, files: Path) -> None:
     assert "left to the solver" in out
     assert "solved:" not in out
     out = run(capsys, "policy", "explain", *FILES)[1]
-    assert "\n  roads                  1 columns\n" in out
+    assert "\n  lifted to              a limit on the load of 2 buckets\n" in out
     assert "\n  part                   backend: " in out
     assert "\n  columns                name text" in out
     assert " over 6 literals, " in out
@@ -491,7 +491,7 @@ def test_the_memory_to_solve_in_is_a_size(capsys: Output, files: Path) -> None:
     assert (status, "'10M' is less than 64M" in err) == (2, True), err
 
 
-def test_explain_says_which_statement_makes_a_policy_slow(capsys: Output, files: Path) -> None:
+def test_explain_says_what_is_left_to_the_solver_and_why(capsys: Output, files: Path) -> None:
     (files / "alike.sql").write_text(
         "CREATE CONSTRAINT alike AS SELECT a.id FROM task AS a JOIN task AS b ON b.id = a.id + 1"
         " JOIN host AS x ON a.variable__host = x.name JOIN host AS y ON b.variable__host = y.name"
@@ -499,19 +499,13 @@ def test_explain_says_which_statement_makes_a_policy_slow(capsys: Output, files:
     )
     status, answer = document(capsys, "explain", *FILES, "alike.sql")
     assert status == 0
-    (slow,) = answer["slow"]
-    assert slow["columns"] == ["task.variable__host"]
-    assert slow["statements"] == [{"name": "alike", "position": "alike.sql:1:1"}]
-    assert slow["reason"] == "what one choice leads to beside another choice"
-    assert "by = or <>" in slow["faster"]
-    others = {query["name"]: query["road"] for query in answer["queries"] if query["name"] in slow["others"]}
-    assert "memory" in others
-    assert set(others.values()) == {"cell by cell, because of alike"}
+    left_out = {query["name"]: query["left_out"] for query in answer["queries"] if query["left_out"]}
+    assert list(left_out) == ["alike"]
+    (reason,) = left_out["alike"]
+    assert answer["solve"]["statistics"]["left_out"] == [f"alike: {reason}"]
     out = run(capsys, "policy", "explain", *FILES, "alike.sql", "--no-solve")[1]
-    assert re.search(r"because of +alike \(alike.sql:1:1\): \d+ rows, encoded in [\d.]+ ms\n", out)
-    advised = (files / "alike.sql").read_text().replace("MINIMIZE sum(", "CHECK (")
-    (files / "alike.sql").write_text(advised.replace(";", " <= 1000;"))
-    assert document(capsys, "explain", *FILES, "alike.sql", "--no-solve")[1]["slow"] == [], "as it advises"
+    assert f"\n  not lifted             {reason}\n" in out
+    assert "\nleft to the solver, from the plan that the engines have for the rest: alike\n" in out
 
 
 def test_explain_saves_the_model_for_other_solvers(capsys: Output, files: Path) -> None:

@@ -125,6 +125,8 @@ class Encoding:
     columns: list[VariableColumn]
     # constraint -> row -> the constants of that row, for explanations
     rows: dict[str, ConstantRows] = field(default_factory=dict)
+    without_rows: set[str] = field(default_factory=set)
+    """Constraints and objectives that have no row to be about, whatever is decided."""
     fetched_rows: int = 0
     steps: dict[str, StepFigures] = field(default_factory=dict)
 
@@ -267,6 +269,7 @@ class Encoder:
         self._encoding.fetched_rows += count
         demand = query.bound.demand
         if demand is not None and not count:
+            self._encoding.without_rows.add(query.name)
             self._encoding.rows[query.name] = ConstantRows({}, 0)
             if demand.is_objective:
                 self._add_objective(query, Linears.constant([]))
@@ -289,6 +292,8 @@ class Encoder:
     def _encode_product(self, query: SplitQuery, apart: Apart, product: Product) -> None:
         """The same without candidates: their groups are pairs of groups, or no cell of some pairs may hold."""
         self._encoding.fetched_rows += len(product.rows) + len(product.values)
+        if query.bound.demand is not None and not product.pairs:
+            self._encoding.without_rows.add(query.name)
         if query.keys is None:
             assert isinstance(query.demand, Fetched)
             with self._told(query):

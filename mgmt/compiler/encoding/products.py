@@ -104,6 +104,11 @@ class Product:
     flagged: Grid | None
     """The same choices where a flag holds, and none elsewhere."""
 
+    @property
+    def pairs(self) -> int:
+        """How many rows and values, or classes of them, go together."""
+        return len(self.rows) * len(self.values) if self.classes is None else len(self.classes.rows)
+
     # ---- constants ----------------------------------------------------------------------------------
 
     def column(self, slot: int) -> tuple[int, Constants]:

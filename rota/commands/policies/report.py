@@ -336,11 +336,11 @@ def show_explanation(explanation: CompilationReport) -> None:
         reason = f" ({solve.reason})" if solve.reason else ""
         click.echo(f"solved: {solve.status}{backend} in {1000 * solve.seconds:.1f} ms{reason}")
         for name, value in solve.statistics.items():
-            if value or name != "left_out":
+            if value != ():
                 _show_figure(name.replace("_", " "), value)
     left = [query.name for query in explanation.queries if query.left_out]
     if left:
-        click.echo(f"left to the solver, from the plan that the engines have for the rest: {', '.join(left)}")
+        click.echo(f"not lifted, so CP-SAT goes on from the engines' plan for the rest: {', '.join(left)}")
     if solve is not None:
         show_deltas(solve.deltas)
 

@@ -9,11 +9,12 @@ from random import Random
 
 import numpy as np
 import pytest
-from mgmt.compiler.parts.assignment import ColumnarPart
 
 from mgmt.compiler.model import Model
 from mgmt.optimization.assignment import LoadCost
+from mgmt.optimization.lifting import lift
 from mgmt.optimization.load_functions import tree_of
+from mgmt.state.database import Snapshot
 from tests.mgmt.assignments.assignment_grammar import OBJECTIVES, SCHEMA, VIEWS, AssignmentMaker
 from tests.mgmt.support import database
 
@@ -35,9 +36,14 @@ def load_costs(objective: str, seed: int) -> Iterator[LoadCost]:
     state = database(PLAIN, AssignmentMaker(seed).data())
     model = compiled(objective).revised(database=state)
     with state.snapshot() as snapshot:
-        for part in model._encode(snapshot)[0]:
-            tiers = part.built.assignment.tiers if isinstance(part, ColumnarPart) else ()
-            yield from (cost for tier in tiers for cost in tier.costs if isinstance(cost, LoadCost))
+        yield from load_costs_of(model, snapshot)
+
+
+def load_costs_of(model: Model, snapshot: Snapshot) -> Iterator[LoadCost]:
+    (part,) = model.encoded(snapshot)
+    assert part.cells is not None
+    for tier in lift(part.encoding.factored, part.cells).assignment.tiers:
+        yield from (cost for cost in tier.costs if isinstance(cost, LoadCost))
 
 
 @pytest.mark.slow("each policy with six random states")
@@ -71,7 +77,7 @@ def test_functions_of_policies_are_asked_for_some_buckets() -> None:
     assert min(seen.values()) >= 5, seen
 
 
-@pytest.mark.parametrize(("policy", "sorts"), [("count(*) * count(*)", 1), ("count(*) * h.load", 2)])
+@pytest.mark.parametrize(("policy", "sorts"), [("count(*) * count(*)", 1), ("count(*) * (h.load + 1)", 2)])
 def test_buckets_are_told_apart_by_what_the_policy_reads_of_them(policy: str, sorts: int) -> None:
     state = database(
         PLAIN,
@@ -86,8 +92,5 @@ def test_buckets_are_told_apart_by_what_the_policy_reads_of_them(policy: str, so
     )
     model = Model.build(state, text)
     with state.snapshot() as snapshot:
-        (part,), _ = model._encode(snapshot)
-        assert isinstance(part, ColumnarPart)
-        ((cost,),) = [tier.costs for tier in part.built.assignment.tiers]
-    assert isinstance(cost, LoadCost)
+        (cost,) = load_costs_of(model, snapshot)
     assert len(set(tree_of(cost).sorts(6).tolist())) == sorts

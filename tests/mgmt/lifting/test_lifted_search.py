@@ -1,4 +1,4 @@
-"""What goes cell by cell is solved by the engines as far as it lifts, and from their plan by the constraint model."""
+"""What lifts only in part is solved by the engines as far as it does, and from their plan by the constraint model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.partition import Part
 from mgmt.errors import InfeasibleError, SolveTimeout, VerificationError
 from mgmt.optimization.general.lexicographic import Optimum
 from mgmt.optimization.general.lifted_search import LiftedSearch
@@ -31,9 +30,7 @@ APART = "CREATE CONSTRAINT apart AS SELECT id FROM task CHECK all_different(vari
 
 
 @pytest.fixture
-def state(monkeypatch: pytest.MonkeyPatch) -> Database:
-    """Some nodes, and none of the policies is recognised by its text."""
-    monkeypatch.setattr(Part, "may_be_columnar", property(lambda _: False))
+def state() -> Database:
     return database(
         SCHEMA,
         {
@@ -51,8 +48,7 @@ def no_time_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def left_out(solution: Solution) -> str:
-    (part,) = solution.statistics["parts"]
-    return " ".join(note for note in part["notes"] if note.startswith("not lifted"))
+    return " ".join(solution.statistics["left_out"])
 
 
 def test_a_plan_of_what_lifts_is_one_of_all_with_bounds_up_to_what_was_left_out(
