@@ -25,7 +25,7 @@ from mgmt.compiler.infeasibility.clashes import CellClash, Clash, ConstraintClas
 from mgmt.compiler.infeasibility.lifted_clash import LiftedClash
 from mgmt.compiler.infeasibility.relaxations import find_relaxations
 from mgmt.compiler.partition import ColumnName, Partition, Step, restricted
-from mgmt.compiler.parts.constraint_model import GeneralPart
+from mgmt.compiler.parts.encoded_part import EncodedPart
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.results.solution import doubted, joint_statistics, solution_of, today_instead
 from mgmt.compiler.results.unassigned import emptiest, find_unassigned
@@ -55,7 +55,7 @@ from mgmt.state.database import Database, Snapshot
 from mgmt.state.date_texts import moment_of
 
 _LIFTED = 0.5
-"""Of the time for a clash, to see it in what is lifted; the rest is to see it cell by cell where that does not tell."""
+"""Of the time for a clash, to see it in what is lifted; the rest is for a truth of each row and value."""
 
 
 class Model:
@@ -316,7 +316,7 @@ class Model:
             Encoder(snapshot).encode(self.program, self.catalog)
         self.oracle.examine(snapshot, no_assignments(schema))
 
-    def encoded(self, snapshot: Snapshot) -> list[GeneralPart]:
+    def encoded(self, snapshot: Snapshot) -> list[EncodedPart]:
         """Choices together, and apart from them the columns of numbers that no demand connects with any choice."""
         partition = self.partition
         self._keep_views(snapshot)
@@ -336,12 +336,12 @@ class Model:
         snapshot: Snapshot,
         program: Sequence[Step] | None = None,
         columns: frozenset[ColumnName] | None = None,
-    ) -> GeneralPart:
+    ) -> EncodedPart:
         """Encoded: all of the program, or what some of its columns are about."""
         lifts, program = self._chosen_backend is None, self.program if program is None else program
         self._answers.below = self.partition.below
         self._answers.trim()
-        return GeneralPart.encode(
+        return EncodedPart.encode(
             snapshot, program, self.catalog, columns, self._backend, lifts=lifts, kept=self._answers
         )
 
@@ -350,7 +350,7 @@ class Model:
         positions = {result.name: result.position for result in self.queries}
         snapshot.keep_views(self._compilation.kept_views, lambda name: refusals_at(name, positions[name]))
 
-    def _present(self, snapshot: Snapshot, parts: Sequence[GeneralPart], today: Assignments) -> Verdict:
+    def _present(self, snapshot: Snapshot, parts: Sequence[EncodedPart], today: Assignments) -> Verdict:
         """The objectives as things stand, and what they break where anybody asks for it."""
         worths = [None] if self.settings.may_keep_today else [part.objectives_today() for part in parts]
         told = {name: value for worth in worths if worth is not None for name, value in worth.items()}
@@ -362,7 +362,7 @@ class Model:
 
     def _decide(
         self,
-        parts: Sequence[GeneralPart],
+        parts: Sequence[EncodedPart],
         present: Verdict | None,
         deadline: Deadline,
         seed: int,
@@ -385,7 +385,7 @@ class Model:
             )
 
     def _infeasible(
-        self, snapshot: Snapshot, general: GeneralPart | None, deadline: Deadline, seed: int
+        self, snapshot: Snapshot, general: EncodedPart | None, deadline: Deadline, seed: int
     ) -> InfeasibleError:
         """The error with its core; what would help is looked for on the same snapshot when somebody asks.
 
@@ -401,8 +401,8 @@ class Model:
             return error_of(ConstraintClash.of(model, queries, deadline=deadline, seed=seed), self.queries)
         return error_of(clash, self.queries, self._relaxing(snapshot, clash, budget, seed))
 
-    def _clash_of(self, general: GeneralPart, deadline: Deadline, seed: int) -> Clash:
-        """In what is lifted, or else cell by cell."""
+    def _clash_of(self, general: EncodedPart, deadline: Deadline, seed: int) -> Clash:
+        """In what is lifted, or else in truths for each row and value."""
         if general.cells is not None:
             encoded, within = (general.encoding, general.cells), deadline.part(_LIFTED)
             clash = LiftedClash.of(*encoded, self._backend, deadline=within, seed=seed)

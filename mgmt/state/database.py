@@ -77,7 +77,7 @@ class Database:
     Raises DataError when a row breaks the schema, StateDatabaseError when the database itself is not to be had.  A
     statement of a policy that keeps the database busy for more than ``statement_seconds`` is stopped, with a
     StatementTimeoutError; over empty tables, when a model is built, for more than a second.  ``memory``: bytes that
-    rows and statements may take in the database, and beside them a model that is solved cell by cell; what needs more
+    rows and statements may take in the database, and beside them a model that is left to CP-SAT; what needs more
     is refused, the model before it is built.
 
     With ``create`` false it must be a state database already: nothing is made in it, and of a schema those tables

@@ -16,7 +16,7 @@ from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError, PolicyError, TypeMismatchError, UnsupportedConstructError
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.solution import Value
-from tests.mgmt.assignments.columns_and_cells import by_engines
+from tests.mgmt.assignments.both_ways import by_engines
 from tests.mgmt.support import UNHURRIED, database
 
 SCHEMA = """
@@ -85,7 +85,7 @@ def plain(source: str, rule: str) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize(("source", "rule"), CASES, ids=[rule for _, rule in CASES])
 def test_the_plans_are_those_that_plain_sql_accepts(source: str, rule: str) -> None:
-    """Of all plans that keep the rule the nearest to a preference is found, in whole columns and cell by cell."""
+    """Of all plans that keep the rule the nearest to a preference is found, by the engines and by the constraint model."""
     accepted = plain(source, rule)
     policy = (
         f"CREATE CONSTRAINT kept AS SELECT 1 AS one {source.replace('task.node', 'variable__node')}"

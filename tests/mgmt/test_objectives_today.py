@@ -6,7 +6,7 @@ import pytest
 
 from mgmt.compiler.decisions import Assignments, Decided, no_assignments
 from mgmt.compiler.model import Model
-from mgmt.compiler.parts.constraint_model import GeneralPart
+from mgmt.compiler.parts.encoded_part import EncodedPart
 from mgmt.compiler.verification.oracle import Verdict
 from mgmt.errors import UnsupportedConstructError
 from mgmt.optimization.backends.cp_sat import CpSatBackend
@@ -26,9 +26,9 @@ CREATE CONSTRAINT stays AS SELECT id FROM task MAXIMIZE sum(variable__host = hos
 """
 
 
-def encoded(model: Model, snapshot: Snapshot) -> tuple[GeneralPart, Assignments, bool]:
+def encoded(model: Model, snapshot: Snapshot) -> tuple[EncodedPart, Assignments, bool]:
     """All of a model, with today's values, and whether every variable has one that needs one."""
-    part = GeneralPart.encode(snapshot, model.program, model.catalog, None, CpSatBackend())
+    part = EncodedPart.encode(snapshot, model.program, model.catalog, None, CpSatBackend())
     today = no_assignments(snapshot.schema)
     return part, today, part.current(today)
 

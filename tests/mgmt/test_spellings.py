@@ -77,7 +77,7 @@ def check_large(seed: int) -> None:
 
 
 UNANSWERED = {17, 47, 178}
-"""One of their spellings goes cell by cell, and the first plan breaks what was left out of it."""
+"""One of their spellings does not lift wholly, and the first plan breaks what was left out of it."""
 LATE = pytest.mark.xfail(raises=SolveTimeout, strict=False, reason="no plan within two seconds")
 
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from mgmt.compiler.encoding.encoder import Encoding
 from mgmt.compiler.model import Model
-from mgmt.compiler.parts.constraint_model import GeneralPart
+from mgmt.compiler.parts.encoded_part import EncodedPart
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.relational.split import SplitQuery
 from mgmt.compiler.time_limits import phase
@@ -147,7 +147,7 @@ class _Matrix:
     lifted: dict[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def add(self, part: GeneralPart) -> None:
+    def add(self, part: EncodedPart) -> None:
         encoding = part.encoding
         self.encodings.append(encoding)
         names = [name for name in encoding.rows if name]

@@ -8,7 +8,7 @@ import pytest
 
 from mgmt.state.database import Database
 from tests.budget import budgeted
-from tests.mgmt.assignments.columns_and_cells import PLACED, by_engines, compared, makes_a_difference
+from tests.mgmt.assignments.both_ways import PLACED, by_engines, compared, makes_a_difference
 from tests.mgmt.support import database
 
 SCHEMA = """

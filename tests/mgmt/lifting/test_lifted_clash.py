@@ -10,7 +10,7 @@ import pytest
 from mgmt.compiler.infeasibility.clashes import slack_of_cells
 from mgmt.compiler.infeasibility.lifted_clash import LiftedClash
 from mgmt.compiler.model import Model
-from mgmt.compiler.parts.constraint_model import GeneralPart
+from mgmt.compiler.parts.encoded_part import EncodedPart
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.general.deadline import Deadline
@@ -34,15 +34,15 @@ from tests.mgmt.test_relaxations import (
 BACKEND = CpSatBackend()
 
 
-def encoded(state: Database, policy: str) -> GeneralPart:
+def encoded(state: Database, policy: str) -> EncodedPart:
     model = Model.build(state, policy)
     with state.snapshot() as snapshot:
-        part = GeneralPart.encode(snapshot, model.program, model.catalog, None, BACKEND)
+        part = EncodedPart.encode(snapshot, model.program, model.catalog, None, BACKEND)
         _ = part.encoding.problem  # cell by cell, while the state is there
         return part
 
 
-def clash_of(part: GeneralPart) -> LiftedClash | None:
+def clash_of(part: EncodedPart) -> LiftedClash | None:
     assert part.cells is not None
     return LiftedClash.of(part.encoding, part.cells, BACKEND, deadline=Deadline.after(60), seed=0)
 
@@ -63,7 +63,7 @@ def rows_of(clash: LiftedClash, instance: Instance) -> list[Tag]:
     return [Tag(instance.constraint, row) for row in sorted(rows)]
 
 
-def assert_the_least(part: GeneralPart, clash: LiftedClash, name: str, *, whole: bool) -> None:
+def assert_the_least(part: EncodedPart, clash: LiftedClash, name: str, *, whole: bool) -> None:
     """What a constraint must give is what it must cell by cell."""
     told = [
         clash.slack({name}, Deadline.after(60), whole=whole),

@@ -44,7 +44,7 @@ def no_time_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
     def late(*_: object, **__: object) -> Optimum:
         raise SolveTimeout("too many cells")
 
-    monkeypatch.setattr("mgmt.compiler.parts.constraint_model.optimize", late)
+    monkeypatch.setattr("mgmt.compiler.parts.encoded_part.optimize", late)
 
 
 def left_out(solution: Solution) -> str:
@@ -105,6 +105,6 @@ def test_that_there_is_none_though_todays_is_accepted_is_an_error_of_ours(
     def none(*_: object, **__: object) -> LiftedSearch:
         return LiftedSearch(Optimum(None, (), 0), None, ())
 
-    monkeypatch.setattr("mgmt.compiler.parts.constraint_model.search", none)
+    monkeypatch.setattr("mgmt.compiler.parts.encoded_part.search", none)
     with pytest.raises(VerificationError, match="today's values satisfy everything"):
         Model.build(state, CHEAP + NEAR.format(n=3)).solve(budget=20)

@@ -24,14 +24,14 @@ CREATE CONSTRAINT size AS SELECT id FROM task JOIN host ON task.variable__host =
 
 
 @lru_cache(maxsize=8)
-def _compiled(schema: tuple[SourceText, ...], policies: str, in_columns: bool) -> Model:
+def _compiled(schema: tuple[SourceText, ...], policies: str, by_engines: bool) -> Model:
     """Compiled once for the states of all seeds."""
     (text,) = schema
-    return Model.build(database(text.text), policies, backend=None if in_columns else CpSatBackend())
+    return Model.build(database(text.text), policies, backend=None if by_engines else CpSatBackend())
 
 
 def compared(rows: Database, policies: str, case: str) -> Solution | None:
-    """The answer in whole columns, as good as the one cell by cell; None where both find that there is none."""
+    """The answer, as good as the one of the constraint model alone; None where both find that there is none."""
     fast, slow = (
         _compiled(rows.schema_texts, policies, each).revised(database=rows) for each in (True, False)
     )

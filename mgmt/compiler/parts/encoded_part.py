@@ -1,7 +1,7 @@
-"""A part as a constraint model: booleans for the values of choices, over any policies the compiler can encode.
+"""Variable columns that are decided together, as rows of a matrix over them, and who decides them.
 
-Where choices are all that is decided, what is an assignment in the model goes to the engines for those; what is not
-goes to the backend, from what the engines found.
+Where choices are all that is decided, the assignment in the matrix goes to the engines for those; what is not one goes
+to the backend, from what the engines found.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from mgmt.state.database import Snapshot
 
 
 @dataclass(slots=True)
-class GeneralPart:
-    """What is encoded cell by cell."""
+class EncodedPart:
+    """What is decided together."""
 
     encoding: Encoding
     backend: Backend
@@ -58,7 +58,7 @@ class GeneralPart:
         *,
         lifts: bool = True,
         kept: KeptAnswers | None = None,
-    ) -> GeneralPart:
+    ) -> EncodedPart:
         """Encode a program; ``columns``: those it decides, None for all.  Without ``lifts`` no engine is asked.
 
         ``kept``: what the database has answered before.
