@@ -85,7 +85,7 @@ def plain(source: str, rule: str) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize(("source", "rule"), CASES, ids=[rule for _, rule in CASES])
 def test_the_plans_are_those_that_plain_sql_accepts(source: str, rule: str) -> None:
-    """Of all plans that keep the rule the nearest to a preference is found, by the engines and by the constraint model."""
+    """Of the plans that keep the rule the nearest to a preference is found, by engines and by the constraint model."""
     accepted = plain(source, rule)
     policy = (
         f"CREATE CONSTRAINT kept AS SELECT 1 AS one {source.replace('task.node', 'variable__node')}"

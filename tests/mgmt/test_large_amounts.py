@@ -297,7 +297,7 @@ def test_a_limit_wants_rows_where_no_value_is() -> None:
 
 
 def check_policies(names: tuple[str, ...], models: list[Model], seed: int) -> str:
-    """What policies ask for, in columns and cell by cell; the models share a database."""
+    """What policies ask for, by engines and by the constraint model; the models share a database."""
     data = AmountsData(Random(seed))
     models[0].database.replace_rows(data.rows())
     best, says = data.best(names), data.of_every_choice(names)

@@ -78,7 +78,7 @@ OF_DUTIES = {
 
 
 def agrees(schema: str, rows: dict[str, list[dict[str, Value]]], policies: str) -> None:
-    """By the engines where that can be, and by the constraint model; where nothing is allowed, neither finds anything."""
+    """By the engines, and by the constraint model alone; where nothing is allowed, neither finds anything."""
     state = database(schema, rows)
     found = set[tuple[int, ...] | None]()
     for backend in (None, CpSatBackend()):
