@@ -34,6 +34,7 @@ from bench.result import Result, Table
 from mgmt.compiler.model import Model
 from mgmt.errors import PolicyError
 from mgmt.optimization.assignment import Pairs, Placement
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import UnsuitableError, independent_parts, solve
 from mgmt.optimization.engines.flow import NotAFlowError
 from mgmt.optimization.engines.model.cells import all_candidates
@@ -166,7 +167,7 @@ class _Call:
     named: Mapping[str, Any]
 
     def again(self, seconds: float) -> dict[str, Any]:
-        named = {**self.named, "seconds": seconds}
+        named = {**self.named, "deadline": Deadline.after(seconds)}
         began = time.process_time()
         try:
             found = self.function(*self.assignments, **named)

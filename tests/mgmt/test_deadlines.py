@@ -15,7 +15,7 @@ from mgmt.optimization.assignment import Limit, Load
 from mgmt.optimization.backends import Answer, AnswerStatus, Session
 from mgmt.optimization.backends.cp_sat import CpSatBackend, CpSatSession
 from mgmt.optimization.columns import Linear
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.infeasibility.assignment_core import find_clash
 from mgmt.optimization.infeasibility.constraint_instances import ConstraintSet
 from mgmt.optimization.infeasibility.deletion_filter import minimal_core

@@ -25,9 +25,9 @@ from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend, CpSatSession
 from mgmt.optimization.contradictions import contradictions
 from mgmt.optimization.cp_sat_solver import Effort, Reply, ask
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.integer_programming import cp_sat as counts_in_cp_sat
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
-from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.lexicographic import Optimum, optimize
 from mgmt.optimization.problem import Problem
 from mgmt.solution import SolveStatus

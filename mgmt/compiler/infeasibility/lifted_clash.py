@@ -21,7 +21,7 @@ from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.optimization.assignment import NONE, Indices, Mask
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.columns import Integers, filled, integers
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.infeasibility import elastic
 from mgmt.optimization.infeasibility.assignment_core import Clashing, find_clash, least_gives
 from mgmt.optimization.infeasibility.closed_form import blocked_alone, shortfall

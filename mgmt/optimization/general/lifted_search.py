@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from mgmt.errors import OverflowError, SolveTimeout  # noqa: A004 - the published name
 from mgmt.optimization.assignment import Placement
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import UnsuitableError, solve_in_parts
-from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import worth
 from mgmt.optimization.general.lexicographic import Optimum, TierResult
 from mgmt.optimization.general.operators import completed, holds
@@ -58,8 +58,7 @@ def search(
         return LiftedSearch(none, None, lifted.left_out, lifted.impossible, "none: some rows cannot hold")
     share = _PARTIAL_SHARE if lifted.left_out else 1.0
     try:
-        seconds = deadline.part(share).left
-        found = solve_in_parts(lifted.assignment, seconds=seconds, seed=seed, workers=workers)
+        found = solve_in_parts(lifted.assignment, deadline=deadline.part(share), seed=seed, workers=workers)
     except (UnsuitableError, SolveTimeout) as reason:
         return LiftedSearch(None, None, (*lifted.left_out, LeftOut("", f"no engine: {reason}")))
     if found.choice is None:

@@ -6,6 +6,7 @@ jumps.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +38,14 @@ class Deadline:
         now = self.clock()
         return Deadline(now + share * max(0.0, self.at - now), self.clock)
 
+    def within(self, seconds: float) -> Deadline:
+        """So many seconds from now, or the same if that is sooner."""
+        return Deadline(min(self.at, self.clock() + seconds), self.clock)
+
     def check(self) -> None:
         """TimeoutError when it has passed."""
         if self.passed:
             raise TimeoutError
+
+
+NEVER = Deadline(math.inf)
