@@ -1,6 +1,6 @@
 """A deadline: until when there is time, by a clock that is given, and which parts of it are for what.
 
-Whatever may take long is given one and asks it in its loops; nothing else knows of seconds.  Tests give a clock that
+Whatever may take long is given one and asks it in its loops; only solvers are told of seconds.  Tests give a clock that
 jumps.
 """
 
@@ -41,6 +41,10 @@ class Deadline:
     def within(self, seconds: float) -> Deadline:
         """So many seconds from now, or the same if that is sooner."""
         return Deadline(min(self.at, self.clock() + seconds), self.clock)
+
+    def if_more(self, number: int, than: int) -> Deadline:
+        """The same, or none at all where so few are looked at that an answer a little late is better than none."""
+        return self if number > than else NEVER
 
     def check(self) -> None:
         """TimeoutError when it has passed."""

@@ -58,9 +58,7 @@ class LiftedClash:
     ) -> LiftedClash | None:
         """None where what is lifted does not clash, or that is not seen in time."""
         try:
-            demands = demands_of(encoding.factored, cells)
-            if deadline.passed:
-                return None
+            demands = demands_of(encoding.factored, cells, deadline)
             lifted = LiftedConstraints.of(demands)
             clashing = find_clash(lifted.constraints, deadline=deadline)
         except (TooLargeError, TimeoutError, OverflowError):

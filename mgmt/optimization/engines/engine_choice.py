@@ -35,7 +35,7 @@ from mgmt.optimization.assignment import (
     Placement,
 )
 from mgmt.optimization.contradictions import contradicted
-from mgmt.optimization.deadline import NEVER, Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import flow
 from mgmt.optimization.engines.construction import first_fit, greedy, rounded
 from mgmt.optimization.engines.flow.leading_tiers import solve_leading_tiers
@@ -177,7 +177,7 @@ def _by_classes(
     notes.append(f"{assignment.rows} rows are {classes.number} classes")
     if assignment.rows >= assignment.values and classes.number * assignment.values > _MOST_WRITTEN:
         return without_cells(classes, notes, deadline=deadline, seed=seed, known=known)
-    simple = _simple(classes.number * assignment.values, deadline)
+    simple = deadline.if_more(classes.number * assignment.values, _ALWAYS)
     candidates = candidates_of(classes, simple)
     notes.append(candidates.note)
     today = assignment.current[assignment.current >= 0]
@@ -233,11 +233,6 @@ def _by_flow(assignment: Assignment, deadline: Deadline) -> Iterator[Indices]:
             yield found.choice
 
 
-def _simple(cells: int, deadline: Deadline) -> Deadline:
-    """For the simple ways: few cells take them milliseconds, and an answer a little late is better than none."""
-    return deadline if cells > _ALWAYS else NEVER
-
-
 def _among(
     cells: Cells,
     notes: list[str],
@@ -249,7 +244,7 @@ def _among(
     """The best among these cells."""
     if not may_be_feasible(cells):
         return Placement(None, (), (), "none: some rows or limits have no room at all", tuple(notes))
-    best = Incumbent(cells.classes.assignment, bounds_of(cells, _simple(len(cells), deadline)), notes)
+    best = Incumbent(cells.classes.assignment, bounds_of(cells, deadline.if_more(len(cells), _ALWAYS)), notes)
     search = _Search(cells.classes, cells, best, deadline, seed, workers)
     best.begin(known)
     try:
@@ -347,7 +342,8 @@ class _Search:
 
     @property
     def simple(self) -> Deadline:
-        return _simple(len(self.cells), self.deadline)
+        """Until when the simple ways are tried."""
+        return self.deadline.if_more(len(self.cells), _ALWAYS)
 
     def run(self) -> Placement:
         """The best among the cells.  Raises TimeoutError where the deadline passes within a step."""

@@ -19,6 +19,8 @@ from mgmt.optimization.general.operators import completed, holds
 from mgmt.optimization.lifting import ChoiceCells, LeftOut, Lifted, lift
 from mgmt.optimization.products import FactoredProblem, FactoredValues
 
+_ALWAYS = 50_000
+"""Cells that are lifted even when the time has ended."""
 _PARTIAL_SHARE = 0.25
 """Of the time, where something is left out: what goes on from there needs the rest."""
 
@@ -50,9 +52,11 @@ def search(
 ) -> LiftedSearch:
     """Lift, and ask the engines, until about the deadline."""
     try:
-        lifted = lift(problem, cells)
+        lifted = lift(problem, cells, deadline.if_more(cells.rows * cells.values, _ALWAYS))
     except OverflowError as reason:
         return LiftedSearch(None, None, (LeftOut("", str(reason)),))
+    except TimeoutError:
+        return LiftedSearch(None, None, (LeftOut("", "the time ended while it was lifted"),))
     if lifted.impossible:
         none = Optimum(None, (), 0)
         return LiftedSearch(none, None, lifted.left_out, lifted.impossible, "none: some rows cannot hold")

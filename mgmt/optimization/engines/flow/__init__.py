@@ -21,7 +21,7 @@ from mgmt.optimization.deadline import NEVER, Deadline
 from mgmt.optimization.engines.flow.build import NetworkBuilder
 from mgmt.optimization.engines.flow.counts import NotAFlowError
 from mgmt.optimization.engines.flow.decode import choice_of
-from mgmt.optimization.engines.flow.solver import LateFlowError, late
+from mgmt.optimization.engines.flow.solver import ALWAYS, LateFlowError
 from mgmt.optimization.engines.flow.structure import structure_of
 from mgmt.optimization.engines.presolve.fixing import rest_of
 
@@ -98,7 +98,7 @@ def _solve(assignment: Assignment, deadline: Deadline, preferred: Pairs | None) 
     expanded = False
     while True:
         built = NetworkBuilder(assignment, structure, tiers, known_rows, expanded, preferred)
-        within = late(built.network.arcs, deadline)
+        within = deadline.if_more(built.network.arcs, ALWAYS)
         flow = built.network.cheapest(built.supply, deadline) if built.possible else None
         notes = (
             f"{built.network.arcs} arcs, {structure.bundles} bundles, {len(structure.representative)} classes",

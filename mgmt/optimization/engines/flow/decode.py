@@ -158,10 +158,7 @@ class _Swaps:
 
     def settle(self, deadline: Deadline) -> bool:
         for unit in self._over.tolist():
-            if deadline.passed and len(self._over) > _FEW:
-                raise LateFlowError(
-                    "telling the copies of a flow apart takes longer than the time that is left"
-                )
+            deadline.check()
             if not self._settle(unit):
                 return False
         return True

@@ -23,7 +23,7 @@ from mgmt.optimization.engines.flow.arc_pricing import (
 )
 from mgmt.optimization.engines.flow.components import components_of
 from mgmt.optimization.engines.flow.counts import NotAFlowError
-from mgmt.optimization.engines.flow.solver import late
+from mgmt.optimization.engines.flow.solver import ALWAYS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +93,10 @@ class Network:
     def heads(self) -> Amounts:
         return np.concatenate(self._heads)
 
+    @property
+    def _late(self) -> Deadline:
+        return self._deadline.if_more(self.arcs, ALWAYS)
+
     def cost_of(self, flow: Amounts) -> Amounts:
         """(tiers,) what a flow costs."""
         return np.concatenate(self._costs, axis=1) @ flow
@@ -126,14 +130,7 @@ class Network:
         arcs, flow = self._found.arcs, self._found.flow
         tails, heads, nodes = arcs.tails, arcs.heads, len(arcs.supply)
         lower, upper = _only_cheapest(
-            tails,
-            heads,
-            self._found.lower,
-            self._found.upper,
-            self._found.cost,
-            flow,
-            nodes,
-            late(self.arcs, self._deadline),
+            tails, heads, self._found.lower, self._found.upper, self._found.cost, flow, nodes, self._late
         )
         return _unsettled(tails, heads, lower, upper, flow, nodes)
 
@@ -174,9 +171,7 @@ class Network:
         if last >= self.tiers:
             self._found = _Found(arcs, lower, upper, cost, flow)
             return flow
-        lower, upper = _only_cheapest(
-            tails, heads, lower, upper, cost, flow, len(supply), late(self.arcs, self._deadline)
-        )
+        lower, upper = _only_cheapest(tails, heads, lower, upper, cost, flow, len(supply), self._late)
         return self._cheapest_from(last, arcs, lower, upper, trial=False)
 
     def _ranges(self, costs: Amounts, free: Amounts, total: int) -> list[int]:

@@ -139,11 +139,6 @@ class LateFlowError(NotAFlowError):
     """It is a network, but its flow would take longer than there is time."""
 
 
-def late(arcs: int, deadline: Deadline) -> Deadline:
-    """Until when a network of so many arcs is worked on."""
-    return deadline if arcs > ALWAYS else NEVER
-
-
 def check_time(arcs: int, deadline: Deadline) -> None:
     """LateFlowError where there is no time for a flow on so many arcs."""
     if arcs > max(ALWAYS, ARCS_PER_SECOND * deadline.left):
