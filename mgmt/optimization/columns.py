@@ -30,6 +30,13 @@ def integers(values: ArrayLike) -> Integers:
     return np.asarray(values, np.int64)
 
 
+def others(count: int, some: Integers) -> Integers:
+    """The places below ``count`` that are none of some, in order."""
+    left = np.ones(count, np.bool_)
+    left[some] = False
+    return np.flatnonzero(left)
+
+
 def filled(count: int, value: int) -> Integers:
     found = np.empty(count, np.int64)
     found.fill(value)

@@ -23,6 +23,7 @@ from mgmt.optimization.columns import (
     difference,
     filled,
     group_numbers,
+    others,
 )
 from mgmt.optimization.products import Grid, Side
 
@@ -210,7 +211,7 @@ class GroupedRows:
         # A row that is not there counts as the least value any row can have.
         least = floor[owners]
         raised = problem.gated(linears.plus(-least), present).plus(least)
-        empty = np.setdiff1d(np.arange(self.count), owners)
+        empty = others(self.count, owners)
         found = problem.maximum(
             Linears(
                 np.concatenate((raised.constants, filled(len(empty), 0))),

@@ -20,6 +20,7 @@ from mgmt.optimization.columns import (
     filled,
     group_numbers,
     integers,
+    others,
     stacked,
     sum_of,
 )
@@ -192,7 +193,7 @@ class _Rewriter:
 
     def _replaced(self, clauses: Clauses, new: _Bounds) -> tuple[Clauses, Integers]:
         """Clauses with alternatives in place of bounds, and the number that each bound had before."""
-        kept = np.setdiff1d(np.arange(len(clauses.owners)), new.of)
+        kept = others(len(clauses.owners), new.of)
         number = np.concatenate((kept, new.of))
         owners = clauses.owners[number]
         order = np.argsort(owners, kind="stable")
@@ -216,8 +217,8 @@ class _Rewriter:
         mine = np.flatnonzero(first[clauses.owners[where]] == where)
         parts, clause = parts.take(mine), clauses.owners[where[mine]]
         plain = np.flatnonzero(first == len(clauses.owners))
-        others = np.flatnonzero(first[clauses.owners] != np.arange(len(clauses.owners)))
-        rest = Lists.grouped(clauses.owners[others], others, len(clauses))
+        later = np.flatnonzero(first[clauses.owners] != np.arange(len(clauses.owners)))
+        rest = Lists.grouped(clauses.owners[later], later, len(clauses))
         old = np.concatenate((plain, clause))
         beside = rest.take(old)
         made = len(plain) + np.arange(len(clause))

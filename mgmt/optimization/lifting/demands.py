@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Condition, Either, Limit, Occupancy, Skew
-from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, stacked
+from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, others, stacked
 from mgmt.optimization.general.operators import Operator
 from mgmt.optimization.lifting.choices import AllowedValues, ChoiceCells
 from mgmt.optimization.lifting.clauses import Clauses, clauses_of, over, shifted
@@ -178,9 +178,9 @@ class Demands:
         mask = np.flatnonzero(plain & (several | one_sided))
         bounds = clauses.linears.take(mask), clauses.lower[mask], clauses.upper[mask]
         some = mask[is_membership(*bounds, self.sums)]
-        others = np.setdiff1d(np.arange(len(clauses.owners)), some)
+        rest = others(len(clauses.owners), some)
         literals = as_literals(clauses.linears.take(some), clauses.lower[some], self.sums)
-        owner = clauses.owners[others]
+        owner = clauses.owners[rest]
         has, has_not, always = disjoined(literals, clauses.owners[some], len(clauses), self.sums.stride)
         made = []
         for linears, least in ((has, True), (has_not, False)):
@@ -190,9 +190,9 @@ class Demands:
             none = filled(len(there), NO_BOUND)
             made.append((there, parts, filled(len(there), 1) if least else -none, none if least else most))
         owners = np.concatenate((owner, *(part[0] for part in made)))
-        whole = stacked([clauses.linears.take(others), *(part[1] for part in made)])
-        lower = np.concatenate((clauses.lower[others], *(part[2] for part in made)))
-        upper = np.concatenate((clauses.upper[others], *(part[3] for part in made)))
+        whole = stacked([clauses.linears.take(rest), *(part[1] for part in made)])
+        lower = np.concatenate((clauses.lower[rest], *(part[2] for part in made)))
+        upper = np.concatenate((clauses.upper[rest], *(part[3] for part in made)))
         order = np.argsort(owners, kind="stable")
         merged = Clauses(
             clauses.name, clauses.rows, owners[order], whole.take(order), lower[order], upper[order]
