@@ -23,6 +23,9 @@ from mgmt.optimization.engines.selection.flags import Flags
 _FEW_CELLS = 4_000
 """Rows times values: so few are decided together where flags beside choices are not proven to be the best."""
 
+_ALWAYS = 50_000
+"""The same, of parts that are decided even when the time has ended."""
+
 
 def solve_in_parts(assignment: Assignment, *, deadline: Deadline, seed: int, workers: int = 1) -> Placement:
     """As ``solve``, each part with the engines that are for it, within its share of the time that is left."""
@@ -32,11 +35,12 @@ def solve_in_parts(assignment: Assignment, *, deadline: Deadline, seed: int, wor
     bounds, choice = worth.copy(), np.full(assignment.rows, NONE, np.int32)
     engines: list[str] = []
     notes: list[str] = []
-    variables = 0
+    variables = late_cells = 0
     for number, rows in enumerate(parts):
         part = of_rows(assignment, rows, idle=number == 0)
         share = deadline.part(1 / (len(parts) - number))
-        late = number > 0 and deadline.passed
+        late_cells += part.rows * part.values * deadline.passed
+        late = deadline.if_more(late_cells, _ALWAYS).passed
         found = _as_today(part) if late else _solve(part, deadline=share, seed=seed, workers=workers)
         if found.choice is None:
             return found

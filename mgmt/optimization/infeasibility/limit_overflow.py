@@ -54,7 +54,11 @@ def overflow(assignment: Assignment, constraints: Collection[str], *, deadline: 
         return None
     rest = _with_costs_above(assignment, loose)
     classes, rows = equivalence_classes(rest), np.flatnonzero(placed != NONE)
-    choice = complete(classes, classes.of_row[rows], placed[rows], np.ones(len(rows), np.int64))
+    count = np.ones(len(rows), np.int64)
+    try:
+        choice = complete(classes, classes.of_row[rows], placed[rows], count, deadline)
+    except TimeoutError:
+        return None
     if choice is None or any(rest.broken(choice)):
         return None
     above = []

@@ -124,6 +124,7 @@ def test_engines_end_soon_after_the_deadline_whatever_is_slow(
 ) -> None:
     for owner, name, value in (
         (engine_choice, "_ALWAYS", 0),
+        (independent_parts, "_ALWAYS", 0),
         (engine_choice, "_FEW_CELLS", 0),
         (engine_choice, "_MOST_FOR_CP_SAT", 60),
         (solver, "ALWAYS", 0),
