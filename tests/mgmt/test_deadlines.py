@@ -203,7 +203,9 @@ def test_lifting_ends_with_the_budget(owner: type, name: str, monkeypatch: pytes
     monkeypatch.setattr(lifted_search, "_ALWAYS", 0)
     monkeypatch.setattr(owner, name, slow)
     prices = "".join(BELOW.replace("price", f"price{number}") for number in range(9))
-    state = database(SCHEMA, {"host": [{"name": "a", "size": 3}], "task": [{"id": 1, "weight": 1}]})
+    hosts: list[dict[str, Value]] = [{"name": "a", "size": 3}, {"name": "b", "size": 2}]
+    tasks: list[dict[str, Value]] = [{"id": number, "weight": 2} for number in (1, 2)]
+    state = database(SCHEMA, {"host": hosts, "task": tasks})
     with pytest.raises(SolveTimeout):
         Model.build(state, ROOM + OTHERS + prices, clock=clock).solve(BUDGET)
     assert clock.steps == 1, "of several"
