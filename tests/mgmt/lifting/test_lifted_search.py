@@ -72,16 +72,16 @@ def test_it_is_optimal_if_all_that_was_left_out_holds_anyway(
 def test_where_it_breaks_what_was_left_out_the_constraint_model_starts_from_it(
     state: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mgmt.compiler.parts import constraint_model
+    from mgmt.compiler.parts import encoded_part
 
     hints: list[Mapping[int, int]] = []
-    optimize = constraint_model.optimize
+    optimize = encoded_part.optimize
 
     def noted(problem: Problem, backend: object, hint: Mapping[int, int], **others: object) -> Optimum:
         hints.append(hint)
         return optimize(problem, backend, hint, **others)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(constraint_model, "optimize", noted)
+    monkeypatch.setattr(encoded_part, "optimize", noted)
     with pytest.raises(InfeasibleError):
         Model.build(state, CHEAP + APART + NEAR.format(n=2)).solve(budget=60, clashes=False)
     (hint,) = hints
