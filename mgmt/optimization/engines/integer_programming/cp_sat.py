@@ -11,8 +11,8 @@ from typing import Any
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.optimization.assignment import Indices, Placement
 from mgmt.optimization.backends import AnswerStatus
+from mgmt.optimization.backends.cp_sat_solver import Effort, ask
 from mgmt.optimization.contradictions import contradicted
-from mgmt.optimization.cp_sat_solver import Effort, ask
 from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.integer_programming.count_model import CountModel
 from mgmt.optimization.engines.integer_programming.count_terms import Row, Sum
