@@ -34,6 +34,7 @@ from bench.result import Result, Table
 from mgmt.compiler.model import Model
 from mgmt.errors import PolicyError
 from mgmt.optimization.assignment import Pairs, Placement
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import UnsuitableError, independent_parts, solve
 from mgmt.optimization.engines.flow import NotAFlowError
 from mgmt.optimization.engines.model.cells import all_candidates
@@ -81,7 +82,7 @@ PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
         "selection.joint_assignment.with_one_load_each": _same,
     },
     "candidates": {
-        "engine_choice.candidates_of": lambda classes: Candidates(*all_candidates(classes), "all"),
+        "engine_choice.candidates_of": lambda classes, *_: Candidates(*all_candidates(classes), "all"),
     },
     "restriction": {"engine_choice._NARROW": 0.0},
     "without_cells": {"engine_choice._MOST_WRITTEN": 2**62},
@@ -91,7 +92,7 @@ PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "exchanges": {"engine_choice.exchanged": _gives(())},
     "repaired": {"engine_choice.repaired": _gives(None)},
     "closed-form bounds": {
-        "engine_choice.bounds_of": lambda cells: [None] * len(cells.classes.assignment.tiers)
+        "engine_choice.bounds_of": lambda cells, *_: [None] * len(cells.classes.assignment.tiers)
     },
     "bin_packing": {"lower_bounds.closed_form.opening_bound": _gives(_LOWEST)},
     "bounds._by_steps": {"lower_bounds.closed_form._by_steps": _gives(_LOWEST)},
@@ -166,7 +167,7 @@ class _Call:
     named: Mapping[str, Any]
 
     def again(self, seconds: float) -> dict[str, Any]:
-        named = {**self.named, "seconds": seconds}
+        named = {**self.named, "deadline": Deadline.after(seconds)}
         began = time.process_time()
         try:
             found = self.function(*self.assignments, **named)

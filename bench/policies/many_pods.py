@@ -18,6 +18,7 @@ from bench.policies.amounts import Amounts
 from bench.policies.packs import PackBench
 from bench.result import Result
 from mgmt.optimization.assignment import NONE, Assignment, Indices, Limit, Load, LoadCost, Tier
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import solve
 from mgmt.optimization.load_functions import LoadNumber
 
@@ -77,7 +78,7 @@ def many_pods(seeds: Sequence[int], budget: float, amounts: Amounts = Amounts.UN
         through_pack.append(bench.solve(workloads.many_pods(seed, amounts=amounts), budget, seed))
         assignment = assignment_of(workloads.many_pods(seed, amounts=amounts))
         wall, cpu = time.perf_counter(), time.process_time()
-        placement = solve(assignment, seconds=budget, seed=seed)
+        placement = solve(assignment, deadline=Deadline.after(budget), seed=seed)
         seconds.append(time.perf_counter() - wall)
         cpu_seconds.append(time.process_time() - cpu)
         assert placement.choice is not None

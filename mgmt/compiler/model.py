@@ -47,7 +47,7 @@ from mgmt.language.pushdown.engine_errors import refusals_at
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.contradictions import contradictions
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.infeasibility.elastic import Placement
 from mgmt.solution import Solution, Unassigned
 from mgmt.source_text import SourceText

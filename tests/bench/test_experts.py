@@ -13,7 +13,7 @@ from ortools.sat.python import cp_model
 from bench.__main__ import bench
 from bench.policies.experts.comparison import PROBLEMS, Answer, bound_ok, experts, objective_ok
 from bench.policies.experts.problem import BrokenRuleError, Instance, Plan, Problem
-from mgmt.optimization.cp_sat_solver import new_solver
+from mgmt.optimization.backends.cp_sat_solver import new_solver
 
 QUICK = {"stations", "proposals", "lots", "league"}
 SLOW = pytest.mark.slow("one to three seconds until each spelling is proven")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mgmt.compiler.model import Model
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Assignment, Indices, Limit, Load, Mask, Skew
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.infeasibility import assignment_core, count_problem
 from mgmt.optimization.infeasibility.assignment_core import find_clash, least_gives
 from mgmt.optimization.infeasibility.closed_form import blocked_alone

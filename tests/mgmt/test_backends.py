@@ -13,7 +13,7 @@ import pytest
 
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.columns import TRUE, Linear, Lists, integers
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.general.lexicographic import _Search, optimize, tier_objectives
 from mgmt.optimization.general.minizinc import minizinc
 from mgmt.optimization.problem import LinearRows, LiteralRows, Objective, Problem, Relation

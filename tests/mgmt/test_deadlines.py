@@ -15,10 +15,13 @@ from mgmt.optimization.assignment import Limit, Load
 from mgmt.optimization.backends import Answer, AnswerStatus, Session
 from mgmt.optimization.backends.cp_sat import CpSatBackend, CpSatSession
 from mgmt.optimization.columns import Linear
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
+from mgmt.optimization.general import lifted_search
 from mgmt.optimization.infeasibility.assignment_core import find_clash
 from mgmt.optimization.infeasibility.constraint_instances import ConstraintSet
 from mgmt.optimization.infeasibility.deletion_filter import minimal_core
+from mgmt.optimization.lifting.costs import CostLifter
+from mgmt.optimization.lifting.demands import Demands
 from mgmt.optimization.problem import Problem, Tag
 from mgmt.solution import Value
 from tests.mgmt.support import database
@@ -185,3 +188,24 @@ def test_why_and_why_not_end_with_their_budget(question: str, task: int, seconds
             why_not(model, "task", (task,), "b", budget=BUDGET)
     assert clock.steps > 1, "the steps are slow"
     assert clock.now <= 1000 + BUDGET + GRACE
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(Demands, "_try"), (CostLifter, "costs_of")], ids=["demands", "objectives"]
+)
+def test_lifting_ends_with_the_budget(owner: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, honest = Clock(), getattr(owner, name)
+
+    def slow(*arguments: object) -> object:
+        clock.jump(BUDGET)
+        return honest(*arguments)
+
+    monkeypatch.setattr(lifted_search, "_ALWAYS", 0)
+    monkeypatch.setattr(owner, name, slow)
+    prices = "".join(BELOW.replace("price", f"price{number}") for number in range(9))
+    hosts: list[dict[str, Value]] = [{"name": "a", "size": 3}, {"name": "b", "size": 2}]
+    tasks: list[dict[str, Value]] = [{"id": number, "weight": 2} for number in (1, 2)]
+    state = database(SCHEMA, {"host": hosts, "task": tasks})
+    with pytest.raises(SolveTimeout):
+        Model.build(state, ROOM + OTHERS + prices, clock=clock).solve(BUDGET)
+    assert clock.steps == 1, "of several"

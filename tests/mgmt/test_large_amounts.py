@@ -20,14 +20,13 @@ from ortools.sat.python import cp_model
 from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError, SolveTimeout
 from mgmt.errors import OverflowError as BeyondSixtyFourBits
-from mgmt.optimization import cp_sat_solver
-from mgmt.optimization.backends import AnswerStatus
+from mgmt.optimization.backends import AnswerStatus, cp_sat_solver
 from mgmt.optimization.backends.cp_sat import CpSatBackend, CpSatSession
+from mgmt.optimization.backends.cp_sat_solver import Effort, Reply, ask
 from mgmt.optimization.contradictions import contradictions
-from mgmt.optimization.cp_sat_solver import Effort, Reply, ask
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.integer_programming import cp_sat as counts_in_cp_sat
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
-from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.lexicographic import Optimum, optimize
 from mgmt.optimization.problem import Problem
 from mgmt.solution import SolveStatus
@@ -199,7 +198,7 @@ def test_a_bound_is_exact_where_a_float_is_not() -> None:
 
 
 def test_solvers_are_made_in_one_place() -> None:
-    root = Path(cp_sat_solver.__file__).parents[2]
+    root = Path(cp_sat_solver.__file__).parents[3]
     files = [
         file for package in ("mgmt", "bench", "rota", "chaos") for file in (root / package).rglob("*.py")
     ]

@@ -10,7 +10,7 @@ from mgmt.compiler.parts.encoded_part import EncodedPart
 from mgmt.compiler.verification.oracle import Verdict
 from mgmt.errors import UnsupportedConstructError
 from mgmt.optimization.backends.cp_sat import CpSatBackend
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.state.database import Snapshot
 from tests.mgmt.policy_grammar import NULLABLE, SCHEMA, PolicyMaker
 from tests.mgmt.support import database

@@ -13,7 +13,7 @@ from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.backends.liveness import without_unused
 from mgmt.optimization.columns import FALSE, LIMIT, TRUE, Linear, Linears, Lists, integers
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.general.evaluation import value_of
 from mgmt.optimization.general.lexicographic import optimize
 from mgmt.optimization.infeasibility.problem_core import restricted

@@ -11,7 +11,7 @@ import pytest
 
 from mgmt.errors import InfeasibleError
 from mgmt.explaining.solutions.nearest import Cell, Tell, fewest
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from rota.commands.policies.options import Effort
 from tests.rota.many_copies import write
 from tests.rota.test_command_line import run

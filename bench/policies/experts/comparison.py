@@ -21,7 +21,7 @@ from bench.policies.experts.problem import BrokenRuleError, Handwritten, Instanc
 from bench.result import Result, Table
 from mgmt.compiler.model import Model
 from mgmt.errors import PolicyError
-from mgmt.optimization.cp_sat_solver import new_solver
+from mgmt.optimization.backends.cp_sat_solver import new_solver
 from mgmt.solution import ObjectiveValue, Solution
 from mgmt.state.database import Database
 

@@ -68,7 +68,7 @@ from mgmt.optimization.columns import (
     filled,
     group_numbers,
 )
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.general.expansion import expanded
 from mgmt.optimization.problem import Objective, Problem, Source
 from mgmt.optimization.products import CellRows, FactoredProblem, Side

@@ -17,7 +17,7 @@ from mgmt.errors import CoreMember, InfeasibleError, PolicyError, Relaxation
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
 from mgmt.language.parsing.trailing_clauses import Tail
 from mgmt.optimization.backends import Backend
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.infeasibility.deletion_filter import minimal_core
 from mgmt.optimization.infeasibility.elastic import Slack, least_slack
 from mgmt.optimization.infeasibility.problem_core import Core, find_core, restricted, shortfall

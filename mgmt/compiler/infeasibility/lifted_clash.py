@@ -21,7 +21,7 @@ from mgmt.language.bound_queries.queries import BoundQuery
 from mgmt.optimization.assignment import NONE, Indices, Mask
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.columns import Integers, filled, integers
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.infeasibility import elastic
 from mgmt.optimization.infeasibility.assignment_core import Clashing, find_clash, least_gives
 from mgmt.optimization.infeasibility.closed_form import blocked_alone, shortfall
@@ -58,9 +58,7 @@ class LiftedClash:
     ) -> LiftedClash | None:
         """None where what is lifted does not clash, or that is not seen in time."""
         try:
-            demands = demands_of(encoding.factored, cells)
-            if deadline.passed:
-                return None
+            demands = demands_of(encoding.factored, cells, deadline)
             lifted = LiftedConstraints.of(demands)
             clashing = find_clash(lifted.constraints, deadline=deadline)
         except (TooLargeError, TimeoutError, OverflowError):

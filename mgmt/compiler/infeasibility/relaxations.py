@@ -21,7 +21,7 @@ from mgmt.compiler.infeasibility.clashes import Clash
 from mgmt.compiler.infeasibility.waivers import condition_without, joined_waivers, with_waiver
 from mgmt.errors import InfeasibleError, PolicyError, Relaxation, Waiver
 from mgmt.language.bound_queries.queries import BoundQuery, PushedView
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.infeasibility.elastic import Give, Placement, Slack
 from mgmt.state.database import Database
 from mgmt.state.row_duplication import row_condition

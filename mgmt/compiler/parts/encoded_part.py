@@ -23,7 +23,7 @@ from mgmt.language.names.catalog import Catalog
 from mgmt.optimization.assignment import NONE
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.contradictions import contradicted
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.general.evaluation import worth
 from mgmt.optimization.general.lexicographic import Optimum, TierResult, better, optimize, tier_sums
 from mgmt.optimization.general.lifted_search import LiftedSearch, search

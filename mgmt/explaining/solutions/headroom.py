@@ -16,7 +16,7 @@ from mgmt.compiler.infeasibility.waivers import any_of
 from mgmt.compiler.model import Model
 from mgmt.errors import CoreMember, InfeasibleError, SolveTimeout
 from mgmt.explaining.solutions.decisions import ASKED
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.solution import PrimaryKey
 from mgmt.source_text import SourceText
 from mgmt.state.row_duplication import NewRow, RowCopier, by_table

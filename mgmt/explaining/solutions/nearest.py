@@ -18,7 +18,7 @@ from mgmt.compiler.model import Model
 from mgmt.compiler.verification.oracle import Verdict
 from mgmt.errors import InfeasibleError, SolveTimeout, UnsupportedConstructError
 from mgmt.language.bound_queries.queries import BoundQuery
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.solution import Delta, PrimaryKey, Solution, SolveStatus, Value
 from mgmt.source_text import SourceText
 from mgmt.state.row_duplication import row_condition

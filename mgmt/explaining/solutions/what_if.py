@@ -12,7 +12,7 @@ from mgmt.explaining.policies.policy_files import statements_of
 from mgmt.explaining.solutions.difference import Difference, diff
 from mgmt.explaining.solutions.nearest import Row, Tell, decided_anew, nearest, worth
 from mgmt.explaining.solutions.why import FIRST_SHARE, quiet
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.solution import Solution, SolveStatus, Value
 from mgmt.source_text import SourceText
 from mgmt.state.database import Database

@@ -11,7 +11,7 @@ from mgmt.explaining.solutions.decisions import ASKED, Decision, decisions_of, p
 from mgmt.explaining.solutions.difference import Difference, diff
 from mgmt.explaining.solutions.nearest import Tell, nearest
 from mgmt.language.names.catalog import domain_sql
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.solution import PrimaryKey, Solution, SolveStatus, Value
 from mgmt.state.schema import TEXTUAL, SqlType, storage
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mgmt.optimization.backends import Answer
+from mgmt.optimization.backends.cp_sat_solver import Effort, ask
 from mgmt.optimization.backends.liveness import without_unused
 from mgmt.optimization.backends.structures.running_sums import with_running_sums
 from mgmt.optimization.backends.structures.schedules import Schedules, Task, schedules_of
@@ -28,7 +29,6 @@ from mgmt.optimization.columns import (
     integers,
     stacked,
 )
-from mgmt.optimization.cp_sat_solver import Effort, ask
 from mgmt.optimization.problem import (
     NO_BOUND,
     LinearRows,

@@ -6,7 +6,8 @@ finished, too, as by the whole parts of a linear relaxation's counts (rounding).
 First fit decreasing: rows by what they weigh, each into the first value with room, the roomiest values first.  That is
 for costs of using values at all, where greedy sees no difference between values that are not used yet.
 
-A choice found here keeps every limit, or is none: that there is none proves nothing.
+A choice found here keeps every limit, or is none: that there is none proves nothing.  TimeoutError: the deadline passed
+first.
 """
 
 from __future__ import annotations
@@ -16,19 +17,22 @@ from collections.abc import Iterator
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Colocation, Indices
+from mgmt.optimization.deadline import NEVER, Deadline
 from mgmt.optimization.engines.delta_evaluation.partial_solution import PartialSolution
 from mgmt.optimization.engines.integer_programming.linear_relaxation import Reals
 from mgmt.optimization.engines.model.cells import Cells
 from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 
 
-def greedy(classes: EquivalenceClasses) -> Indices | None:
+def greedy(classes: EquivalenceClasses, deadline: Deadline = NEVER) -> Indices | None:
     """A choice that keeps the limits, or None when this simple way finds none."""
     empty = np.zeros(0, np.int64)
-    return complete(classes, empty.astype(np.int32), empty.astype(np.int32), empty)
+    return complete(classes, empty.astype(np.int32), empty.astype(np.int32), empty, deadline)
 
 
-def complete(classes: EquivalenceClasses, class_: Indices, value: Indices, count: Amounts) -> Indices | None:
+def complete(
+    classes: EquivalenceClasses, class_: Indices, value: Indices, count: Amounts, deadline: Deadline = NEVER
+) -> Indices | None:
     """The same with so many rows of classes already at values."""
     partial = PartialSolution(classes)
     partial.add_all(class_, value, count)
@@ -37,6 +41,7 @@ def complete(classes: EquivalenceClasses, class_: Indices, value: Indices, count
         late: list[int] = []
         chosen: list[tuple[int, int]] = []
         for one in waiting:
+            deadline.check()
             at = class_ == one
             rows = int(classes.count[one] - count[at].sum())
             values = _place(partial, one, rows, value[at], count[at]) if rows > 0 else []
@@ -141,14 +146,14 @@ def _cheapest(partial: PartialSolution, class_: int, coming: Amounts, rows: int)
 _NEARLY = 1e-6
 
 
-def rounded(cells: Cells, counts: Reals) -> Indices | None:
+def rounded(cells: Cells, counts: Reals, deadline: Deadline = NEVER) -> Indices | None:
     """A choice near fractional counts that keeps the limits, or None when greedy can not finish it."""
     whole = np.floor(counts + _NEARLY).astype(np.int64)
     keeps = np.flatnonzero((whole > 0) & (cells.value >= 0))
-    return complete(cells.classes, cells.class_[keeps], cells.value[keeps], whole[keeps])
+    return complete(cells.classes, cells.class_[keeps], cells.value[keeps], whole[keeps], deadline)
 
 
-def first_fit(classes: EquivalenceClasses, prices: Amounts) -> Iterator[Indices]:
+def first_fit(classes: EquivalenceClasses, prices: Amounts, deadline: Deadline = NEVER) -> Iterator[Indices]:
     """Choices that keep upper limits, one for each way to say what is large, and what is roomy.
 
     Roomy is what has much of everything, or for many rows in what it has least of; or much of that for its price (V,).
@@ -172,15 +177,18 @@ def first_fit(classes: EquivalenceClasses, prices: Amounts) -> Iterator[Indices]
     for size in (*rows, np.maximum.reduce(rows), np.add.reduce(rows)):
         for room in roomy:
             values = np.argsort(-room, kind="stable").astype(np.int32)
-            found = _placed(classes, np.argsort(-size, kind="stable").tolist(), values)
+            found = _placed(classes, np.argsort(-size, kind="stable").tolist(), values, deadline)
             if found is not None:
                 yield found
 
 
-def _placed(classes: EquivalenceClasses, order: list[int], values: Indices) -> Indices | None:
+def _placed(
+    classes: EquivalenceClasses, order: list[int], values: Indices, deadline: Deadline
+) -> Indices | None:
     partial = PartialSolution(classes)
     chosen: list[tuple[int, int]] = []
     for class_ in order:
+        deadline.check()
         for _ in range(int(classes.count[class_])):
             room = partial.room(class_)[values]
             if not bool(room.any()):

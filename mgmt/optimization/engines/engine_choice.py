@@ -17,7 +17,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -36,6 +35,7 @@ from mgmt.optimization.assignment import (
     Placement,
 )
 from mgmt.optimization.contradictions import contradicted
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import flow
 from mgmt.optimization.engines.construction import first_fit, greedy, rounded
 from mgmt.optimization.engines.flow.leading_tiers import solve_leading_tiers
@@ -65,6 +65,8 @@ from mgmt.optimization.engines.presolve.value_restriction import restricted
 _MOST_FOR_CP_SAT = 6_000
 _MOST_WITHOUT_A_CHOICE = 60_000
 """With no choice known CP-SAT is asked for one up to this size."""
+_ALWAYS = 50_000
+"""Cells that are looked at in the simple ways even when the time has ended."""
 _FEW_CELLS = 300
 """Solved whole sooner than a flow is built for the first tiers; open ones sooner than exchanges find out."""
 _MOST_CELLS = 400_000
@@ -102,9 +104,9 @@ _CORE_SHARE = 0.12
 
 
 def solve(
-    assignment: Assignment, *, seconds: float, seed: int, workers: int = 1, preferred: Pairs | None = None
+    assignment: Assignment, *, deadline: Deadline, seed: int, workers: int = 1, preferred: Pairs | None = None
 ) -> Placement:
-    """The best placement found in about ``seconds``, with a bound per tier.
+    """The best placement found in about that time, with a bound per tier.
 
     Of placements that are as good, one that moves rows in ``preferred`` pairs only is taken, where a flow finds it.
 
@@ -112,7 +114,6 @@ def solve(
     found in time, and UnsuitableError when the assignment is for no engine here.  The answer depends on the seed
     alone wherever the time did not end first.
     """
-    deadline = time.monotonic() + seconds
     if not assignment.rows or not assignment.values:
         return _nothing_to_choose(assignment)
     assignment = normal_form(assignment)
@@ -123,9 +124,7 @@ def solve(
         notes.append("no network: amounts differ from row to row, and there are more values than rows")
     else:
         try:
-            return flow.solve(
-                assignment, preferred, flow.TimeLimit(deadline)
-            )  # exact at any size, so asked first
+            return flow.solve(assignment, preferred, deadline)  # exact at any size, so asked first
         except flow.LateFlowError as reason:
             if assignment.rows * assignment.values > _MOST_CELLS:  # for what comes now it is too late, too
                 raise SolveTimeout(f"no placement was found in the time given: {reason}") from reason
@@ -140,7 +139,7 @@ def solve(
                 known = (start, bounds)
                 return by_cells(left, [], deadline=deadline, seed=seed, workers=workers, known=known)
 
-            found = solve_leading_tiers(assignment, flow.TimeLimit(deadline), rest)
+            found = solve_leading_tiers(assignment, deadline, rest)
             if found is not None:
                 return replace(found, notes=(*notes, *found.notes))
     return by_cells(assignment, notes, deadline=deadline, seed=seed, workers=workers)
@@ -150,7 +149,7 @@ def by_cells(
     assignment: Assignment,
     notes: list[str],
     *,
-    deadline: float,
+    deadline: Deadline,
     seed: int,
     workers: int,
     known: tuple[Indices, tuple[int, ...]] | None = None,
@@ -158,20 +157,37 @@ def by_cells(
     """The rows of the table after the first; ``known`` is a choice, and bounds of the first tiers."""
     if not assignment.rows:
         return _nothing_to_choose(assignment)
+    try:
+        return _by_classes(assignment, notes, deadline, seed, workers, known)
+    except TimeoutError:
+        best = Incumbent(assignment, [None] * len(assignment.tiers), notes)
+        best.begin(known)
+        return best.placement("nothing, in the time given")
+
+
+def _by_classes(
+    assignment: Assignment,
+    notes: list[str],
+    deadline: Deadline,
+    seed: int,
+    workers: int,
+    known: tuple[Indices, tuple[int, ...]] | None,
+) -> Placement:
     classes = equivalence_classes(assignment)
     notes.append(f"{assignment.rows} rows are {classes.number} classes")
     if assignment.rows >= assignment.values and classes.number * assignment.values > _MOST_WRITTEN:
         return without_cells(classes, notes, deadline=deadline, seed=seed, known=known)
-    candidates = candidates_of(classes)
+    simple = deadline.if_more(classes.number * assignment.values, _ALWAYS)
+    candidates = candidates_of(classes, simple)
     notes.append(candidates.note)
     today = assignment.current[assignment.current >= 0]
     begun = np.zeros(0, np.int32) if known is None else known[0][known[0] >= 0]
     values = np.unique(np.concatenate((candidates.value, today, begun)))
     if not len(values) or len(values) > _NARROW * assignment.values:
-        cells = cells_of(classes, candidates.class_, candidates.value)
+        cells = cells_of(classes, candidates.class_, candidates.value, simple)
         return _among(cells, notes, deadline, seed, workers, known)
     place = np.searchsorted(values, candidates.value).astype(np.int32)
-    cells = cells_of(restricted(classes, values), candidates.class_, place)
+    cells = cells_of(restricted(classes, values), candidates.class_, place, simple)
     if known is not None:
         start = np.where(known[0] >= 0, np.searchsorted(values, known[0]), NONE)
         known = start.astype(np.int32), known[1]
@@ -185,7 +201,7 @@ def without_cells(
     classes: EquivalenceClasses,
     notes: list[str],
     *,
-    deadline: float,
+    deadline: Deadline,
     seed: int,
     known: tuple[Indices, tuple[int, ...]] | None = None,
 ) -> Placement:
@@ -199,7 +215,7 @@ def without_cells(
     )  # no more than what says something
     best = Incumbent(assignment, [wide_bound(classes, tier) for tier in range(len(assignment.tiers))], notes)
     search = _Search(replace(classes, assignment=few), None, best, deadline, seed)
-    search.begin(known)
+    best.begin(known)
     if known is None:
         best.offer_all(_by_flow(few, deadline), "min-cost flow of some tiers")
     if best.choice is None:
@@ -208,11 +224,11 @@ def without_cells(
     return best.placement("closed-form bounds")
 
 
-def _by_flow(assignment: Assignment, deadline: float) -> Iterator[Indices]:
+def _by_flow(assignment: Assignment, deadline: Deadline) -> Iterator[Indices]:
     """The best by those tiers that are a network, if the limits are one."""
     tiers = [tier for number, tier in enumerate(assignment.tiers) if peaks_of(assignment, number) is None]
     with suppress(flow.NotAFlowError):
-        found = flow.solve(replace(assignment, tiers=tuple(tiers)), None, flow.TimeLimit(deadline))
+        found = flow.solve(replace(assignment, tiers=tuple(tiers)), None, deadline)
         if found.choice is not None:
             yield found.choice
 
@@ -220,7 +236,7 @@ def _by_flow(assignment: Assignment, deadline: float) -> Iterator[Indices]:
 def _among(
     cells: Cells,
     notes: list[str],
-    deadline: float,
+    deadline: Deadline,
     seed: int,
     workers: int,
     known: tuple[Indices, tuple[int, ...]] | None,
@@ -228,47 +244,13 @@ def _among(
     """The best among these cells."""
     if not may_be_feasible(cells):
         return Placement(None, (), (), "none: some rows or limits have no room at all", tuple(notes))
-    best = Incumbent(cells.classes.assignment, bounds_of(cells), notes)
+    best = Incumbent(cells.classes.assignment, bounds_of(cells, deadline.if_more(len(cells), _ALWAYS)), notes)
     search = _Search(cells.classes, cells, best, deadline, seed, workers)
-    search.begin(known)
-    if not best.proven:
-        best.offer(greedy(cells.classes), "greedy")
-    search.pack()
-    search.narrow()
-    if best.proven:
-        return best.placement("closed-form bounds")
-    if len(search.cells) - cells.classes.number > _FEW_CELLS:  # else CP-SAT decides it sooner
-        search.exchange(_EXCHANGES_SHARE, sums=False)
-    search.ejections()
-    if best.proven:
-        return best.placement("closed-form bounds")
-    if len(search.cells) > _MOST_CELLS:
-        notes.append(f"{len(search.cells)} cells are more than any solver here takes")
-        if best.choice is None:
-            raise UnsuitableError(notes[-1])
-        return best.placement("closed-form bounds")
-    places = _tabled_places(search.cells)
-    if places > _MOST_TABLED:
-        notes.append(f"{places} places of costs that are not linear are more than any solver here takes")
-        if best.choice is None:
-            search.repair(search.until(0.5))
-        search.exchange(1.0, sums=True)
-        return best.placement("closed-form bounds")
-    if not search.relax():
-        proof = "none: the linear relaxation has no solution"
-        return Placement(None, (), (), proof, tuple(notes), search.size)
-    search.narrow()
-    if best.proven:
-        return best.placement("the linear relaxation", search.size)
-    number = len(search.cells)
-    if number <= _MOST_FOR_CP_SAT or (best.choice is None and number <= _MOST_WITHOUT_A_CHOICE):
-        return search.by_cp_sat()
-    if best.choice is None:
-        search.repair(search.until(0.5))
-    best.offer_all(
-        nearby(search.cells, best, deadline=deadline, seed=seed, workers=workers), "large neighbourhoods"
-    )
-    return best.placement("the linear relaxation", search.size)
+    best.begin(known)
+    try:
+        return search.run()
+    except TimeoutError:
+        return best.placement(search.proof, search.size)
 
 
 def _tabled_places(cells: Cells) -> int:
@@ -345,28 +327,69 @@ class _Search:
     classes: EquivalenceClasses
     _cells: Cells | None
     best: Incumbent
-    deadline: float
+    deadline: Deadline
     seed: int
     workers: int = 1
     size: int = 0
     """Variables of the largest model that a solver was given."""
+    proof: str = "closed-form bounds"
+    """What bounds the tiers."""
 
     @property
     def cells(self) -> Cells:
         assert self._cells is not None
         return self._cells
 
-    def until(self, share: float) -> float:
-        """When so much of the time that is left is over."""
-        now = time.monotonic()
-        return now + share * (self.deadline - now)
+    @property
+    def simple(self) -> Deadline:
+        """Until when the simple ways are tried."""
+        return self.deadline.if_more(len(self.cells), _ALWAYS)
 
-    def begin(self, known: tuple[Indices, tuple[int, ...]] | None) -> None:
-        """Offer what there is: ``known`` is a choice, and bounds of the first tiers."""
-        if known is not None:
-            self.best.offer(known[0], "min-cost flow")
-            self.best.bounds[: len(known[1])] = known[1]
-        self.best.offer(self.classes.assignment.current, "today's choice")
+    def run(self) -> Placement:
+        """The best among the cells.  Raises TimeoutError where the deadline passes within a step."""
+        best = self.best
+        if not best.proven:
+            best.offer(greedy(self.classes, self.simple), "greedy")
+        self.pack()
+        self.narrow()
+        if best.proven:
+            return best.placement(self.proof, self.size)
+        if len(self.cells) - self.classes.number > _FEW_CELLS:  # else CP-SAT decides it sooner
+            self.exchange(_EXCHANGES_SHARE, sums=False)
+        self.ejections()
+        if best.proven:
+            return best.placement(self.proof, self.size)
+        if len(self.cells) > _MOST_CELLS:
+            best.notes.append(f"{len(self.cells)} cells are more than any solver here takes")
+            if best.choice is None:
+                raise UnsuitableError(best.notes[-1])
+            return best.placement(self.proof, self.size)
+        places = _tabled_places(self.cells)
+        if places > _MOST_TABLED:
+            best.notes.append(
+                f"{places} places of costs that are not linear are more than any solver here takes"
+            )
+            if best.choice is None:
+                self.repair(self.deadline.part(0.5))
+            self.exchange(1.0, sums=True)
+            return best.placement(self.proof, self.size)
+        if not self.relax():
+            proof = "none: the linear relaxation has no solution"
+            return Placement(None, (), (), proof, tuple(best.notes), self.size)
+        self.proof = "the linear relaxation"
+        self.narrow()
+        if best.proven:
+            return best.placement(self.proof, self.size)
+        number = len(self.cells)
+        if number <= _MOST_FOR_CP_SAT or (best.choice is None and number <= _MOST_WITHOUT_A_CHOICE):
+            return self.by_cp_sat()
+        if best.choice is None:
+            self.repair(self.deadline.part(0.5))
+        best.offer_all(
+            nearby(self.cells, best, deadline=self.deadline, seed=self.seed, workers=self.workers),
+            "large neighbourhoods",
+        )
+        return best.placement(self.proof, self.size)
 
     def narrow(self) -> None:
         """Drop cells that no optimum has: dearer than others in a tier that is as cheap as each row can be."""
@@ -386,7 +409,7 @@ class _Search:
             best.notes.append(
                 f"{len(self.cells)} of {number} cells are as cheap as can be in the first tiers"
             )
-            for at, floor in enumerate(bounds_of(self.cells)):
+            for at, floor in enumerate(bounds_of(self.cells, self.simple)):
                 best.raise_bound(at, floor)
 
     def ejections(self) -> None:
@@ -397,7 +420,7 @@ class _Search:
         starts = [best.choice]
         if not any(self.classes.assignment.broken(current)):
             starts.insert(0, current)
-        ends = [self.until(_ROOM_SHARE * (number + 1) / len(starts)) for number in range(len(starts))]
+        ends = [self.deadline.part(_ROOM_SHARE * (number + 1) / len(starts)) for number in range(len(starts))]
         for start, until in zip(starts, ends, strict=True):
             best.offer_all(ejections(self.classes, start, deadline=until), "making room")
 
@@ -416,14 +439,14 @@ class _Search:
         if not prices:
             return
         total = np.add.reduce(prices)
-        best.offer_all(first_fit(classes, total), "first fit decreasing")
+        best.offer_all(first_fit(classes, total, self.simple), "first fit decreasing")
         with suppress(UnsuitableError):
             for peak in (cost for cost in costs if cost.peak and cost.weight > 0):
                 best.offer_all(self._packed_below(peak, total), "first fit decreasing")
 
     def _packed_below(self, peak: LoadCost, prices: Amounts) -> Iterator[Indices]:
         """What first fit finds where a peak is no higher than several heights up to that of the best choice."""
-        classes, until = self.classes, self.until(_PACKING_SHARE)
+        classes, until = self.classes, self.deadline.part(_PACKING_SHARE)
         assert self.best.choice is not None
         highest = int(np.max(peak.cost(tuple(load.of(self.best.choice) for load in peak.loads))))
         heights = np.linspace(peak_bounds(self.cells, [peak])[0], highest, _HEIGHTS).astype(np.int64)
@@ -432,10 +455,10 @@ class _Search:
             below = replace(classes, assignment=replace(classes.assignment, limits=limits))
             for choice in first_fit(below, prices):
                 yield choice
-                if time.monotonic() > until:
+                if until.passed:
                     return
 
-    def repair(self, deadline: float) -> None:
+    def repair(self, deadline: Deadline) -> None:
         """Find a choice where nothing else has; raises SolveTimeout when there is none."""
         self.best.offer(repaired(self.classes, deadline=deadline, seed=self.seed), "repair by exchanges")
         if self.best.choice is None:
@@ -458,7 +481,7 @@ class _Search:
             known_bounds = (
                 wide_peak_bounds(classes, peaks) if self._cells is None else peak_bounds(self.cells, peaks)
             )
-        until = self.until(share)
+        until = self.deadline.part(share)
         best.offer_all(
             exchanged(classes, start, tier, known_bounds, deadline=until, seed=self.seed), "exchanges"
         )
@@ -471,11 +494,11 @@ class _Search:
         """
         first = self.best.choice
         try:
-            found = self._ask_cp_sat(self.until(1 - _LATER_SHARE))
+            found = self._ask_cp_sat(self.deadline.part(1 - _LATER_SHARE))
         except SolveTimeout:
             if self.best.choice is None:
                 with suppress(SolveTimeout):
-                    self.repair(self.until(0.5))
+                    self.repair(self.deadline.part(0.5))
         else:
             if found.choice is None or found.proven:
                 return self._decided(found)
@@ -490,7 +513,7 @@ class _Search:
             self.exchange(_SUMS_SHARE, sums=True)
         return self._decided(self._ask_cp_sat(self.deadline))
 
-    def _ask_cp_sat(self, deadline: float) -> Placement:
+    def _ask_cp_sat(self, deadline: Deadline) -> Placement:
         found = cp_sat.solve(
             self.cells,
             hint=self.best.choice,
@@ -511,23 +534,23 @@ class _Search:
     def relax(self) -> bool:
         """Bounds and choices from the linear relaxation, tier by tier; False when there is no solution."""
         cells, best = self.cells, self.best
-        model = CountModel(cells)
+        model = CountModel(cells, self.deadline)
         relaxation = Relaxation(model)
         kept = 1 / 2 if len(cells) <= _MOST_FOR_CP_SAT else 1 - _ROUNDING_SHARE
         if best.choice is None and not self.classes.assignment.tiers:
-            relaxed = relaxation.minimize(Sum(0, [], []), None, self.until(kept))
+            relaxed = relaxation.minimize(Sum(0, [], []), None, self.deadline.part(kept))
             counts = None if relaxed is None else relaxed.counts
             if counts is not None:
-                best.offer(rounded(cells, counts), "rounding")
+                best.offer(rounded(cells, counts, self.simple), "rounding")
             elif relaxed is not None:
                 return False
         for number in range(len(self.classes.assignment.tiers)):
-            objective = model.objective(number)
-            if self.deadline - time.monotonic() < _LEAST_SECONDS:
+            if self.deadline.left < _LEAST_SECONDS:
                 return True
+            objective = model.objective(number)
             if not best.meets(number):
                 start = None if best.choice is None else cells.counts(best.choice)
-                relaxed = relaxation.minimize(objective, start, self.until(kept))
+                relaxed = relaxation.minimize(objective, start, self.deadline.part(kept))
                 self.size = max(self.size, relaxation.largest)
                 if relaxed is None:
                     return True
@@ -536,7 +559,7 @@ class _Search:
                         contradicted("GLOP: infeasible, though a solution is known")
                     return best.choice is not None
                 best.raise_bound(number, relaxed.bound)
-                best.offer(rounded(cells, relaxed.counts), "rounding")
+                best.offer(rounded(cells, relaxed.counts, self.simple), "rounding")
                 if not best.meets(number):
                     self.solve_core(relaxed, number)
                 if not best.meets(number) and len(cells) > _MOST_FOR_CP_SAT:
@@ -555,7 +578,7 @@ class _Search:
             known = None if best.choice is None else self.cells.counts(best.choice)
             core = self.cells.only(kept if known is None else kept | (known > 0))
             with suppress(SolveTimeout, UnsuitableError):
-                until = self.until(_CORE_SHARE)
+                until = self.deadline.part(_CORE_SHARE)
                 found = highs.solve(
                     core, hint=best.choice, known_bounds=best.bounds, deadline=until, seed=self.seed
                 )

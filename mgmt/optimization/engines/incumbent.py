@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from mgmt.errors import SolveTimeout
 from mgmt.optimization.assignment import UNKNOWN, Assignment, Indices, Placement
 
 
@@ -46,6 +47,13 @@ class Incumbent:
         """Whether there is a choice that meets the bound of a tier."""
         return self.choice is not None and self.worth[tier] == self.bounds[tier]
 
+    def begin(self, known: tuple[Indices, tuple[int, ...]] | None) -> None:
+        """Offer what there is: ``known`` is a choice, and bounds of the first tiers."""
+        if known is not None:
+            self.offer(known[0], "min-cost flow")
+            self.bounds[: len(known[1])] = known[1]
+        self.offer(self.assignment.current, "today's choice")
+
     def offer(self, choice: Indices | None, by: str, *, quietly: bool = False) -> bool:
         """Take a choice if it keeps everything and is the best so far."""
         if choice is None or any(self.assignment.broken(choice)):
@@ -74,7 +82,9 @@ class Incumbent:
             self.bounds[tier] = bound
 
     def placement(self, proof: str, variables: int = 0) -> Placement:
-        """The best choice, with what there is of bounds."""
+        """The best choice, with what there is of bounds; raises SolveTimeout when there is none."""
+        if self.choice is None:
+            raise SolveTimeout("no placement was found in the time given")
         bounds = zip(self.bounds, self.worth, strict=True)
         known = tuple(UNKNOWN if bound is None else min(bound, worth) for bound, worth in bounds)
         engine = f"{self.found_by}; bounds by {proof}"

@@ -14,7 +14,7 @@ from mgmt.errors import SolveTimeout
 from mgmt.optimization.backends import Answer, AnswerStatus, Backend
 from mgmt.optimization.columns import Integers, Linear, Linears, Lists, filled, stacked
 from mgmt.optimization.contradictions import contradicted
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.general.evaluation import hold, value_of
 from mgmt.optimization.problem import Problem, add, least, scale
 from mgmt.optimization.products import FactoredValues

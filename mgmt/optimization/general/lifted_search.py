@@ -11,14 +11,16 @@ from dataclasses import dataclass
 
 from mgmt.errors import OverflowError, SolveTimeout  # noqa: A004 - the published name
 from mgmt.optimization.assignment import Placement
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import UnsuitableError, solve_in_parts
-from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.general.evaluation import worth
 from mgmt.optimization.general.lexicographic import Optimum, TierResult
 from mgmt.optimization.general.operators import completed, holds
 from mgmt.optimization.lifting import ChoiceCells, LeftOut, Lifted, lift
 from mgmt.optimization.products import FactoredProblem, FactoredValues
 
+_ALWAYS = 50_000
+"""Cells that are lifted even when the time has ended."""
 _PARTIAL_SHARE = 0.25
 """Of the time, where something is left out: what goes on from there needs the rest."""
 
@@ -50,16 +52,17 @@ def search(
 ) -> LiftedSearch:
     """Lift, and ask the engines, until about the deadline."""
     try:
-        lifted = lift(problem, cells)
+        lifted = lift(problem, cells, deadline.if_more(cells.rows * cells.values, _ALWAYS))
     except OverflowError as reason:
         return LiftedSearch(None, None, (LeftOut("", str(reason)),))
+    except TimeoutError:
+        return LiftedSearch(None, None, (LeftOut("", "the time ended while it was lifted"),))
     if lifted.impossible:
         none = Optimum(None, (), 0)
         return LiftedSearch(none, None, lifted.left_out, lifted.impossible, "none: some rows cannot hold")
     share = _PARTIAL_SHARE if lifted.left_out else 1.0
     try:
-        seconds = deadline.part(share).left
-        found = solve_in_parts(lifted.assignment, seconds=seconds, seed=seed, workers=workers)
+        found = solve_in_parts(lifted.assignment, deadline=deadline.part(share), seed=seed, workers=workers)
     except (UnsuitableError, SolveTimeout) as reason:
         return LiftedSearch(None, None, (*lifted.left_out, LeftOut("", f"no engine: {reason}")))
     if found.choice is None:

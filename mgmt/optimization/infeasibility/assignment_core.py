@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Load
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.infeasibility.closed_form import (
     alike_constraints,
     anywhere_alike,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Limit, Mask
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.infeasibility.constraint_instances import ConstraintSet, Instance
 from mgmt.optimization.infeasibility.count_problem import MOST_CELLS, distinct, value_patterns
 from mgmt.optimization.infeasibility.deletion_filter import minimal_core

@@ -17,8 +17,8 @@ from mgmt.optimization.assignment import UNLIMITED, Mask
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.columns import TRUE, Linear, Linears, integers
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.dense_ranks import alike_rows, firsts, joint_ranks
-from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility.constraint_instances import ConstraintSet, Give, Instance
 from mgmt.optimization.infeasibility.elastic import least_slack
 from mgmt.optimization.problem import NO_BOUND, LinearRows, Problem, Source, Tag

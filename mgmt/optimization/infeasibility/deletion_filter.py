@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 
 _Part = TypeVar("_Part", bound=Hashable)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from mgmt.optimization.backends import AnswerStatus, Backend
 from mgmt.optimization.columns import FALSE, LIMIT, Linear, Linears, Lists, Mask, integers, sum_of
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.problem import NO_BOUND, LiteralRows, Objective, Problem, Relation, Rows, Tag
 from mgmt.solution import PrimaryKey, Value
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from mgmt.optimization.assignment import NONE, UNLIMITED, Assignment, Limit, Skew
 from mgmt.optimization.columns import Integers, Lists, filled
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.dense_ranks import alike_rows, firsts, joint_ranks
-from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.infeasibility.constraint_instances import Ban, ConstraintSet, Give, Instance
 from mgmt.optimization.infeasibility.count_problem import solve
 from mgmt.optimization.infeasibility.deletion_filter import minimal_core

@@ -26,10 +26,10 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import UnsuitableError, solve
 from mgmt.optimization.engines.construction import complete
 from mgmt.optimization.engines.model.equivalence import equivalence_classes
-from mgmt.optimization.general.deadline import Deadline
 from mgmt.optimization.load_functions import LoadFunction, LoadNumber, Positive, greatest
 
 _LEAST_SECONDS = 0.02
@@ -54,7 +54,11 @@ def overflow(assignment: Assignment, constraints: Collection[str], *, deadline: 
         return None
     rest = _with_costs_above(assignment, loose)
     classes, rows = equivalence_classes(rest), np.flatnonzero(placed != NONE)
-    choice = complete(classes, classes.of_row[rows], placed[rows], np.ones(len(rows), np.int64))
+    count = np.ones(len(rows), np.int64)
+    try:
+        choice = complete(classes, classes.of_row[rows], placed[rows], count, deadline)
+    except TimeoutError:
+        return None
     if choice is None or any(rest.broken(choice)):
         return None
     above = []
@@ -83,7 +87,7 @@ def _most_placed(assignment: Assignment, loose: list[int], deadline: Deadline) -
         assignment, required=np.zeros(assignment.rows, np.bool_), tiers=(Tier(1, (leaving_out,)),)
     )
     try:
-        return solve(fewer, seconds=deadline.left, seed=0).choice
+        return solve(fewer, deadline=deadline, seed=0).choice
     except (SolveTimeout, UnsuitableError):
         return None
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from mgmt.optimization.backends import AnswerStatus, Backend
 from mgmt.optimization.columns import TRUE, Integers, Linears, Lists, Mask, filled, integers
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.infeasibility.deletion_filter import minimal_core
 from mgmt.optimization.problem import NO_BOUND, LinearRows, LiteralRows, Problem, Source, Tag
 

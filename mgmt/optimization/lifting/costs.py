@@ -54,6 +54,7 @@ class CostLifter:
 
     def costs_of(self, objective: Objective) -> Costs:
         """Raises NotLiftedError if it has no structure that loads have."""
+        self._sums.deadline.check()
         factor = (-1 if objective.maximize else 1) * objective.weight
         whole = self._sums.replaced(Linears.of(objective.linear)).scaled(factor)
         paid, linear = self._paid_by_rows(objective.name, whole)
@@ -69,6 +70,7 @@ class CostLifter:
         atoms, factors = terms[~is_cell], factors[~is_cell]
         shapes = self._shapes[self._sums.slots(atoms)]
         for shape in np.unique(shapes).tolist():
+            self._sums.deadline.check()
             some = shapes == shape
             found.extend(self._of_one_shape(objective.name, atoms[some], factors[some]))
         return Costs(tuple(found), constant)

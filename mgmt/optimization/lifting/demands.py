@@ -91,6 +91,7 @@ class Demands:
 
     def add(self, block: Rows) -> None:
         """Take in what rows demand; what has no structure is left out."""
+        self.sums.deadline.check()
         name = "" if block.source is None else block.source.constraint
         try:
             clauses = clauses_of(block, self.sums)
@@ -111,6 +112,7 @@ class Demands:
 
     def add_cells(self, block: CellRows) -> None:
         """Take in what is demanded of cells, or leave it out."""
+        self.sums.deadline.check()
         try:
             self._add_cells(block)
         except NotLiftedError as reason:
@@ -158,6 +160,7 @@ class Demands:
                 self.left_out.append(LeftOut(name, str(reason)))
 
     def _try(self, name: str, add: Callable[[Clauses], None], clauses: Clauses) -> None:
+        self.sums.deadline.check()
         if len(clauses):
             try:
                 add(clauses)

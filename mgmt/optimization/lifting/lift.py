@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import Assignment, Colocation, Cost, Tier
+from mgmt.optimization.deadline import NEVER, Deadline
 from mgmt.optimization.lifting.choices import ChoiceCells, following_rows
 from mgmt.optimization.lifting.costs import CostLifter
 from mgmt.optimization.lifting.demands import Demands, LeftOut
@@ -32,9 +33,9 @@ class Lifted:
     """How many of the first tiers are whole: what bounds them bounds the problem's."""
 
 
-def lift(problem: FactoredProblem, cells: ChoiceCells) -> Lifted:
-    """The assignment in a problem, with what does not fit into one left out."""
-    sums = CellSums(problem, following_rows(problem, cells))
+def lift(problem: FactoredProblem, cells: ChoiceCells, deadline: Deadline = NEVER) -> Lifted:
+    """The assignment in a problem, with what does not fit into one left out.  Raises TimeoutError at the deadline."""
+    sums = CellSums(problem, following_rows(problem, cells), deadline)
     demands = _demands(problem, sums)
     tiers, partial, left_out = _tiers(problem, sums)
     assignment = assignment_of(demands, tiers)
@@ -44,9 +45,9 @@ def lift(problem: FactoredProblem, cells: ChoiceCells) -> Lifted:
     return Lifted(demands.cells, assignment, impossible, demands.allowing, tuple(left_out), whole)
 
 
-def demands_of(problem: FactoredProblem, cells: ChoiceCells) -> Demands:
-    """What a problem demands, without objectives."""
-    return _demands(problem, CellSums(problem, following_rows(problem, cells)))
+def demands_of(problem: FactoredProblem, cells: ChoiceCells, deadline: Deadline) -> Demands:
+    """What a problem demands, without objectives.  Raises TimeoutError at the deadline."""
+    return _demands(problem, CellSums(problem, following_rows(problem, cells), deadline))
 
 
 def _demands(problem: FactoredProblem, sums: CellSums) -> Demands:

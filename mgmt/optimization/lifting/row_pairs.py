@@ -22,6 +22,7 @@ from mgmt.optimization.columns import (
     group_numbers,
     joined,
 )
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.dense_ranks import alike_rows
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
@@ -144,6 +145,7 @@ class RowPairs:
         first, edge = group_numbers(one, other)
         pattern, number_of = Lists.grouped(edge, v * kinds + w, len(first)).distinct().alike()
         for number in range(len(pattern)):
+            self._sums.deadline.check()
             mine = np.flatnonzero(edge == pattern[number])
             some = first[np.flatnonzero(number_of == number)]
             bucket = _buckets(v[mine], w[mine], kinds)
@@ -154,7 +156,9 @@ class RowPairs:
             if bucket is None or bool((bucket[kind_of] < 0).any()):
                 # What excludes all others is in no bucket.
                 raise NotLiftedError("values that exclude others in no pattern")
-            for load in self._loads(Lists.of(_cliques(one[some], other[some])), bucket[kind_of]):
+            for load in self._loads(
+                Lists.of(_cliques(one[some], other[some], self._sums.deadline)), bucket[kind_of]
+            ):
                 yield Occupancy(name, load, filled(load.groups, 0), filled(load.groups, 1))
 
     def _each_with_each(
@@ -187,10 +191,11 @@ class RowPairs:
         cliques = [of_row.take(np.flatnonzero(whole))]
         divided: list[Lists] = []
         for number in np.flatnonzero(~whole).tolist():
+            self._sums.deadline.check()
             mine = component[left] == number
             parts = _parts(left[mine], right[mine], of_row.row(number))
             if parts is None:
-                cliques.append(Lists.of(_cliques(left[mine], right[mine])))
+                cliques.append(Lists.of(_cliques(left[mine], right[mine], self._sums.deadline)))
             else:
                 divided.append(parts)
         yield from one_part_only(name, divided, bucket, self._cells.rows)
@@ -200,7 +205,7 @@ class RowPairs:
 
     def _loads(self, cliques: Lists, bucket: Integers) -> Iterator[Load]:
         """Cliques that share no row are groups of one load."""
-        layer = _disjoint(cliques, self._cells.rows)
+        layer = _disjoint(cliques, self._cells.rows, self._sums.deadline)
         for number in range(int(layer.max(initial=-1)) + 1):
             some = cliques.take(np.flatnonzero(layer == number))
             group = filled(self._cells.rows, NONE)
@@ -278,7 +283,7 @@ def _buckets(one: Integers, other: Integers, values: int) -> Integers | None:
     return bucket if len(first) == int((sizes * sizes).sum()) else None
 
 
-def _cliques(left: Integers, right: Integers) -> list[list[int]]:
+def _cliques(left: Integers, right: Integers, deadline: Deadline) -> list[list[int]]:
     """Cliques that cover all edges, greedily."""
     near: dict[int, set[int]] = {}
     for a, b in zip(left.tolist(), right.tolist(), strict=True):
@@ -287,6 +292,7 @@ def _cliques(left: Integers, right: Integers) -> list[list[int]]:
     todo = dict.fromkeys((min(a, b), max(a, b)) for a, b in zip(left.tolist(), right.tolist(), strict=True))
     found = []
     while todo:
+        deadline.check()
         a, b = next(iter(todo))
         clique, common = [a, b], near[a] & near[b]
         while common:
@@ -303,11 +309,12 @@ def _cliques(left: Integers, right: Integers) -> list[list[int]]:
     return found
 
 
-def _disjoint(cliques: Lists, rows: int) -> Integers:
+def _disjoint(cliques: Lists, rows: int, deadline: Deadline) -> Integers:
     """Layers of cliques that share no row, greedily."""
     layers: list[Mask] = []
     found = filled(len(cliques), 0)
     for number in range(len(cliques)):
+        deadline.check()
         some = cliques.row(number)
         at = next((at for at, taken in enumerate(layers) if not taken[some].any()), len(layers))
         if at == len(layers):

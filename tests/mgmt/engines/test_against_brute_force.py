@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
 from mgmt.optimization.assignment import Assignment, Placement
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import solve
 from mgmt.optimization.engines.engine_choice import by_cells, may_be_feasible
 from mgmt.optimization.engines.integer_programming import cp_sat, highs
@@ -22,11 +22,11 @@ Engine = Callable[[Assignment, int], Placement]
 
 
 def table(assignment: Assignment, seed: int) -> Placement:
-    return solve(assignment, seconds=60, seed=seed)
+    return solve(assignment, deadline=Deadline.after(60), seed=seed)
 
 
 def without_flow(assignment: Assignment, seed: int) -> Placement:
-    return by_cells(assignment, [], deadline=time.monotonic() + 60, seed=seed, workers=1)
+    return by_cells(assignment, [], deadline=Deadline.after(60), seed=seed, workers=1)
 
 
 def cp_sat_alone(assignment: Assignment, seed: int) -> Placement:
@@ -35,7 +35,7 @@ def cp_sat_alone(assignment: Assignment, seed: int) -> Placement:
     cells = cells_of(classes, *all_candidates(classes))
     if not may_be_feasible(cells):
         return Placement(None, (), (), "")
-    deadline = time.monotonic() + 60
+    deadline = Deadline.after(60)
     found = cp_sat.solve(
         cells, hint=None, known_bounds=[None] * len(assignment.tiers), deadline=deadline, seed=seed, workers=1
     )
@@ -48,9 +48,7 @@ def mixed_integer_alone(assignment: Assignment, seed: int) -> Placement:
     if not may_be_feasible(cells):
         return Placement(None, (), (), "")
     known_bounds = [None] * len(assignment.tiers)
-    found = highs.solve(
-        cells, hint=None, known_bounds=known_bounds, deadline=time.monotonic() + 60, seed=seed
-    )
+    found = highs.solve(cells, hint=None, known_bounds=known_bounds, deadline=Deadline.after(60), seed=seed)
     return Placement(found.choice, found.worth, found.bounds, "")
 
 

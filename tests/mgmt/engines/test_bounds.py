@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from random import Random
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from mgmt.optimization.assignment import NONE, Assignment, CostFunction, Limit, Load, LoadCost, RowCost, Tier
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import solve
 from mgmt.optimization.engines.construction import first_fit
 from mgmt.optimization.engines.engine_choice import may_be_feasible, without_cells
@@ -127,7 +127,7 @@ def test_without_cells_the_highest_load_is_nearly_the_mean(seed: int) -> None:
             Tier(2, (RowCost("moves", 1, everyone, np.zeros((1, hosts), np.int64), nothing, ones),)),
         ),
     )
-    found = without_cells(equivalence_classes(assignment), [], deadline=time.monotonic() + 3600, seed=seed)
+    found = without_cells(equivalence_classes(assignment), [], deadline=Deadline.after(3600), seed=seed)
     assert found.choice is not None
     assert not list(assignment.broken(found.choice))
     assert found.worth == assignment.worth(found.choice)
@@ -155,6 +155,6 @@ def test_the_fewest_places_are_found_by_first_fit_and_proven() -> None:
     )
     found = first_fit(equivalence_classes(assignment), np.ones(values, np.int64))
     assert min(assignment.worth(choice) for choice in found) == (4,)
-    found = solve(assignment, seconds=3600, seed=0)
+    found = solve(assignment, deadline=Deadline.after(3600), seed=0)
     assert found.worth == found.bounds == (4,)
     assert found.solver_variables == 0

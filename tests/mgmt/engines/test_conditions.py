@@ -23,6 +23,7 @@ from mgmt.optimization.assignment import (
     Occupancy,
     Skew,
 )
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import solve
 from mgmt.optimization.engines.construction import greedy
 from mgmt.optimization.engines.delta_evaluation.partial_solution import PartialSolution
@@ -101,7 +102,7 @@ def test_the_answer_is_what_enumeration_finds() -> None:
     for seed in range(120):
         assignment = ConditionMaker(seed).with_conditions()
         expected = brute_force(assignment)
-        placement = solve(assignment, seconds=60, seed=seed)
+        placement = solve(assignment, deadline=Deadline.after(60), seed=seed)
         if expected is None:
             assert placement.choice is None, f"seed {seed}: a choice where none keeps the conditions"
             outcomes["infeasible"] += 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from random import Random
 
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Either, Limit, Load, RowCost, Tier
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.local_search.ejection import ejections
 from mgmt.optimization.engines.model.equivalence import equivalence_classes
 from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
@@ -39,9 +39,7 @@ def pods(current: list[int], worth: list[int], room: int, nodes: int) -> Assignm
 
 def last(assignment: Assignment) -> np.ndarray:
     found = assignment.current
-    for choice in ejections(
-        equivalence_classes(assignment), assignment.current, deadline=time.monotonic() + 60
-    ):
+    for choice in ejections(equivalence_classes(assignment), assignment.current, deadline=Deadline.after(60)):
         assert list(assignment.broken(choice)) == []
         assert assignment.worth(choice) < assignment.worth(found)
         found = choice
@@ -58,7 +56,7 @@ def test_the_cheapest_give_way_and_no_more_of_them_than_needed() -> None:
 def test_what_is_worth_less_waits() -> None:
     assignment = pods([0, 0, NONE], [5, 6, 4], 2, 1)
     assert (
-        list(ejections(equivalence_classes(assignment), assignment.current, deadline=time.monotonic() + 60))
+        list(ejections(equivalence_classes(assignment), assignment.current, deadline=Deadline.after(60)))
         == []
     )
 
@@ -83,6 +81,6 @@ def test_it_never_goes_below_what_enumeration_finds() -> None:
         start = np.full(assignment.rows, NONE, np.int32)
         if best is None or any(assignment.broken(start)):
             continue
-        for choice in ejections(equivalence_classes(assignment), start, deadline=time.monotonic() + 60):
+        for choice in ejections(equivalence_classes(assignment), start, deadline=Deadline.after(60)):
             assert list(assignment.broken(choice)) == []
             assert assignment.worth(choice) >= best

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from itertools import product
 from random import Random
@@ -10,6 +9,7 @@ from random import Random
 import pytest
 
 from mgmt.optimization.assignment import Assignment, Indices, LoadCost
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.construction import greedy
 from mgmt.optimization.engines.incumbent import Incumbent
 from mgmt.optimization.engines.local_search.exchanges import Search, exchanged, peaks_of, repaired
@@ -23,8 +23,8 @@ from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
 from tests.mgmt.engines.test_conditions import ConditionMaker
 
 
-def never() -> float:
-    return time.monotonic() + 3600
+def never() -> Deadline:
+    return Deadline.after(3600)
 
 
 def floors_for(assignment: Assignment, tier: int) -> list[int]:
@@ -87,7 +87,7 @@ def test_the_loads_and_costs_it_keeps_are_those_of_the_choice() -> None:
         ):
             continue
         try:
-            search = Search(classes, start, tier, (), seed)
+            search = Search(classes, start, tier, (), never(), seed)
         except UnsuitableError:
             continue
         sums, before = assignment.worth(start), search.total()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from itertools import combinations, product
 from random import Random
@@ -10,6 +9,7 @@ from random import Random
 import numpy as np
 
 from mgmt.optimization.assignment import Assignment, Indices, Limit, Load, LoadCost, MoveLimit, RowCost, Tier
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import solve
 from mgmt.optimization.engines.local_search.exchanges import exchanged
 from mgmt.optimization.engines.model.equivalence import equivalence_classes
@@ -62,7 +62,7 @@ def best_by_enumeration(assignment: Assignment, moves: int) -> tuple[int, ...]:
 
 def few_moves(assignment: Assignment, seed: int) -> Iterator[Indices]:
     mean = sum(int(load) for load in assignment.limits[0].load.of(assignment.current)[0]) // assignment.values
-    deadline = time.monotonic() + 60
+    deadline = Deadline.after(60)
     return exchanged(
         equivalence_classes(assignment),
         assignment.current,
@@ -91,7 +91,7 @@ def test_every_choice_keeps_everything_and_is_better_than_the_one_before() -> No
 def test_the_table_proves_the_best_on_small_ones() -> None:
     for seed in range(4):
         assignment = machines(seed, 7, 3, 2)
-        placement = solve(assignment, seconds=60, seed=seed)
+        placement = solve(assignment, deadline=Deadline.after(60), seed=seed)
         assert placement.worth == placement.bounds == best_by_enumeration(assignment, 2)
 
 

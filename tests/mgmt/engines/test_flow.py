@@ -21,10 +21,11 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import flow, solve
-from mgmt.optimization.engines.flow import LateFlowError, NotAFlowError, TimeLimit, network, solver
+from mgmt.optimization.engines.flow import LateFlowError, NotAFlowError, network, solver
 from mgmt.optimization.engines.flow import arc_pricing as spare_arcs
-from mgmt.optimization.engines.flow.solver import ALWAYS, ARCS_PER_SECOND
+from mgmt.optimization.engines.flow.solver import ALWAYS, ARCS_PER_SECOND, check_time
 from tests.budget import budgeted
 from tests.mgmt.engines.random_assignments import Maker, brute_force, kept_choices
 from tests.mgmt.engines.random_replicas import amounts, distance, replicas
@@ -312,14 +313,14 @@ def test_what_is_no_network_is_refused_with_the_reason(assignment: Assignment, r
 
 def test_a_flow_is_begun_only_where_there_is_time_for_it() -> None:
     now = 9.0
-    patient = TimeLimit(10.0, clock=lambda: now)
-    patient.begin(ARCS_PER_SECOND)
+    deadline = Deadline(10.0, clock=lambda: now)
+    check_time(ARCS_PER_SECOND, deadline)
     with pytest.raises(LateFlowError, match="longer than the time that is left"):
-        patient.begin(ARCS_PER_SECOND + 1)
+        check_time(ARCS_PER_SECOND + 1, deadline)
     now = 11.0
-    patient.begin(ALWAYS)
+    check_time(ALWAYS, deadline)
     with pytest.raises(LateFlowError):
-        patient.begin(ALWAYS + 1)
+        check_time(ALWAYS + 1, deadline)
 
 
 def test_where_there_is_no_time_for_a_flow_some_placement_is_found_without(
@@ -327,9 +328,9 @@ def test_where_there_is_no_time_for_a_flow_some_placement_is_found_without(
 ) -> None:
     """No second is given: a network of few arcs is solved all the same."""
     more = Cluster([20] * 5, 400).assignment()
-    assert solve(more, seconds=0, seed=0).engine == "min-cost flow"
+    assert solve(more, deadline=Deadline.after(0), seed=0).engine == "min-cost flow"
     monkeypatch.setattr(solver, "ALWAYS", 100)
-    found = solve(more, seconds=0, seed=0)
+    found = solve(more, deadline=Deadline.after(0), seed=0)
     assert found.engine != "min-cost flow"
     assert any("takes longer than the time that is left" in note for note in found.notes)
     assert found.choice is not None
@@ -341,4 +342,4 @@ def test_where_there_is_no_time_for_a_flow_some_placement_is_found_without(
 def test_what_is_too_large_for_any_other_engine_ends_when_time_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver, "ALWAYS", 100)
     with pytest.raises(SolveTimeout, match="takes longer than the time that is left"):
-        solve(Cluster([40] * 5, 1000).assignment(), seconds=0, seed=0)
+        solve(Cluster([40] * 5, 1000).assignment(), deadline=Deadline.after(0), seed=0)

@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Colocation, RowCost, Tier
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import solve_in_parts
 from mgmt.optimization.engines.presolve.row_restriction import of_rows
 from tests.mgmt.engines.random_assignments import brute_force
@@ -41,7 +42,7 @@ def side_by_side(one: Assignment, other: Assignment) -> Assignment:
 def check(assignment: Assignment, seed: int) -> str:
     """The best choice is found, with bounds that no choice is below; by which engine."""
     expected = brute_force(assignment)
-    found = solve_in_parts(assignment, seconds=20, seed=0)
+    found = solve_in_parts(assignment, deadline=Deadline.after(20), seed=0)
     if expected is None:
         assert found.choice is None, f"seed {seed}"
         return "none"

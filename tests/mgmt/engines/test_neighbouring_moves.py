@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 
 from mgmt.optimization.assignment import Assignment, Indices, LoadCost
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.engine_choice import solve
 from mgmt.optimization.engines.selection.neighbouring_moves import neighbouring_moves
 from tests.mgmt.engines.test_flow import Cluster
@@ -24,12 +25,12 @@ def test_a_row_may_move_in_place_of_one_of_its_group() -> None:
         random = Random(seed)
         racks = [random.randint(3, 5) for _ in range(random.randint(3, 5))]
         cluster = Cluster(racks, random.randint(30, 60))
-        before = solve(cluster.assignment(), seconds=20, seed=0).choice
+        before = solve(cluster.assignment(), deadline=Deadline.after(20), seed=0).choice
         assert before is not None
         cluster.rack = np.append(cluster.rack, random.sample(range(len(racks)), 2)).astype(np.int32)
         cluster.usable = np.ones(len(cluster.rack), np.bool_)
         places = cluster.assignment(before)
-        choice = solve(places, seconds=20, seed=0).choice
+        choice = solve(places, deadline=Deadline.after(20), seed=0).choice
         assert choice is not None
         near = neighbouring_moves(places, choice)
         pairs = set(zip(near.row.tolist(), near.value.tolist(), strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 import numpy as np
@@ -19,6 +18,7 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import solve
 from mgmt.optimization.engines.construction import greedy, rounded
 from mgmt.optimization.engines.delta_evaluation.partial_solution import PartialSolution
@@ -42,8 +42,8 @@ def cells_for(assignment: Assignment) -> Cells:
     return cells_of(classes, *all_candidates(classes))
 
 
-def never() -> float:
-    return time.monotonic() + 3600
+def never() -> Deadline:
+    return Deadline.after(3600)
 
 
 def only_tier(assignment: Assignment, number: int) -> Assignment:
@@ -294,7 +294,7 @@ def test_what_can_be_in_few_buckets_only_may_be_too_much_for_them() -> None:
         return Assignment(4, class_of, allowed, np.full(5, required), none, limits, ())
 
     assert not may_be_feasible(cells_for(of(True, True, False, False)))
-    assert solve(of(True, True, False, False), seconds=60, seed=0).choice is None
+    assert solve(of(True, True, False, False), deadline=Deadline.after(60), seed=0).choice is None
     assert may_be_feasible(cells_for(of(True, True, True, False)))
     assert may_be_feasible(cells_for(of(True, True, False, True)))
     assert may_be_feasible(cells_for(of(True, True, False, False, required=False)))
@@ -367,7 +367,7 @@ def test_where_there_is_nothing_to_choose(rows: int, values: int, required: bool
         (Limit("room", load, np.array([[0]]), np.array([[2]])),),
         (Tier(1, (cost,), 4),),
     )
-    placement = solve(assignment, seconds=60, seed=0)
+    placement = solve(assignment, deadline=Deadline.after(60), seed=0)
     if rows and required:
         assert placement.choice is None
     else:
@@ -440,14 +440,14 @@ def test_a_relaxation_without_solution_is_believed_with_a_proof_only(
 def test_the_same_seed_gives_the_same_choice() -> None:
     for seed in range(20):
         assignment = Maker(seed).assignment()
-        once, again = (solve(assignment, seconds=3600, seed=5) for _ in range(2))
+        once, again = (solve(assignment, deadline=Deadline.after(3600), seed=5) for _ in range(2))
         assert (once.choice is None) == (again.choice is None)
         assert once.choice is None or once.choice.tolist() == again.choice.tolist()
 
 
 def test_without_time_the_simple_ways_still_answer_with_bounds() -> None:
     assignment = balance(48, 8, 0)
-    placement = solve(assignment, seconds=0, seed=0)
+    placement = solve(assignment, deadline=Deadline.after(0), seed=0)
     assert placement.choice is not None
     assert not list(assignment.broken(placement.choice))
     assert placement.bounds <= placement.worth == assignment.worth(placement.choice)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mgmt.optimization.assignment import NONE, Assignment, Load, LoadCost, Tier
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.engine_choice import by_cells
 from mgmt.optimization.engines.model.equivalence import equivalence_classes
 from mgmt.optimization.engines.presolve.value_restriction import restricted
@@ -95,5 +96,5 @@ def test_a_cost_that_no_candidate_pays_is_a_constant() -> None:
         (),
         (Tier(1, (price,)),),
     )
-    found = by_cells(assignment, [], deadline=float("inf"), seed=0, workers=1)
+    found = by_cells(assignment, [], deadline=Deadline.after(3600), seed=0, workers=1)
     assert found.worth == found.bounds == (5,)

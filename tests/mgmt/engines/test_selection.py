@@ -22,6 +22,7 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import flow
 from mgmt.optimization.engines.flow import NotAFlowError
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
@@ -84,7 +85,7 @@ def outcome_of(seed: int, **sizes: int) -> str:
     selection = primaries(places, segment.astype(np.int32), was, random.randint(0, 1))
     expected = brute_force(places, selection)
     try:
-        found = solve_selection(places, selection, seconds=20, seed=0)
+        found = solve_selection(places, selection, deadline=Deadline.after(20), seed=0)
     except UnsuitableError:
         return "unsuitable"
     if expected is None:
@@ -164,7 +165,7 @@ def datastore(segments: int, racks: list[int]) -> tuple[Cluster, Indices, np.nda
     segment = np.repeat(np.arange(segments, dtype=np.int32), 3)
     places = cluster.assignment()
     fresh = primaries(places, segment, np.zeros(3 * segments, np.bool_), segments // len(cluster.rack))
-    found = solve_selection(places, fresh, seconds=20, seed=0)
+    found = solve_selection(places, fresh, deadline=Deadline.after(20), seed=0)
     assert found is not None
     assert found.places.choice is not None
     assert found.selection.choice is not None
@@ -185,7 +186,7 @@ def test_primaries_are_proven_at_a_hundred_segments(event: str, racks: list[int]
         cluster.usable = np.ones(len(cluster.rack), np.bool_)
     places = cluster.assignment(before, tolerance=1)
     selection = primaries(places, segment, was, 100 // int(cluster.usable.sum()))
-    found = solve_selection(places, selection, seconds=20, seed=0)
+    found = solve_selection(places, selection, deadline=Deadline.after(20), seed=0)
     if event == "rack" and len(racks) == 3:
         assert found is None, "two racks left for three copies"
         return
@@ -203,7 +204,7 @@ def test_where_pairs_are_too_many_to_tell_what_is_near_moves_is_enough(
     cluster.usable = np.ones(102, np.bool_)
     places = cluster.assignment(before, tolerance=1)
     selection = primaries(places, np.repeat(np.arange(1500, dtype=np.int32), 3), was, 14)
-    found = solve_selection(places, selection, seconds=20, seed=0)
+    found = solve_selection(places, selection, deadline=Deadline.after(20), seed=0)
     assert found is not None
     assert found.proven, (found.selection.worth, found.selection.bounds)
     assert found.places.choice is not None
@@ -229,7 +230,7 @@ def test_where_much_moves_what_the_best_places_leave_open_is_enough(
     places = cluster.assignment(before, tolerance=3)
     selection = primaries(places, np.repeat(np.arange(600, dtype=np.int32), 3), was, 12)
     assert places.rows * places.values > 50_000
-    found = solve_selection(places, selection, seconds=20, seed=0)
+    found = solve_selection(places, selection, deadline=Deadline.after(20), seed=0)
     assert found is not None
     assert found.proven, (found.selection.worth, found.selection.bounds)
     assert found.places.choice is not None
@@ -241,7 +242,7 @@ def test_where_much_moves_what_the_best_places_leave_open_is_enough(
     assert places.worth(found.places.choice) == found.places.bounds
     assert selection.worth(found.selection.choice) == found.selection.bounds
     monkeypatch.setattr(selection_search, "_MOST_CLASSED", 0)
-    without = solve_selection(places, selection, seconds=20, seed=0)
+    without = solve_selection(places, selection, deadline=Deadline.after(20), seed=0)
     assert without is not None
     assert not without.proven
 
@@ -252,5 +253,8 @@ def test_what_is_no_network_is_said() -> None:
     segment = np.repeat(np.arange(2, dtype=np.int32), 3)
     selection = primaries(places, segment, np.zeros(6, np.bool_), 1)
     impossible = replace(selection.limits[0], lower=amounts(4), upper=amounts(4))
-    assert solve_selection(places, replace(selection, limits=(impossible,)), seconds=5, seed=0) is None
+    assert (
+        solve_selection(places, replace(selection, limits=(impossible,)), deadline=Deadline.after(5), seed=0)
+        is None
+    )
     assert issubclass(NotAFlowError, UnsuitableError)

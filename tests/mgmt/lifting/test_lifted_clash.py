@@ -13,7 +13,7 @@ from mgmt.compiler.model import Model
 from mgmt.compiler.parts.encoded_part import EncodedPart
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.infeasibility.constraint_instances import Instance
 from mgmt.optimization.infeasibility.problem_core import restricted
 from mgmt.optimization.problem import Problem, Tag

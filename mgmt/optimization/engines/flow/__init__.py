@@ -17,37 +17,35 @@ from functools import partial
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Indices, Optima, Pairs, Placement
+from mgmt.optimization.deadline import NEVER, Deadline
 from mgmt.optimization.engines.flow.build import NetworkBuilder
 from mgmt.optimization.engines.flow.counts import NotAFlowError
 from mgmt.optimization.engines.flow.decode import choice_of
-from mgmt.optimization.engines.flow.solver import LateFlowError, TimeLimit
+from mgmt.optimization.engines.flow.solver import ALWAYS, LateFlowError
 from mgmt.optimization.engines.flow.structure import structure_of
 from mgmt.optimization.engines.presolve.fixing import rest_of
 
-__all__ = ["LateFlowError", "NotAFlowError", "TimeLimit", "solve"]
+__all__ = ["LateFlowError", "NotAFlowError", "solve"]
 
 MOST_ARCS = 3_000_000
 
 
-def solve(
-    assignment: Assignment, preferred: Pairs | None = None, time_limit: TimeLimit | None = None
-) -> Placement:
+def solve(assignment: Assignment, preferred: Pairs | None = None, deadline: Deadline = NEVER) -> Placement:
     """The optimum, proven for every tier, or that there is none.
 
     ``preferred``: where rows move to if that costs no more than moving elsewhere.
 
-    Raises NotAFlowError, with the reason, for what is not a network, LateFlowError where ``time_limit`` is too short.
+    Raises NotAFlowError, with the reason, for what is not a network, LateFlowError where the deadline is too near.
     """
-    time_limit = time_limit or TimeLimit()
     try:
-        return _solve(assignment, time_limit, preferred)
+        return _solve_in_time(assignment, deadline, preferred)
     except LateFlowError:
         raise
     except NotAFlowError:
         fixed = _forced(assignment)
         if assignment.conditions or not bool((fixed >= 0).any()):
             raise
-    rest = _solve(rest_of(assignment, fixed), time_limit)
+    rest = _solve_in_time(rest_of(assignment, fixed), deadline)
     if rest.choice is None:
         return rest
     choice = fixed.copy()
@@ -78,7 +76,14 @@ def _beside_fixed(rest: Callable[[], Optima], fixed: Indices, values: int) -> Op
     return Optima(row_class.astype(np.int32), allowed, tuple(limits))
 
 
-def _solve(assignment: Assignment, time_limit: TimeLimit, preferred: Pairs | None = None) -> Placement:
+def _solve_in_time(assignment: Assignment, deadline: Deadline, preferred: Pairs | None = None) -> Placement:
+    try:
+        return _solve(assignment, deadline, preferred)
+    except TimeoutError as ended:
+        raise LateFlowError("the time ended while a flow was looked for") from ended
+
+
+def _solve(assignment: Assignment, deadline: Deadline, preferred: Pairs | None) -> Placement:
     if assignment.conditions:
         raise NotAFlowError(f"{assignment.conditions[0].name} is more than a limit")
     tiers = len(assignment.tiers)
@@ -93,7 +98,8 @@ def _solve(assignment: Assignment, time_limit: TimeLimit, preferred: Pairs | Non
     expanded = False
     while True:
         built = NetworkBuilder(assignment, structure, tiers, known_rows, expanded, preferred)
-        flow = built.network.cheapest(built.supply, time_limit) if built.possible else None
+        within = deadline.if_more(built.network.arcs, ALWAYS)
+        flow = built.network.cheapest(built.supply, deadline) if built.possible else None
         notes = (
             f"{built.network.arcs} arcs, {structure.bundles} bundles, {len(structure.representative)} classes",
         )
@@ -102,13 +108,15 @@ def _solve(assignment: Assignment, time_limit: TimeLimit, preferred: Pairs | Non
         if bool(flow[built.beyond].any()):
             if known_rows > assignment.rows:
                 raise NotAFlowError("costs that are not known for the loads of a cheapest flow")
+            within.check()
             known_rows *= 4  # more rows in one place than costs were written out for
             continue
-        choice = choice_of(assignment, structure, built.units(flow))
+        choice = choice_of(assignment, structure, built.units(flow), within)
         if choice is not None:
             break
         if expanded or structure.bundles * assignment.values > MOST_ARCS:
             raise NotAFlowError("copies of one bundle could not be told apart within their racks")
+        within.check()
         expanded = True
     broken = [] if structure.exact else list(assignment.broken(choice))
     if broken:

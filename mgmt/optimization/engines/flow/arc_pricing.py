@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from mgmt.optimization.assignment import Amounts, Mask
-from mgmt.optimization.engines.flow.solver import TimeLimit, cheapest_flow
+from mgmt.optimization.deadline import NEVER, Deadline
+from mgmt.optimization.engines.flow.solver import cheapest_flow
 
 FEW = 60_000
 """Of so few spare arcs none is left out."""
@@ -36,7 +37,7 @@ def cheapest_on_few(
     supply: Amounts,
     spare: Mask,
     *,
-    time_limit: TimeLimit | None = None,
+    deadline: Deadline = NEVER,
     trial: bool,
     sparing: bool = False,
     light: Amounts | None = None,
@@ -46,7 +47,6 @@ def cheapest_on_few(
     ``spare`` arcs have no lower bound; ``sparing``: none is left out, and they carry no more than they must.  By
     ``light`` costs, with smaller numbers, the cheapest flow is most likely the same; the solver is faster with them.
     """
-    time_limit = time_limit or TimeLimit()
     spare = spare & (upper > lower)
     light = cost if light is None or np.array_equal(light, cost) else light
     number = int(spare.sum())
@@ -54,7 +54,7 @@ def cheapest_on_few(
         used = np.flatnonzero(~spare)
         some = tails[used], heads[used], lower[used], upper[used]
         for costs in (cost,) if light is cost else (light, cost):
-            found = cheapest_flow(*some, costs[used], supply, time_limit)
+            found = cheapest_flow(*some, costs[used], supply, deadline)
             price = None if found is None else _prices(*some, cost[used], found, supply)
             if found is None or price is not None:
                 break
@@ -73,7 +73,7 @@ def cheapest_on_few(
     if sparing:
         total = int(supply[supply > 0].sum())
         cost, light = _dearer(cost, spare, total, len(supply)), _dearer(light, spare, LIGHT, len(supply))
-    return _cheapest(tails, heads, lower, upper, cost, supply, light, time_limit)
+    return _cheapest(tails, heads, lower, upper, cost, supply, light, deadline)
 
 
 def _cheapest(
@@ -84,17 +84,17 @@ def _cheapest(
     cost: Amounts,
     supply: Amounts,
     light: Amounts,
-    time_limit: TimeLimit,
+    deadline: Deadline,
 ) -> Amounts | None:
     if light is not cost:
-        flow = cheapest_flow(tails, heads, lower, upper, light, supply, time_limit)
+        flow = cheapest_flow(tails, heads, lower, upper, light, supply, deadline)
         if flow is None:
             return None
         from_nodes, to_nodes, ahead, back = residual(tails, heads, lower, upper, flow)
         lengths = np.concatenate([cost[ahead], -cost[back]])
         if _fixed(from_nodes, to_nodes, lengths, np.zeros(len(supply), np.int64), _SWEEPS) is not None:
             return flow
-    return cheapest_flow(tails, heads, lower, upper, cost, supply, time_limit)
+    return cheapest_flow(tails, heads, lower, upper, cost, supply, deadline)
 
 
 def _dearer(cost: Amounts, spare: Mask, weight: int, nodes: int) -> Amounts:
@@ -128,19 +128,30 @@ def _prices(
     return _fixed(from_nodes, to_nodes, lengths, np.where(supply < 0, 0, FAR), _SWEEPS)
 
 
-def potentials(from_nodes: Amounts, to_nodes: Amounts, lengths: Amounts, start: Amounts) -> Amounts:
-    """(nodes,) the shortest ways to each node from where ``start`` says they begin; there is no negative cycle."""
-    found = _fixed(from_nodes, to_nodes, lengths, start, None)
+def potentials(
+    from_nodes: Amounts, to_nodes: Amounts, lengths: Amounts, start: Amounts, deadline: Deadline
+) -> Amounts:
+    """(nodes,) the shortest ways to each node from where ``start`` says they begin; there is no negative cycle.
+
+    Raises TimeoutError at the deadline.
+    """
+    found = _fixed(from_nodes, to_nodes, lengths, start, None, deadline)
     assert found is not None
     return found
 
 
 def _fixed(
-    from_nodes: Amounts, to_nodes: Amounts, lengths: Amounts, start: Amounts, sweeps: int | None
+    from_nodes: Amounts,
+    to_nodes: Amounts,
+    lengths: Amounts,
+    start: Amounts,
+    sweeps: int | None,
+    deadline: Deadline = NEVER,
 ) -> Amounts | None:
     """The same; None if that takes more sweeps, as it does wherever there is a negative cycle."""
     potential = start
     while sweeps is None or sweeps > 0:
+        deadline.check()
         before = potential.copy()
         np.minimum.at(potential, to_nodes, before[from_nodes] + lengths)
         if np.array_equal(before, potential):

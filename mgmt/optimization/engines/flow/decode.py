@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.flow.structure import NetworkStructure
 
 _PRIME = 2_147_483_647
@@ -62,8 +63,13 @@ class Units:
     """Values for them, as many."""
 
 
-def choice_of(assignment: Assignment, structure: NetworkStructure, units: Units) -> Indices | None:
-    """The choice of each row; None when the values of a pool could not be dealt out."""
+def choice_of(
+    assignment: Assignment, structure: NetworkStructure, units: Units, deadline: Deadline
+) -> Indices | None:
+    """The choice of each row; None when the values of a pool could not be dealt out.
+
+    Raises TimeoutError at the deadline.
+    """
     choice = np.full(assignment.rows, NONE, np.int64)
     rest = np.ones(assignment.rows, np.bool_)
     stays = units.stays
@@ -74,7 +80,7 @@ def choice_of(assignment: Assignment, structure: NetworkStructure, units: Units)
     value = np.repeat(stays.value, units.staying)
     choice[rows] = value
     rest[rows] = False
-    dealt = _deal(structure, units, choice, rest)
+    dealt = _deal(structure, units, choice, rest, deadline)
     if dealt is None:
         return None
     given = _given(units.row, rest)
@@ -101,7 +107,7 @@ def _given(row: Amounts, rest: Mask) -> Mask:
 
 
 def _deal(
-    structure: NetworkStructure, units: Units, choice: Amounts, rest: Mask
+    structure: NetworkStructure, units: Units, choice: Amounts, rest: Mask, deadline: Deadline
 ) -> tuple[Amounts, Amounts] | None:
     """Pairs of bundle and value for the units in pools."""
     order = np.lexsort([units.into_bundle, units.into_pool])
@@ -119,7 +125,7 @@ def _deal(
         return bundle, value
     kept = np.flatnonzero(~rest & (choice >= 0))
     swaps = _Swaps(structure, bundle, pool, value, structure.bundle[kept], choice[kept])
-    return (bundle, swaps.value) if swaps.settle() else None
+    return (bundle, swaps.value) if swaps.settle(deadline) else None
 
 
 class _Swaps:
@@ -150,8 +156,12 @@ class _Swaps:
         )
         self._count = Counter(map(tuple, pairs.T.tolist())) if len(self._over) else Counter()
 
-    def settle(self) -> bool:
-        return all(self._settle(int(unit)) for unit in self._over)
+    def settle(self, deadline: Deadline) -> bool:
+        for unit in self._over.tolist():
+            deadline.check()
+            if not self._settle(unit):
+                return False
+        return True
 
     def _settle(self, unit: int) -> bool:
         bundle, value = int(self._bundle[unit]), int(self.value[unit])

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Indices, Optima, Placement
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines import flow
 from mgmt.optimization.engines.presolve.fixing import rest_of, without_implied
 
@@ -22,14 +23,15 @@ Rest = Callable[[Assignment, Indices, tuple[int, ...]], Placement]
 """Solves an assignment, given a choice to begin with and bounds of the first tiers."""
 
 
-def solve_leading_tiers(
-    assignment: Assignment, time_limit: flow.TimeLimit, solve_rest: Rest
-) -> Placement | None:
+def solve_leading_tiers(assignment: Assignment, deadline: Deadline, solve_rest: Rest) -> Placement | None:
     """The best found, with bounds; None where not even the first tier is a network."""
-    first = None if assignment.conditions else _first_tiers(assignment, time_limit)
+    first = None if assignment.conditions else _first_tiers(assignment, deadline)
     if first is None or first.choice is None or first.optima is None or not first.proven:
         return first if first is not None and first.choice is None else None
-    optima = first.optima()
+    try:
+        optima = first.optima()
+    except TimeoutError:
+        return None
     fixed = _settled(assignment, optima)
     free = fixed < 0
     restricted = replace(
@@ -52,12 +54,12 @@ def solve_leading_tiers(
     )
 
 
-def _first_tiers(assignment: Assignment, time_limit: flow.TimeLimit) -> Placement | None:
+def _first_tiers(assignment: Assignment, deadline: Deadline) -> Placement | None:
     """The optimum of as many tiers as are a network."""
     most = len(assignment.tiers) - 1
     for number in range(most, max(0, most - _MOST_TRIED), -1):
         try:
-            return flow.solve(replace(assignment, tiers=assignment.tiers[:number]), None, time_limit)
+            return flow.solve(replace(assignment, tiers=assignment.tiers[:number]), None, deadline)
         except flow.NotAFlowError:
             continue
         except flow.LateFlowError:

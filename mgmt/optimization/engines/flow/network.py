@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import Amounts, Mask
+from mgmt.optimization.deadline import NEVER, Deadline
 from mgmt.optimization.engines.flow.arc_pricing import (
     LARGEST_COST,
     LIGHT,
@@ -22,7 +23,7 @@ from mgmt.optimization.engines.flow.arc_pricing import (
 )
 from mgmt.optimization.engines.flow.components import components_of
 from mgmt.optimization.engines.flow.counts import NotAFlowError
-from mgmt.optimization.engines.flow.solver import TimeLimit
+from mgmt.optimization.engines.flow.solver import ALWAYS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +61,7 @@ class Network:
         self.sparing = False
         """Whether spare arcs are to carry nothing that others carry as cheaply, however few they are."""
         self._found: _Found | None = None
-        self._time_limit = TimeLimit()
+        self._deadline = NEVER
         self._tails: list[Amounts] = []
         self._heads: list[Amounts] = []
         self._lower: list[Amounts] = []
@@ -92,16 +93,20 @@ class Network:
     def heads(self) -> Amounts:
         return np.concatenate(self._heads)
 
+    @property
+    def _late(self) -> Deadline:
+        return self._deadline.if_more(self.arcs, ALWAYS)
+
     def cost_of(self, flow: Amounts) -> Amounts:
         """(tiers,) what a flow costs."""
         return np.concatenate(self._costs, axis=1) @ flow
 
-    def cheapest(self, supply: Amounts, time_limit: TimeLimit | None = None) -> Amounts | None:
+    def cheapest(self, supply: Amounts, deadline: Deadline = NEVER) -> Amounts | None:
         """The flow on each arc; None if there is none.
 
-        Raises NotAFlowError when a cost is too large, LateFlowError where ``time_limit`` is too short.
+        Raises NotAFlowError when a cost is too large, LateFlowError where the deadline is too near.
         """
-        self._time_limit = time_limit or TimeLimit()
+        self._deadline = deadline
         total = int(supply[supply > 0].sum())
         lower = np.concatenate(self._lower)
         upper = np.minimum(np.concatenate(self._upper), total)
@@ -125,7 +130,7 @@ class Network:
         arcs, flow = self._found.arcs, self._found.flow
         tails, heads, nodes = arcs.tails, arcs.heads, len(arcs.supply)
         lower, upper = _only_cheapest(
-            tails, heads, self._found.lower, self._found.upper, self._found.cost, flow, nodes
+            tails, heads, self._found.lower, self._found.upper, self._found.cost, flow, nodes, self._late
         )
         return _unsettled(tails, heads, lower, upper, flow, nodes)
 
@@ -156,7 +161,7 @@ class Network:
             cost,
             supply,
             arcs.spare & (lower == 0),
-            time_limit=self._time_limit,
+            deadline=self._deadline,
             trial=trial,
             sparing=self.sparing,
             light=light,
@@ -166,7 +171,7 @@ class Network:
         if last >= self.tiers:
             self._found = _Found(arcs, lower, upper, cost, flow)
             return flow
-        lower, upper = _only_cheapest(tails, heads, lower, upper, cost, flow, len(supply))
+        lower, upper = _only_cheapest(tails, heads, lower, upper, cost, flow, len(supply), self._late)
         return self._cheapest_from(last, arcs, lower, upper, trial=False)
 
     def _ranges(self, costs: Amounts, free: Amounts, total: int) -> list[int]:
@@ -218,11 +223,12 @@ def _only_cheapest(
     cost: Amounts,
     flow: Amounts,
     nodes: int,
+    deadline: Deadline,
 ) -> tuple[Amounts, Amounts]:
     """The bounds narrowed to the flows that cost as little as this one."""
     from_nodes, to_nodes, ahead, back = residual(tails, heads, lower, upper, flow)
     lengths = np.concatenate([cost[ahead], -cost[back]])
-    potential = potentials(from_nodes, to_nodes, lengths, np.zeros(nodes, np.int64))
+    potential = potentials(from_nodes, to_nodes, lengths, np.zeros(nodes, np.int64), deadline)
     reduced = cost + potential[tails] - potential[heads]
     return np.where(reduced < 0, upper, lower), np.where(reduced > 0, lower, upper)
 

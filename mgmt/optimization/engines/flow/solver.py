@@ -7,15 +7,13 @@ does if it is wide enough.  The solver scales costs by the number of nodes, so f
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import Amounts, Mask
+from mgmt.optimization.deadline import NEVER, Deadline
 from mgmt.optimization.engines.flow.counts import NotAFlowError
 
 
@@ -26,11 +24,11 @@ def cheapest_flow(
     upper: Amounts,
     cost: Amounts,
     supply: Amounts,
-    time_limit: TimeLimit | None = None,
+    deadline: Deadline = NEVER,
 ) -> Amounts | None:
     """(arcs,) a cheapest flow; None if there is none.  Arcs must not lead around in circles.
 
-    Raises LateFlowError where ``time_limit`` is too short for it.
+    Raises LateFlowError where the deadline is too near for it.
     """
     rest = supply.copy()
     forced = np.flatnonzero(lower)
@@ -41,8 +39,7 @@ def cheapest_flow(
     shorter, first = whole.passed(ways_out=True)
     shortest, second = shorter.passed(ways_out=False)
     some = np.flatnonzero(shortest.needed())
-    if time_limit is not None:
-        time_limit.begin(len(some))
+    check_time(len(some), deadline)
     found = shortest.only(some).ask()
     if found is None:
         return None
@@ -142,14 +139,7 @@ class LateFlowError(NotAFlowError):
     """It is a network, but its flow would take longer than there is time."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLimit:
-    """Until when flows are begun, by a clock; both in seconds."""
-
-    deadline: float = math.inf
-    clock: Callable[[], float] = time.monotonic
-
-    def begin(self, arcs: int) -> None:
-        """To be called before a flow on so many arcs.  Raises LateFlowError when there is no time for it."""
-        if arcs > max(ALWAYS, ARCS_PER_SECOND * (self.deadline - self.clock())):
-            raise LateFlowError(f"a network of {arcs} arcs takes longer than the time that is left")
+def check_time(arcs: int, deadline: Deadline) -> None:
+    """LateFlowError where there is no time for a flow on so many arcs."""
+    if arcs > max(ALWAYS, ARCS_PER_SECOND * deadline.left):
+        raise LateFlowError(f"a network of {arcs} arcs takes longer than the time that is left")

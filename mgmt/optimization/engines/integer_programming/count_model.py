@@ -18,6 +18,7 @@ from math import gcd
 import numpy as np
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Limit, Load, LoadCost
+from mgmt.optimization.deadline import NEVER, Deadline
 from mgmt.optimization.engines.integer_programming.condition_rows import by_class, encode, rows_together
 from mgmt.optimization.engines.integer_programming.count_terms import (
     Division,
@@ -54,6 +55,8 @@ class CountModel:
     """Grows with each tier whose objective is asked for, and with what is required besides."""
 
     cells: Cells
+    deadline: Deadline = NEVER
+    """Limits and costs that are written after it raise TimeoutError."""
     lower: list[int] = field(default_factory=list)
     upper: list[int] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
@@ -75,6 +78,7 @@ class CountModel:
             variables = range(starts[class_], starts[class_ + 1])
             self.rows.append(Row(variables, [1] * len(variables), count, count))
         for limit in cells.classes.assignment.limits:
+            self.deadline.check()
             self._limit(limit)
         together = rows_together(cells.classes.assignment.conditions)
         for condition in cells.classes.assignment.conditions:
@@ -125,6 +129,7 @@ class CountModel:
         for cost in tier.costs:
             if not isinstance(cost, LoadCost) or cost.weight == 0:
                 continue
+            self.deadline.check()
             if cost.peak:
                 peaks = [self._peak(part, shape_of(self.cells, part)) for part in parts_of(cost)]
                 others.append((self._highest(cost, peaks), cost.weight))

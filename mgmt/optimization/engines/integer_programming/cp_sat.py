@@ -11,8 +11,9 @@ from typing import Any
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.optimization.assignment import Indices, Placement
 from mgmt.optimization.backends import AnswerStatus
+from mgmt.optimization.backends.cp_sat_solver import Effort, ask
 from mgmt.optimization.contradictions import contradicted
-from mgmt.optimization.cp_sat_solver import Effort, ask
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.integer_programming.count_model import CountModel
 from mgmt.optimization.engines.integer_programming.count_terms import Row, Sum
 from mgmt.optimization.engines.integer_programming.lexicographic import LEAST_SECONDS, minimize_tiers
@@ -30,7 +31,7 @@ def solve(
     *,
     hint: Indices | None,
     known_bounds: Sequence[int | None],
-    deadline: float,
+    deadline: Deadline,
     seed: int,
     workers: int,
 ) -> Placement:
@@ -60,10 +61,11 @@ class _Solver:
         return self._written[0]
 
     def minimize(
-        self, objective: Sum, hint: Indices | None, seconds: float
+        self, objective: Sum, hint: Indices | None, deadline: Deadline
     ) -> tuple[Indices | None, bool, int | None]:
         """A choice, if one was found; False when there is none; a bound, if there is one."""
         self._write()
+        seconds = max(LEAST_SECONDS, deadline.left)
         cells = self.model.cells
         proto = self._proto
         proto.clear_objective()
@@ -79,7 +81,7 @@ class _Solver:
             reply = ask(
                 self._cp,
                 self._effort(seconds),
-                seconds=max(LEAST_SECONDS, seconds),
+                seconds=seconds,
                 seed=self._seed,
                 workers=self._workers,
             )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mgmt.optimization.assignment import Indices, Placement
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.integer_programming.count_model import CountModel
 from mgmt.optimization.engines.integer_programming.count_terms import Sum
 from mgmt.optimization.engines.integer_programming.lexicographic import minimize_tiers
@@ -26,7 +27,7 @@ _ROUNDOFF = 1e-6
 
 
 def solve(
-    cells: Cells, *, hint: Indices | None, known_bounds: Sequence[int | None], deadline: float, seed: int
+    cells: Cells, *, hint: Indices | None, known_bounds: Sequence[int | None], deadline: Deadline, seed: int
 ) -> Placement:
     """The best counts, tier by tier; see ``minimize_tiers``."""
     return minimize_tiers(
@@ -48,7 +49,7 @@ class _Solver:
         return len(self.model.lower)
 
     def minimize(
-        self, objective: Sum, hint: Indices | None, seconds: float
+        self, objective: Sum, hint: Indices | None, deadline: Deadline
     ) -> tuple[Indices | None, bool, int | None]:
         if not self.model.linear:
             raise UnsuitableError("a cost that is not convex is for no mixed-integer program")
@@ -59,7 +60,7 @@ class _Solver:
             raise UnsuitableError("numbers too large for floating point")
         message = program.message(np.ones(self.variables, np.bool_), integer=True)
         start = self._started(hint)
-        result = ask(message, parameters_pb2.SOLVER_TYPE_HIGHS, seconds, self._parameters(), start)
+        result = ask(message, parameters_pb2.SOLVER_TYPE_HIGHS, deadline, self._parameters(), start)
         reason = result.termination.reason
         if reason in {
             result_pb2.TERMINATION_REASON_INFEASIBLE,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Protocol
 
 from mgmt.errors import SolveTimeout
 from mgmt.optimization.assignment import Indices, Placement
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.integer_programming.count_model import CountModel
 from mgmt.optimization.engines.integer_programming.count_terms import Sum
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
@@ -29,15 +29,15 @@ class TierSolver(Protocol):
         """How many it has been given."""
 
     def minimize(
-        self, objective: Sum, hint: Indices | None, seconds: float
+        self, objective: Sum, hint: Indices | None, deadline: Deadline
     ) -> tuple[Indices | None, bool, int | None]:
         """A choice, if one was found; False when there is none; a bound, if there is one."""
 
 
 def minimize_tiers(
-    solver: TierSolver, *, hint: Indices | None, known_bounds: Sequence[int | None], deadline: float
+    solver: TierSolver, *, hint: Indices | None, known_bounds: Sequence[int | None], deadline: Deadline
 ) -> Placement:
-    """The best counts, tier by tier, until ``deadline`` (``time.monotonic``), with bounds for these candidates.
+    """The best counts, tier by tier, until the deadline, with bounds for these candidates.
 
     ``hint`` is a choice to begin with, one that keeps the limits; ``known_bounds`` are per tier.  Raises
     SolveTimeout when neither a choice nor a proof that there is none was found in time, UnsuitableError when a cost
@@ -51,12 +51,11 @@ def minimize_tiers(
     for number in range(tiers or 1):
         objective = model.objective(number) if tiers else Sum(0, [], [])
         floor = known_bounds[number] if tiers else None
-        left = deadline - time.monotonic()
         # Later tiers need time too, and usually less; the last one may use all that is left.
-        seconds = left if number >= tiers - 1 else left / 2
+        share = deadline if number >= tiers - 1 else deadline.part(1 / 2)
         met = best is not None and (not tiers or worth[number] == floor)
-        if best is None or (not met and seconds > LEAST_SECONDS):
-            choice, feasible, bound = solver.minimize(objective, best, seconds)
+        if best is None or (not met and share.left > LEAST_SECONDS):
+            choice, feasible, bound = solver.minimize(objective, best, share)
             if not feasible:
                 return Placement(None, (), (), solver.name, solver_variables=solver.variables)
             if choice is not None:

@@ -7,7 +7,6 @@ never read off the solver's objective; so it holds however good or bad these val
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import Amounts, Mask
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.integer_programming.count_model import CountModel
 from mgmt.optimization.engines.integer_programming.count_terms import Row, Sum
 from mgmt.optimization.engines.model.cells import Cells
@@ -66,7 +66,7 @@ class Relaxation:
         self.largest = 0
         """Columns of the largest program that was solved."""
 
-    def minimize(self, objective: Sum, start: Amounts | None, deadline: float) -> Relaxed | None:
+    def minimize(self, objective: Sum, start: Amounts | None, deadline: Deadline) -> Relaxed | None:
         """The relaxed minimum with its bound; None when the time ended first, or numbers are too large.
 
         ``start`` is the counts of a choice that keeps the limits.
@@ -84,9 +84,9 @@ class Relaxation:
         bound: int | None = None
         counts: Reals | None = None
         values: list[float] = []
-        while (left := deadline - time.monotonic()) > _LEAST_SECONDS:
+        while deadline.left > _LEAST_SECONDS:
             self.largest = max(self.largest, int(active.sum()))
-            answer = program.solve(active, left)
+            answer = program.solve(active, deadline)
             if answer is None:
                 break
             if answer.values is None:
@@ -173,26 +173,28 @@ class Program:
         return total - roundoff + self._constant
 
     def solve(
-        self, active: Mask, seconds: float, *, elastic: bool = False, slack: float = 0.0
+        self, active: Mask, deadline: Deadline, *, elastic: bool = False, slack: float = 0.0
     ) -> _Answer | None:
         """Solve with some of the columns; None when the time ended first.
 
         ``elastic``: how little the rows can be missed by, at no other cost.  ``slack``: what any may be missed by.
         """
-        started = time.monotonic()
         from ortools.math_opt import parameters_pb2, result_pb2
 
         message = self.message(active, elastic=elastic, slack=slack)
-        result = ask(message, parameters_pb2.SOLVER_TYPE_GLOP, seconds, parameters_pb2.SolveParametersProto())
+        result = ask(
+            message, parameters_pb2.SOLVER_TYPE_GLOP, deadline, parameters_pb2.SolveParametersProto()
+        )
         reason = result.termination.reason
         if reason == result_pb2.TERMINATION_REASON_INFEASIBLE:
             # What the solver says is believed with prices that prove it.
-            missed = self.solve(active, seconds, elastic=True)
+            missed = self.solve(active, deadline, elastic=True)
             if missed is not None and self._impossible(missed.duals):
                 return _Answer(None, np.zeros(0), 0.0)
             # Else it was roundoff, of weights that are far apart; the bound is reckoned over the rows as they are.
-            left = seconds - (time.monotonic() - started)
-            return self.solve(active, left, slack=_SLACK) if not slack and left > _LEAST_SECONDS else None
+            if slack or deadline.left <= _LEAST_SECONDS:
+                return None
+            return self.solve(active, deadline, slack=_SLACK)
         if not result.solutions or reason != result_pb2.TERMINATION_REASON_OPTIMAL:
             return None
         solution = result.solutions[0]
@@ -270,12 +272,12 @@ class Program:
         return message
 
 
-def ask(message: Any, solver_type: int, seconds: float, parameters: Any, start: Any = None) -> Any:
-    """What a solver says of a program within so many seconds; ``start``: parameters of the model, like a hint."""
+def ask(message: Any, solver_type: int, deadline: Deadline, parameters: Any, start: Any = None) -> Any:
+    """What a solver says of a program until the deadline; ``start``: parameters of the model, like a hint."""
     from ortools.math_opt import callback_pb2, model_parameters_pb2, parameters_pb2
     from ortools.math_opt.core.python import solver
 
-    parameters.time_limit.FromMilliseconds(max(1, int(1000 * seconds)))
+    parameters.time_limit.FromMilliseconds(max(1, int(1000 * deadline.left)))
     return solver.solve(
         message,
         solver_type,

@@ -9,7 +9,6 @@ What it is not: it proves nothing, and what was taken away finds another place o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, Amounts, Indices
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 
 Numbers = NDArray[np.intp]
@@ -26,7 +26,7 @@ _MOST_FAILED = 6
 """Values that turn out not to do, in a row, before rows alike stay without one."""
 
 
-def ejections(classes: EquivalenceClasses, choice: Indices, *, deadline: float) -> Iterator[Indices]:
+def ejections(classes: EquivalenceClasses, choice: Indices, *, deadline: Deadline) -> Iterator[Indices]:
     """Better and better choices, from one that keeps everything; ends when no row finds room."""
     assignment = classes.assignment
     if bool(assignment.required.all()) or not assignment.tiers:
@@ -39,11 +39,13 @@ def ejections(classes: EquivalenceClasses, choice: Indices, *, deadline: float) 
     while progress:
         progress = False
         for rows in room.alike(np.flatnonzero((best == NONE) & ~assignment.required)):
+            if deadline.passed:
+                return
             options = room.options(best, rows[0])
             failed = 0
             number = len(rows)
             while rows and options and failed < _MOST_FAILED:
-                if time.monotonic() > deadline:
+                if deadline.passed:
                     return
                 number = min(number, len(rows), len(options))
                 changed = best.copy()

@@ -17,7 +17,6 @@ What it is not: it proves nothing, and it gives only choices that are better tha
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -38,6 +37,7 @@ from mgmt.optimization.assignment import (
     Skew,
     Tier,
 )
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.delta_evaluation.states import CostState, LimitState, LoadState, Numbers, Reals
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
 from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
@@ -231,7 +231,7 @@ def exchanged(
     tier: int,
     known_bounds: Sequence[int],
     *,
-    deadline: float,
+    deadline: Deadline,
     seed: int,
 ) -> Iterator[Indices]:
     """Better and better choices for a tier, none worse in those before; ends when it finds no more.
@@ -241,7 +241,7 @@ def exchanged(
     if not _improvable(classes.assignment, tier):
         return
     try:
-        search = Search(classes, choice, tier, known_bounds, seed)
+        search = Search(classes, choice, tier, known_bounds, deadline, seed)
     except UnsuitableError:
         return
     best = near = search.total()
@@ -249,7 +249,7 @@ def exchanged(
     is_sum = bool(classes.assignment.tiers[tier].costs) and not known_bounds
     per_cell = _GIVES_UP_PER_CELL_OF_SUMS if is_sum else _GIVES_UP_PER_CELL
     most_idle = min(_GIVES_UP, per_cell * classes.number * classes.assignment.values)
-    while time.monotonic() < deadline and idle < most_idle:
+    while not deadline.passed and idle < most_idle:
         search.step()
         idle, idle_near = idle + 1, idle_near + 1
         if search.total() < near:
@@ -268,7 +268,7 @@ def exchanged(
             search.start_nearby()
 
 
-def repaired(classes: EquivalenceClasses, *, deadline: float, seed: int) -> Indices | None:
+def repaired(classes: EquivalenceClasses, *, deadline: Deadline, seed: int) -> Indices | None:
     """A choice that keeps everything, by exchanges from one that does not; None when it finds none.
 
     Rows keep today's values where they may, and begin anywhere else.
@@ -304,7 +304,13 @@ class Search:
     """A choice that is being changed, exchange by exchange; after each it breaks no more than before."""
 
     def __init__(
-        self, classes: EquivalenceClasses, choice: Indices, tier: int, known_bounds: Sequence[int], seed: int
+        self,
+        classes: EquivalenceClasses,
+        choice: Indices,
+        tier: int,
+        known_bounds: Sequence[int],
+        deadline: Deadline,
+        seed: int,
     ) -> None:
         assignment = classes.assignment
         self._chosen = np.append(choice, NONE)
@@ -312,6 +318,7 @@ class Search:
         self.choice = self._chosen[:-1]
         self._best_choice = choice.copy()
         self._classes, self._assignment = classes, assignment
+        self._deadline = deadline
         self._random = np.random.default_rng(seed)
         self._move_limits = [one for one in assignment.conditions if isinstance(one, MoveLimit)]
         limited = np.zeros(assignment.rows, np.bool_)
@@ -479,6 +486,8 @@ class Search:
         """To the best so far, without rows that need not have left today's values, and without some of the others."""
         assignment, home, best = self._assignment, self._home[:-1], self._best_choice
         for row in np.flatnonzero((home != NONE) & (best != home)).tolist():
+            if self._deadline.passed:
+                break
             changed = best.copy()
             changed[row] = home[row]
             if assignment.worth(changed) <= assignment.worth(best) and not any(assignment.broken(changed)):

@@ -7,7 +7,6 @@ soon, and shrinks when its time ends first.  (Shaw, CP 1998.)
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from mgmt.errors import SolveTimeout
 from mgmt.optimization.assignment import NONE, Indices, Load, LoadCost, Mask
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.incumbent import Incumbent
 from mgmt.optimization.engines.integer_programming import cp_sat
 from mgmt.optimization.engines.model.cells import Cells
@@ -35,24 +35,27 @@ _LEFT_OUT = 8
 """Kinds that have rows without a value, taken along."""
 
 
-def nearby(cells: Cells, best: Incumbent, *, deadline: float, seed: int, workers: int) -> Iterator[Indices]:
+def nearby(
+    cells: Cells, best: Incumbent, *, deadline: Deadline, seed: int, workers: int
+) -> Iterator[Indices]:
     """Better and better choices than the incumbent, which is to take them, until the time ends."""
     assert best.choice is not None
     size = float(_FIRST_SIZE)
     drawing = _Drawing(cells, np.random.default_rng(seed))
     number = 0
-    while (left := deadline - time.monotonic()) > _LEAST_SECONDS:
+    while deadline.left > _LEAST_SECONDS:
         tier = best.open_tier
         some = None if tier is None else drawing.some(best.choice, tier, int(size))
         if some is None:
             return
-        began, seconds, number = time.monotonic(), min(left, _MOST_SECONDS), number + 1
+        turn, number = deadline.within(_MOST_SECONDS), number + 1
+        half = turn.part(1 / 2)
         try:
             found = cp_sat.solve(
                 cells.only(some),
                 hint=best.choice,
                 known_bounds=best.bounds,
-                deadline=began + seconds,
+                deadline=turn,
                 seed=seed + number,
                 workers=workers,
             )
@@ -60,9 +63,9 @@ def nearby(cells: Cells, best: Incumbent, *, deadline: float, seed: int, workers
             return
         if found.choice is not None and found.worth < best.worth:
             yield found.choice
-        elif size >= len(cells) and time.monotonic() - began < seconds:
+        elif size >= len(cells) and not turn.passed:
             return  # all has been decided anew
-        size *= _GROWS if time.monotonic() - began < seconds / 2 else _SHRINKS
+        size *= _GROWS if not half.passed else _SHRINKS
         size = max(size, _LEAST_SIZE)
 
 

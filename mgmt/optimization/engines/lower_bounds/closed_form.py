@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, Amounts, Indices, Limit, Load, LoadCost, Mask
+from mgmt.optimization.deadline import NEVER, Deadline
 from mgmt.optimization.engines.lower_bounds.bin_packing import opening_bound
 from mgmt.optimization.engines.model.cells import Cells
 from mgmt.optimization.engines.model.cost_functions import (
@@ -45,9 +46,10 @@ _DEAR = np.int64(2**61)
 _NOTHING = -(2**62)
 
 
-def bounds_of(cells: Cells) -> list[int | None]:
-    """Per tier a bound that no choice among the cells goes below; None where there is none in closed form."""
-    return [_floor(cells, number) for number in range(len(cells.classes.assignment.tiers))]
+def bounds_of(cells: Cells, deadline: Deadline = NEVER) -> list[int | None]:
+    """Per tier a bound that no choice among the cells goes below; None where none is known in closed form in time."""
+    tiers = range(len(cells.classes.assignment.tiers))
+    return [None if deadline.passed else _floor(cells, number, deadline) for number in tiers]
 
 
 def peak_bounds(cells: Cells, peaks: list[LoadCost]) -> list[int]:
@@ -120,7 +122,7 @@ def _wide_peak_floor(classes: EquivalenceClasses, cost: LoadCost) -> int:
     return _height_needed(shape, captives, np.array([adds.sum()]), np.array([(adds > 0).sum()]), floor)
 
 
-def _floor(cells: Cells, number: int) -> int | None:
+def _floor(cells: Cells, number: int, deadline: Deadline) -> int | None:
     tier = cells.classes.assignment.tiers[number]
     total = tier.constant
     row_costs = cells.costs[number].copy()
@@ -154,7 +156,7 @@ def _floor(cells: Cells, number: int) -> int | None:
             if shape.single:
                 least = max(least, _by_share(cells, cost, shape))
             opening.append((cost, shape, max(least, opening_bound(cells, cost, shape))))
-    total += _peaks_floor(cells, peaks, opening)
+    total += _peaks_floor(cells, peaks, opening, deadline)
     separately = cheapest(cells, row_costs) + sum(
         cost.weight * _level(cells, cost, shape)
         if shape.convex()
@@ -171,12 +173,15 @@ def _floor(cells: Cells, number: int) -> int | None:
 
 
 def _peaks_floor(
-    cells: Cells, peaks: Sequence[LoadCost], opening: Sequence[tuple[LoadCost, Shape, int]]
+    cells: Cells,
+    peaks: Sequence[LoadCost],
+    opening: Sequence[tuple[LoadCost, Shape, int]],
+    deadline: Deadline,
 ) -> int:
     """What peaks, and costs of using places with bounds of their own, come to at least together."""
     beside = sum(bound for _, _, bound in opening)
     apart = _peaks_alone(cells, peaks) + beside
-    if len(peaks) != 1 or not opening:
+    if len(peaks) != 1 or not opening or deadline.passed:
         return apart
     # The lower the peak, the less room each place has, and the more of them are used.
     (peak,) = peaks
@@ -186,6 +191,8 @@ def _peaks_floor(
     for least, beyond in pairwise(
         np.unique(np.linspace(low, high + 1, _MOST_HEIGHTS).astype(np.int64)).tolist()
     ):
+        if deadline.passed:
+            return apart
         if peak.weight * least + beside >= best:
             break
         limits = limits_below(cells, peak, beyond - 1)

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Indices, Load, Mask
+from mgmt.optimization.deadline import NEVER, Deadline
 from mgmt.optimization.engines.model.equivalence import EquivalenceClasses
 
 
@@ -126,10 +127,12 @@ class Cells:
         )
 
 
-def cells_of(classes: EquivalenceClasses, class_: Indices, value: Indices) -> Cells:
+def cells_of(
+    classes: EquivalenceClasses, class_: Indices, value: Indices, deadline: Deadline = NEVER
+) -> Cells:
     """The cells of candidates: classes with values they are allowed to have.
 
-    Kinds that may stay without a value have that as a candidate besides.
+    Kinds that may stay without a value have that as a candidate besides.  Raises TimeoutError at the deadline.
     """
     places = classes.assignment.values + 1
     free = np.flatnonzero(~classes.required).astype(np.int32)
@@ -138,7 +141,7 @@ def cells_of(classes: EquivalenceClasses, class_: Indices, value: Indices) -> Ce
     place = class_.astype(np.int64) * places + value + 1
     order = np.argsort(place, kind="stable")
     class_, value, place = class_[order], value[order], place[order]
-    most = np.minimum(classes.count[class_], _room(classes, class_, value))
+    most = np.minimum(classes.count[class_], _room(classes, class_, value, deadline))
     stays = classes.stays
     today = stays.class_.astype(np.int64) * places + stays.value + 1
     found = np.minimum(np.searchsorted(place, today), max(0, len(place) - 1))
@@ -163,11 +166,12 @@ def all_candidates(classes: EquivalenceClasses) -> tuple[Indices, Indices]:
     return class_.astype(np.int32), value.astype(np.int32)
 
 
-def _room(classes: EquivalenceClasses, class_: Indices, value: Indices) -> Amounts:
+def _room(classes: EquivalenceClasses, class_: Indices, value: Indices, deadline: Deadline) -> Amounts:
     """How many rows of a class each value has room for when it has nothing else."""
     room = classes.count[class_].copy()
     placed = np.flatnonzero(value >= 0)
     for limit in classes.assignment.limits:
+        deadline.check()
         load = limit.load
         group = classes.group(load)[class_[placed]]
         bucket = load.bucket[value[placed]]

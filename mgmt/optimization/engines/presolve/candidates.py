@@ -38,6 +38,7 @@ from mgmt.optimization.assignment import (
     Mask,
     RowCost,
 )
+from mgmt.optimization.deadline import NEVER, Deadline
 from mgmt.optimization.engines.delta_evaluation.states import LOW, one_place
 from mgmt.optimization.engines.model.cells import all_candidates
 from mgmt.optimization.engines.model.cost_functions import Affine, Shape, UnsuitableError, sampled_shape
@@ -57,8 +58,11 @@ class Candidates:
     note: str
 
 
-def candidates_of(classes: EquivalenceClasses) -> Candidates:
-    """Candidates that are enough for an optimum, and in words why; all values where no rule says so."""
+def candidates_of(classes: EquivalenceClasses, deadline: Deadline = NEVER) -> Candidates:
+    """Candidates that are enough for an optimum, and in words why; all values where no rule says so.
+
+    Raises TimeoutError at the deadline.
+    """
     assignment = classes.assignment
     every = int(assignment.allowed.sum(axis=1)[assignment.row_class[classes.representative]].sum())
     if assignment.rows >= assignment.values:
@@ -83,6 +87,7 @@ def candidates_of(classes: EquivalenceClasses) -> Candidates:
     values = []
     tied = _tied(classes)
     for class_ in range(classes.number):
+        deadline.check()
         if tied[class_]:
             values.append(np.flatnonzero(classes.allowed(class_)))
             continue

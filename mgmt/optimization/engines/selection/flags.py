@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Colocation, Indices, Placement, RowCost
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.engines.presolve.row_restriction import joint_rows, of_rows, rows_of
 from mgmt.optimization.engines.selection.selected_placement import solve_selection
 
@@ -51,10 +52,10 @@ class Flags:
             return None
         return cls(places, selection, leader, sum(tier.number > high >= low for tier in places.tiers))
 
-    def solve(self, *, seconds: float, seed: int, workers: int) -> Placement:
+    def solve(self, *, deadline: Deadline, seed: int, workers: int) -> Placement:
         """Both as one choice.  Raises UnsuitableError where nothing can be said of them together."""
         found = solve_selection(
-            self.places, self.selection, seconds=seconds, seed=seed, workers=workers, later=self.later
+            self.places, self.selection, deadline=deadline, seed=seed, workers=workers, later=self.later
         )
         if found is None:
             return Placement(None, (), (), "none: no places, or no flags among them")

@@ -28,6 +28,7 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.dense_ranks import alike_rows, firsts
 from mgmt.optimization.engines.integer_programming import cp_sat, highs
 from mgmt.optimization.engines.model.cells import all_candidates, cells_of
@@ -123,7 +124,7 @@ def solve_jointly(
     *,
     hint: tuple[Indices, Indices] | None,
     known_bounds: tuple[int, ...],
-    deadline: float,
+    deadline: Deadline,
     seed: int,
 ) -> Placement | None:
     """The joint choice (see ``joint``) that is best among what ``optima`` leaves open, in places that cost as little.

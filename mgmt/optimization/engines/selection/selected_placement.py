@@ -17,7 +17,6 @@ the rows that move anyhow, and then it is tried, until an answer meets the bound
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +35,7 @@ from mgmt.optimization.assignment import (
     Pairs,
     Placement,
 )
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.dense_ranks import firsts, joint_ranks
 from mgmt.optimization.engines.engine_choice import solve
 from mgmt.optimization.engines.model.cost_functions import UnsuitableError
@@ -69,7 +69,13 @@ class SelectedPlacement:
 
 
 def solve_selection(
-    places: Assignment, selection: Assignment, *, seconds: float, seed: int, workers: int = 1, later: int = 0
+    places: Assignment,
+    selection: Assignment,
+    *,
+    deadline: Deadline,
+    seed: int,
+    workers: int = 1,
+    later: int = 0,
 ) -> SelectedPlacement | None:
     """The best places and selection; None if there are none.  ``later`` tiers of places come after those of selection.
 
@@ -78,12 +84,10 @@ def solve_selection(
     if selection.conditions:
         raise UnsuitableError("conditions on selection")
     selection = _where_allowed(selection, places.row_class, places.allowed)
-    deadline = time.monotonic() + seconds
     if not later:
         return _Search(places, selection, deadline, seed, workers).run()
     before = replace(places, tiers=places.tiers[:-later])
-    share = time.monotonic() + seconds * _BEFORE_SHARE
-    first = _Search(before, selection, share, seed, workers).run()
+    first = _Search(before, selection, deadline.part(_BEFORE_SHARE), seed, workers).run()
     return None if first is None else _with_later(first, places, selection, later, deadline, seed, workers)
 
 
@@ -92,7 +96,7 @@ def _with_later(
     places: Assignment,
     selection: Assignment,
     later: int,
-    deadline: float,
+    deadline: Deadline,
     seed: int,
     workers: int,
 ) -> SelectedPlacement:
@@ -138,7 +142,7 @@ class _Search:
     """The best answer so far, and what bounds it."""
 
     def __init__(
-        self, places: Assignment, selection: Assignment, deadline: float, seed: int, workers: int
+        self, places: Assignment, selection: Assignment, deadline: Deadline, seed: int, workers: int
     ) -> None:
         self._places = places
         self._selection = selection
@@ -177,7 +181,7 @@ class _Search:
                 break
             try:
                 attempt()
-            except SolveTimeout:
+            except (SolveTimeout, TimeoutError):
                 if self._best is None:
                     raise
                 break
@@ -240,15 +244,14 @@ class _Search:
     @property
     def _late(self) -> bool:
         """Flows cannot be stopped in the middle, so none is begun that may not end in time."""
-        return time.monotonic() + self._longest > self._deadline
+        return self._deadline.left <= self._longest
 
     def _solve(self, assignment: Assignment, preferred: Pairs | None = None) -> Placement:
-        began = time.monotonic()
-        seconds = max(_LEAST_SECONDS, self._deadline - began)
+        began = self._deadline.left
         found = solve(
-            assignment, seconds=seconds, seed=self._seed, workers=self._workers, preferred=preferred
+            assignment, deadline=self._deadline, seed=self._seed, workers=self._workers, preferred=preferred
         )
-        self._longest = max(self._longest, time.monotonic() - began)
+        self._longest = max(self._longest, began - self._deadline.left)
         return found
 
     def _offer(self, placed: Placement, selected: Placement) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from mgmt.optimization.assignment import NONE
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, integers, stacked
+from mgmt.optimization.deadline import NEVER, Deadline
 from mgmt.optimization.general.operators import Defined, Operator, defined, operate
 from mgmt.optimization.lifting.choices import CellVariables, ChoiceColumn, FollowingRows
 from mgmt.optimization.lifting.refusal import NotLiftedError
@@ -43,7 +44,11 @@ class Atoms:
 class CellSums:
     """The variables of a problem as sums over cells and atoms."""
 
-    def __init__(self, problem: FactoredProblem, following: FollowingRows) -> None:
+    def __init__(
+        self, problem: FactoredProblem, following: FollowingRows, deadline: Deadline = NEVER
+    ) -> None:
+        self.deadline = deadline
+        """Whatever lifts with these sums raises TimeoutError when it has passed."""
         self.problem, self.following, self.cells = problem, following, following.cells
         cells = self.cells
         self.stride = cells.values + 1
@@ -70,6 +75,7 @@ class CellSums:
         """Of each atom (by ``slots``), in which block of ``atoms`` it is defined, and where there."""
         self.atoms: list[Atoms] = []
         for each in defined(problem):
+            deadline.check()
             self._define(each)
 
     def slots(self, terms: Integers) -> Integers:

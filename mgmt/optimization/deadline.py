@@ -1,11 +1,12 @@
 """A deadline: until when there is time, by a clock that is given, and which parts of it are for what.
 
-Whatever may take long is given one and asks it in its loops; nothing else knows of seconds.  Tests give a clock that
+Whatever may take long is given one and asks it in its loops; only solvers are told of seconds.  Tests give a clock that
 jumps.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +38,18 @@ class Deadline:
         now = self.clock()
         return Deadline(now + share * max(0.0, self.at - now), self.clock)
 
+    def within(self, seconds: float) -> Deadline:
+        """So many seconds from now, or the same if that is sooner."""
+        return Deadline(min(self.at, self.clock() + seconds), self.clock)
+
+    def if_more(self, number: int, than: int) -> Deadline:
+        """The same, or none at all where so few are looked at that an answer a little late is better than none."""
+        return self if number > than else NEVER
+
     def check(self) -> None:
         """TimeoutError when it has passed."""
         if self.passed:
             raise TimeoutError
+
+
+NEVER = Deadline(math.inf)

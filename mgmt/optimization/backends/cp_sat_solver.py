@@ -31,7 +31,7 @@ from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.columns import Integers
 from mgmt.optimization.contradictions import contradicted
-from mgmt.optimization.general.deadline import Deadline
+from mgmt.optimization.deadline import Deadline
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
