@@ -111,7 +111,7 @@ class ApiClient:
                     await self._ask_again(access)
                 if response.status >= 400:
                     _answer(response.status, await response.aread())
-                async with aclosing(response.aiter_stream()) as chunks, aclosing(_lines(chunks)) as lines:
+                async with aclosing(_lines(response)) as lines:
                     yield lines
         except _NO_ANSWER as error:
             raise UnreachableError(_no_answer(access, error)) from error
@@ -175,12 +175,14 @@ def _answer(status: int, content: bytes) -> dict[str, Any]:
     return document
 
 
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+async def _lines(response: httpcore.Response) -> AsyncGenerator[bytes]:
     begun = bytearray()
-    async for chunk in chunks:
-        begun += chunk
-        *whole, rest = begun.split(b"\n")
-        begun = bytearray(rest)
-        for line in whole:
-            if line:
-                yield bytes(line)
+    chunks: Any = response.aiter_stream()
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            begun += chunk
+            *whole, rest = begun.split(b"\n")
+            begun = bytearray(rest)
+            for line in whole:
+                if line:
+                    yield bytes(line)
