@@ -45,7 +45,7 @@ class ControlPlane:
         self.etcd_port, self.peer_port, self.port, self.scheduler_port = _free_ports(4)
         self.server = f"https://127.0.0.1:{self.port}"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        _write_certificates(folder)
+        write_certificates(folder)
         (folder / "tokens.csv").write_text(
             "".join(f'{name}-token,{user},{name},"{group}"\n' for name, (user, group) in TOKENS.items())
         )
@@ -211,7 +211,7 @@ def _free_ports(number: int) -> list[int]:
             each.close()
 
 
-def _write_certificates(folder: Path) -> None:
+def write_certificates(folder: Path) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)
