@@ -29,13 +29,17 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """``refused``: pods that the pack cannot judge, each with the reason; ``left_out``: those without a place."""
+    """``refused``: pods that the pack cannot judge, each with the reason; ``left_out``: those without a place.
+
+    ``awaiting``: claims of pods that are bound to a volume once a node is chosen.
+    """
 
     bound: Mapping[Key, str]
     left_out: tuple[Key, ...] = ()
     refused: Mapping[Key, str] = field(default_factory=dict)
     preemptions: Mapping[Key, Preemption] = field(default_factory=dict)
     solution: Solution | None = None
+    awaiting: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Placer:
@@ -51,6 +55,7 @@ class Placer:
             table.name: [] for table in self._database.schema.tables
         }
         self._homes: dict[Key, str] = {}  # of the running pods that are offered
+        self._awaiting: dict[Key, tuple[str, ...]] = {}
         self.model = self._built(policies)
 
     def use(self, policies: Sequence[SourceText]) -> None:
@@ -79,7 +84,7 @@ class Placer:
         decided = {_key(name): node for (name,), node in solution.assignments[TABLE, VARIABLE].items()}
         bound = {key: str(node) for key, node in decided.items() if node is not None}
         left_out = tuple(key for key, node in decided.items() if node is None)
-        placement = Placement(bound, left_out, refused, solution=solution)
+        placement = Placement(bound, left_out, refused, solution=solution, awaiting=self._awaiting)
         waiting = [key for key in left_out if key not in clearing]
         if not waiting:
             return placement
@@ -97,6 +102,7 @@ class Placer:
             for row in rows.tables.get(TABLE, ())
             if row.get("node") is not None
         }
+        self._awaiting = {_key(name): claims for name, claims in rows.awaiting.items()}
         self._database.replace_rows({**self._empty, **rows.tables})
         return {(each.namespace, each.name): each.reason for each in rows.refused}
 

@@ -17,7 +17,7 @@ import trio
 
 from mgmt import PolicyError
 from orchestrators.kubernetes.api.client import ApiClient
-from orchestrators.kubernetes.api.kinds import CONFIG_MAP, EVENT, KINDS, LEASE, POD, Kind
+from orchestrators.kubernetes.api.kinds import CLAIM, CONFIG_MAP, EVENT, KINDS, LEASE, POD, Kind
 from orchestrators.kubernetes.api.reflector import Listed, news
 from orchestrators.kubernetes.errors import RequestError, UnreachableError
 from orchestrators.kubernetes.explanations import explanations
@@ -203,16 +203,14 @@ class Service:
             if isinstance(effect, Bind):
                 await self._bind(effect)
             else:
-                outcome, message = await self._ask(
-                    POD.path(*effect.pod, "eviction"), documents.eviction(effect)
-                )
+                outcome, message = await self._ask(effect)
                 self.metrics.attempts.labels("eviction", outcome.name.lower()).inc()
                 self._do(self.scheduler.evicted(effect, outcome, trio.current_time(), message))
             self._notify()
 
     async def _bind(self, effect: Bind) -> None:
         while self.scheduler.leads(trio.current_time()):
-            outcome, message = await self._ask(POD.path(*effect.pod, "binding"), documents.binding(effect))
+            outcome, message = await self._ask(effect)
             self.metrics.attempts.labels("binding", outcome.name.lower()).inc()
             follow_up = self.scheduler.bound(effect, outcome, trio.current_time(), message)
             if outcome is not Outcome.UNKNOWN:
@@ -224,9 +222,16 @@ class Service:
             await trio.sleep(PAUSE)
         self.scheduler.abandoned(effect)
 
-    async def _ask(self, path: str, document: dict[str, Any]) -> tuple[Outcome, str]:
+    async def _ask(self, effect: Bind | Evict) -> tuple[Outcome, str]:
+        path = POD.path(*effect.pod)
         try:
-            await self._client.create(path, document)
+            if isinstance(effect, Evict):
+                await self._client.create(f"{path}/eviction", documents.eviction(effect))
+            else:
+                for claim in effect.claims:
+                    patch = documents.chosen_node(effect.node)
+                    await self._client.patch(CLAIM.path(effect.pod[0], claim), patch)
+                await self._client.create(f"{path}/binding", documents.binding(effect))
         except UnreachableError as error:
             return Outcome.UNKNOWN, str(error)
         except RequestError as error:

@@ -28,6 +28,9 @@ class Kind:
 CORE: Final = "/api/v1"
 NODE: Final = Kind("Node", CORE, "nodes", "nodes", namespaced=False, required=True)
 POD: Final = Kind("Pod", CORE, "pods", "pods", namespaced=True, required=True)
+CLAIM: Final = Kind(
+    "PersistentVolumeClaim", CORE, "persistentvolumeclaims", "persistent_volume_claims", namespaced=True
+)
 KINDS: Final = (
     NODE,
     POD,
@@ -43,9 +46,7 @@ KINDS: Final = (
         "PriorityClass", "/apis/scheduling.k8s.io/v1", "priorityclasses", "priority_classes", namespaced=False
     ),
     Kind("PersistentVolume", CORE, "persistentvolumes", "persistent_volumes", namespaced=False),
-    Kind(
-        "PersistentVolumeClaim", CORE, "persistentvolumeclaims", "persistent_volume_claims", namespaced=True
-    ),
+    CLAIM,
     Kind("StorageClass", "/apis/storage.k8s.io/v1", "storageclasses", "storage_classes", namespaced=False),
     Kind("CSINode", "/apis/storage.k8s.io/v1", "csinodes", "csi_nodes", namespaced=False),
     Kind(

@@ -23,6 +23,11 @@ def binding(effect: Bind) -> dict[str, Any]:
     }
 
 
+def chosen_node(node: str) -> dict[str, Any]:
+    """A merge patch of a claim that waits for its first consumer: whoever makes volumes makes it there."""
+    return {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": node}}}
+
+
 def eviction(effect: Evict) -> dict[str, Any]:
     namespace, name = effect.pod
     return {

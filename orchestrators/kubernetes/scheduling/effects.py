@@ -10,11 +10,15 @@ from orchestrators.kubernetes.scheduling.object_cache import Key
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Give a pod its node.  The server refuses it where the pod is another one by now, or has a node already."""
+    """Give a pod its node.  The server refuses it where the pod is another one by now, or has a node already.
+
+    ``claims``: of its namespace, to be told the node first, so that their volumes are made there.
+    """
 
     pod: Key
     uid: str
     node: str
+    claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,7 @@ class Scheduler:
                 self._wake(now)
                 continue
             self._assumed[uid_of(pod)] = _Assumed(key, node, now)
-            effects.append(Bind(key, uid_of(pod), node))
+            effects.append(Bind(key, uid_of(pod), node, placement.awaiting.get(key, ())))
         if batch.more and placement.bound:
             self._wake(now)
         for key, preemption in placement.preemptions.items():

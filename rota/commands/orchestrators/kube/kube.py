@@ -21,7 +21,13 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @click.group(short_help="Place the pods of a Kubernetes cluster.")
 def kube() -> None:
-    """A scheduler for Kubernetes, with the rules of the pack `kubernetes` and your own."""
+    """A scheduler for Kubernetes, with the rules of the pack `kubernetes` and your own.
+
+    \b
+    Examples:
+      rota kube schedule --kubeconfig ~/.kube/config
+      rota kube simulate dump.json
+    """
 
 
 scheduler_name = click.option(
