@@ -22,27 +22,26 @@ FILES = ("schema.sql", "rules.sql", "--data", "rows.sql", "--budget", "300")
 INTERNAL = re.compile(r"controllable__|variable__|\btier\b|\bslot\b|what was asked for|plan of")
 
 WHY = """\
-copy s003/1 has machine m13; it could have machine m08 just as well, at no cost
+copy s003/1 has machine m06; it could have machine m14 just as well, at no cost
 With it:
  row           column    is    would be
- copy s003/0   machine   m11   m13
+ copy s036/2   machine   m11   m06
 """
 WHY_NOT = """\
-copy s003/1 could have machine m09 just as well, at no cost; it has machine m13
+copy s003/1 could have machine m09 just as well, at no cost; it has machine m06
 With it:
  row           column    is    would be
- copy s034/1   machine   m09   m13
+ copy s003/0   machine   m09   m06
 """
 WHAT_IF = """\
 it costs 18 price in rent (1254 instead of 1236); 9 values change
  row                   column    is    would be
- copy s005/0, s034/1   machine   m09   m26
- copy s007/0           machine   m09   m14
- copy s021/0           machine   m09   m20
- copy s030/1, s036/1   machine   m09   m17
- copy s071/2           machine   m09   m29
- copy s082/0           machine   m09   m02
- copy s092/0           machine   m09   m05
+ copy s002/0, s046/1   machine   m09   m26
+ copy s003/0, s099/0   machine   m09   m05
+ copy s033/0           machine   m09   m08
+ copy s034/0           machine   m09   m17
+ copy s080/0           machine   m09   m11
+ copy s087/0, s094/1   machine   m09   m23
  objective       is     would be   worse by   unit
  minimize rent   1236   1254       18         price
 """

@@ -159,6 +159,8 @@ class _Matrix:
             except OverflowError as error:
                 self.left_out.update((name, (str(error),)) for name in names)
             else:
+                same = ("nothing: it is the same whatever is chosen",)
+                self.lifted.update(dict.fromkeys({*names} - {each.name for each in lifted.left_out}, same))
                 self.lifted.update(structures_of(lifted))
                 for each in lifted.left_out:
                     known = self.left_out.get(each.name, ())
