@@ -1,1 +1,1 @@
-"""Systems that run what is placed: they are observed, planned for by policies, and told what to move."""
+"""Systems that run what is placed: rota decides, and they are told through their own interfaces."""
