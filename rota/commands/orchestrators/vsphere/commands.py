@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -26,12 +28,13 @@ from rota.errors import AgentError, ReportedFailure, UsageProblem, first_error
 from rota.terminal.output import emit
 
 if TYPE_CHECKING:
+    from orchestrators.vsphere.balance_loop import BalanceLoop
     from orchestrators.vsphere.execution import VCenter
     from orchestrators.vsphere.inventory import Inventory
     from orchestrators.vsphere.migrations import Migrations
     from orchestrators.vsphere.planning import Plan, Planner
 
-Answer = TypeVar("Answer")
+Tell: TypeAlias = Callable[[str], None]
 
 
 @click.group()
@@ -124,7 +127,7 @@ def apply(server: Server, scope: Scope, beside_drs: bool, journal: Path, json_wa
       rota vsphere apply --address vcenter.example --credentials vcenter.login --evacuate esx07 --per-host 2
     """
     with _problems_shown():
-        found = _run(partial(_apply, server, scope, beside_drs, journal))
+        found = _run(partial(_apply, server, scope, beside_drs, journal, json_wanted))
     document = {"migrations": [entry for each in found for entry in _entries(each)]}
     bad = [entry for entry in document["migrations"] if entry["state"] != "done"]
     emit(document, json_wanted, lambda _: click.echo(_summary(document["migrations"])))
@@ -160,6 +163,7 @@ def apply(server: Server, scope: Scope, beside_drs: bool, journal: Path, json_wa
     help="Seconds after moves before balance moves.",
 )
 @click.option("--window", type=float, default=900.0, show_default=True, help="Seconds of use that count.")
+@json_option
 def watch(
     server: Server,
     scope: Scope,
@@ -169,8 +173,11 @@ def watch(
     settle: float,
     cooldown: float,
     window: float,
+    json_wanted: bool,
 ) -> None:
     """Keep clusters in order until Ctrl-C: what rules require at once, balance when it lasts and is worth its moves.
+
+    With --json each thing that happens is a line with a document, ``at`` and ``text``.
 
     \b
     Examples:
@@ -181,7 +188,9 @@ def watch(
 
     settings = LoopSettings(every=every, settle=settle, cooldown=cooldown, window=window)
     with _problems_shown():
-        _run(partial(_watch, server, scope, beside_drs, journal, settings))
+        _run(
+            partial(_watch, server, scope, beside_drs, journal, settings, _say_json if json_wanted else _say)
+        )
 
 
 def _run(function: Callable[[], Any]) -> Any:
@@ -211,6 +220,10 @@ def _problems_shown() -> Iterator[None]:
 
 def _say(text: str) -> None:
     click.echo(text, err=True)
+
+
+def _say_json(text: str) -> None:
+    click.echo(json.dumps({"at": datetime.now(UTC).isoformat(timespec="seconds"), "text": text}))
 
 
 async def _seen(server: Server) -> Inventory:
@@ -272,7 +285,9 @@ def _planned(planner: Planner, part: Inventory, scope: Scope, json_wanted: bool,
     raise ReportedFailure(f"cluster {part.clusters[0].name}: {in_one_line(failure)}")
 
 
-async def _apply(server: Server, scope: Scope, beside_drs: bool, journal: Path) -> list[Migrations]:
+async def _apply(
+    server: Server, scope: Scope, beside_drs: bool, journal: Path, json_wanted: bool
+) -> list[Migrations]:
     import trio
 
     from orchestrators.vsphere.ownership import require_single_master
@@ -280,17 +295,17 @@ async def _apply(server: Server, scope: Scope, beside_drs: bool, journal: Path) 
 
     planner, done = Planner(), []
     async with server.connected(_say) as vcenter:
-        await _go_on(vcenter, scope, journal)
+        await _go_on(vcenter, scope, journal, _say)
         inventory, _ = await vcenter.look()
         parts = _chosen(inventory, scope)
         require_single_master((part.clusters[0] for part in parts), beside_drs=beside_drs)
         for part in parts:
-            found = await trio.to_thread.run_sync(_planned, planner, part, scope, True)
-            done.append(await _carried_out(vcenter, part, found, scope, journal))
+            found = await trio.to_thread.run_sync(_planned, planner, part, scope, json_wanted)
+            done.append(await _carried_out(vcenter, part, found, scope, journal, _say))
     return done
 
 
-async def _go_on(vcenter: VCenter, scope: Scope, journal: Path) -> None:
+async def _go_on(vcenter: VCenter, scope: Scope, journal: Path, tell: Tell) -> None:
     """With what an earlier run had begun."""
     import msgspec
 
@@ -312,13 +327,15 @@ async def _go_on(vcenter: VCenter, scope: Scope, journal: Path) -> None:
     for migrations in journals:
         names = {machine.name for machine in migrations.inventory.machines}
         migrations.entries = [entry for entry in migrations.entries if entry.machine in names]
+        if not migrations.entries:
+            continue  # it was of another cluster
         migrations.observed(migrations.inventory, tasks, now)
-        _say(f"going on with {len(migrations.under_way)} migrations of an earlier run")
-        await carry_out(vcenter, migrations, tell=_say, journal=journal)
+        tell(f"going on with {len(migrations.under_way)} migrations of an earlier run")
+        await carry_out(vcenter, migrations, tell=tell, journal=journal)
 
 
 async def _carried_out(
-    vcenter: VCenter, part: Inventory, found: Plan, scope: Scope, journal: Path
+    vcenter: VCenter, part: Inventory, found: Plan, scope: Scope, journal: Path, tell: Tell
 ) -> Migrations:
     """A plan, until it has ended or is cancelled by Ctrl-C."""
     import trio
@@ -329,24 +346,26 @@ async def _carried_out(
     moves = [step.move for step in found.order.steps]
     migrations = Migrations.of(moves, part, scope.settings.budgets)
     for move, why in found.order.left_out:
-        _say(f"{move.machine}: left out: {why}")
+        tell(f"{move.machine}: left out: {why}")
 
     async def cancel_on_signal() -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
                 if migrations.cancelled:
                     raise KeyboardInterrupt
-                _say("cancelling what is under way; once more, and it is left to vCenter")
+                tell("cancelling what is under way; once more, and it is left to vCenter")
                 migrations.cancel(time.time())
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cancel_on_signal)
-        await carry_out(vcenter, migrations, tell=_say, journal=journal)
+        await carry_out(vcenter, migrations, tell=tell, journal=journal)
         nursery.cancel_scope.cancel()
     return migrations
 
 
-async def _watch(server: Server, scope: Scope, beside_drs: bool, journal: Path, settings: Any) -> None:
+async def _watch(
+    server: Server, scope: Scope, beside_drs: bool, journal: Path, settings: Any, tell: Tell
+) -> None:
     import trio
 
     from orchestrators.vsphere.balance_loop import BalanceLoop
@@ -356,44 +375,51 @@ async def _watch(server: Server, scope: Scope, beside_drs: bool, journal: Path, 
 
     planner = Planner()
     loops: dict[str, BalanceLoop] = {}
-    async with server.connected(_say) as vcenter:
-        await _go_on(vcenter, scope, journal)
+    async with server.connected(tell) as vcenter:
+        await _go_on(vcenter, scope, journal, tell)
         while True:
             try:
                 inventory, _ = await vcenter.look(settings.sample)
             except UnreachableError as error:
-                _say(str(error))
+                tell(str(error))
                 await vcenter.reconnect()
                 continue
             parts = _chosen(inventory, scope)
             require_single_master((part.clusters[0] for part in parts), beside_drs=beside_drs)
             for part in parts:
                 loop = loops.setdefault(part.clusters[0].name, BalanceLoop(settings))
-                await _watch_once(vcenter, planner, loop, part, scope, journal)
+                await _watch_once(vcenter, planner, loop, part, scope, journal, tell)
             await trio.sleep(1)  # vCenter may have something new at any moment
 
 
 async def _watch_once(
-    vcenter: VCenter, planner: Planner, loop: Any, part: Inventory, scope: Scope, journal: Path
+    vcenter: VCenter,
+    planner: Planner,
+    loop: BalanceLoop,
+    part: Inventory,
+    scope: Scope,
+    journal: Path,
+    tell: Tell,
 ) -> None:
     import trio
+
+    from mgmt import PolicyError
+    from orchestrators.vsphere.pack_rows import ContradictoryRulesError
 
     now, name = time.time(), part.clusters[0].name
     part = loop.observed(part, now)
     if not loop.is_due(part, now):
         return
     try:
-        found = await trio.to_thread.run_sync(
-            partial(_planned, planner, part, scope, False, samples=loop.samples)
-        )
-    except ReportedFailure as error:
-        _say(str(error))
+        found = await trio.to_thread.run_sync(partial(planner.plan, part, scope.settings, loop.samples))
+    except (PolicyError, ContradictoryRulesError) as error:
+        tell(f"{name}: {error}")
         return
     why = loop.why_not_yet(found, time.time())
     if why:
-        _say(f"{name}: {why}")
+        tell(f"{name}: {why}")
         return
-    migrations = await _carried_out(vcenter, part, found, scope, journal)
+    migrations = await _carried_out(vcenter, part, found, scope, journal, tell)
     loop.carried_out(migrations.entries, time.time())
     if migrations.cancelled:
         raise KeyboardInterrupt
