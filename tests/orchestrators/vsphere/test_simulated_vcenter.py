@@ -171,11 +171,10 @@ async def test_a_session_that_ends_in_the_middle_is_replaced_and_nothing_moves_t
     async with connected(server.address, server.credentials, tell) as vcenter:
         part, plan = await planned(vcenter, planner)
         migrations = migrations_of(part, plan, budgets=Budgets(2, 2))
-        begun = _count_starts(vcenter)
+        begun, two = _starts(vcenter)
 
         async def end_session() -> None:
-            while not migrations.under_way:
-                await trio.sleep(0.05)
+            await two.wait()
             manager = vcenter.connection.content.sessionManager
             await vcenter.connection.call(manager.Logout)
 
@@ -188,16 +187,21 @@ async def test_a_session_that_ends_in_the_middle_is_replaced_and_nothing_moves_t
     assert any("again" in line for line in lines)
 
 
-def _count_starts(vcenter: VCenter) -> Counter[str]:
+def _starts(vcenter: VCenter) -> tuple[Counter[str], trio.Event]:
+    """How often each machine is begun with, and an event: two have been."""
     begun: Counter[str] = Counter()
+    two = trio.Event()
     start = vcenter.start
 
     async def counted(action: Start, inventory: Inventory) -> str:
+        task = await start(action, inventory)
         begun[action.machine] += 1
-        return await start(action, inventory)
+        if len(begun) == 2:
+            two.set()
+        return task
 
     vcenter.start = counted  # type: ignore[method-assign]
-    return begun
+    return begun, two
 
 
 @pytest.mark.parametrize("described", [skewed(4, 24, delay=2000)], ids=["slow"])
@@ -210,20 +214,18 @@ async def test_a_later_process_goes_on_with_what_runs(
     async with connected(server.address, server.credentials, tell) as vcenter:
         part, plan = await planned(vcenter, planner)
         first = migrations_of(part, plan, budgets=Budgets(2, 2))
-        with trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(partial(carry_out, vcenter, first, tell=tell, journal=journal))
-                while first.count(State.RUNNING) < 2:
-                    await trio.sleep(0.02)
-                scope.cancel()
-    running = {entry.machine for entry in first.entries if entry.state is State.RUNNING}
+        running, two = _starts(vcenter)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(carry_out, vcenter, first, tell=tell, journal=journal))
+            await two.wait()
+            nursery.cancel_scope.cancel()
     async with connected(server.address, server.credentials, tell) as vcenter:
-        begun = _count_starts(vcenter)
+        begun, _ = _starts(vcenter)
         whole, tasks = await vcenter.look()
         second = Migrations.resumed(journal.read_bytes(), whole.part("DC0_C0"), time.time())
         second.observed(whole.part("DC0_C0"), tasks, time.time())
         await carry_out(vcenter, second, tell=tell, journal=journal)
-    assert running <= {entry.machine for entry in second.entries if entry.state is State.DONE}
+    assert set(running) <= {entry.machine for entry in second.entries if entry.state is State.DONE}
     assert not begun
     assert not journal.exists()
 
