@@ -19,6 +19,7 @@ from rota.commands.access import contexts, keys, tokens
 from rota.commands.doctor import doctor
 from rota.commands.layout import exports, layout, plans, questions
 from rota.commands.options import ConnectionOption, target_options
+from rota.commands.orchestrators.kube import kube
 from rota.commands.orchestrators.vsphere import commands as vsphere
 from rota.commands.policies import policy
 from rota.commands.store import backups, log, maps
@@ -39,7 +40,7 @@ SECTIONS: Final = (
         ),
     ),
     ("Policies", ("policy",)),
-    ("Orchestrators", ("vsphere",)),
+    ("Orchestrators", ("kube", "vsphere")),
     ("Operations", ("doctor", "keys", "tokens", "context", "chaos", "completion", "help")),
 )  # fmt: skip
 """Of the first help, with their commands."""
@@ -165,6 +166,7 @@ for group in (
     chaos,
     completion,
     doctor,
+    kube,
 ):
     for command in group.COMMANDS:
         _add(command)
