@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
-from pyVim.connect import Disconnect, SmartConnect
+from pyVim.connect import SmartStubAdapter
 from pyVmomi import vim, vmodl
 
 from orchestrators.vsphere.errors import (
@@ -94,7 +94,8 @@ class Connection:
         self.address = address
         self._credentials = credentials
         self._limiter = trio.CapacityLimiter(_THREADS)
-        self._instance: Any = None
+        self._stub: Any = None
+        self._content: Any = None
 
     @property
     def content(self) -> Any:
@@ -103,29 +104,38 @@ class Connection:
 
     async def connect(self) -> None:
         """Log in, or in again.  Raises CertificateError, CredentialsError, UnreachableError."""
-        await self.call(self._connect)
+        try:
+            await self.call(self._connect)
+        except VsphereError:
+            self._drop()
+            raise
 
     def _connect(self) -> None:
         try:
             context = ssl.create_default_context(cafile=self.address.ca_file)
         except (OSError, ssl.SSLError) as error:
             raise CertificateError(f"{self.address.ca_file} holds no certificates: {error}") from error
-        self._instance = SmartConnect(
+        self._drop()
+        self._stub = SmartStubAdapter(
             host=self.address.host,
             port=self.address.port,
-            user=self._credentials.user,
-            pwd=self._credentials.password,
             sslContext=context,
             httpConnectionTimeout=_TIMEOUT,
         )
-        self._content = self._instance.RetrieveContent()
+        content: Any = vim.ServiceInstance("ServiceInstance", self._stub).RetrieveContent()
+        content.sessionManager.Login(self._credentials.user, self._credentials.password)
+        self._content = content
+
+    def _drop(self) -> None:
+        if self._stub is not None:
+            self._stub.DropConnections()
 
     async def close(self) -> None:
         """Log out, if the session is still there."""
-        if self._instance is not None:
-            instance, self._instance = self._instance, None
-            with trio.move_on_after(5, shield=True):
-                await trio.to_thread.run_sync(partial(_quietly, Disconnect, instance), abandon_on_cancel=True)
+        if self._content is not None:
+            with trio.move_on_after(5, shield=True), suppress(VsphereError):
+                await self.call(self._content.sessionManager.Logout)
+        self._drop()
 
     async def call(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
         """Run what blocks in a thread.  Raises the errors of this package only."""
@@ -164,6 +174,8 @@ class Connection:
             return RefusedError(fault_text(error))
         if isinstance(error, (OSError, HTTPException, EOFError)):
             return UnreachableError(f"{at} does not answer: {error}")
+        if type(error) is Exception:  # what the client raises where it finds no API
+            return UnreachableError(f"{at} is no vCenter: {error}")
         return None
 
 
@@ -176,8 +188,3 @@ def fault_text(fault: Any) -> str:
     kind = type(getattr(fault, "fault", None) or fault).__name__.rpartition(".")[2]
     said = "; ".join(" ".join(text.split()) for text in texts if text)
     return said if kind in said or not kind else f"{said} ({kind})".strip()
-
-
-def _quietly(function: Callable[..., object], *arguments: Any) -> None:
-    with suppress(Exception):  # the session may be gone with the server
-        function(*arguments)

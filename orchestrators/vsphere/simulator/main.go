@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
@@ -34,12 +33,14 @@ type machine struct {
 }
 
 func (m *machine) RelocateVMTask(ctx *simulator.Context, _ *types.RelocateVM_Task) soap.HasFault {
-	task := simulator.CreateTask(m.VirtualMachine, "relocateVm", func(t *simulator.Task) (types.AnyType, types.BaseMethodFault) {
-		if m.hangs {
-			time.Sleep(time.Hour)
-		}
+	name := "relocateVm"
+	if m.hangs {
+		name = "hang" // TaskDelay lets it wait, and holds no lock meanwhile
+	}
+	task := simulator.CreateTask(m.VirtualMachine, name, func(*simulator.Task) (types.AnyType, types.BaseMethodFault) {
 		return nil, &types.InsufficientResourcesFault{}
 	})
+	task.Info.DescriptionId = "VirtualMachine.relocateVm"
 	return &methods.RelocateVM_TaskBody{Res: &types.RelocateVM_TaskResponse{Returnval: task.Run(ctx)}}
 }
 
@@ -51,7 +52,7 @@ func main() {
 		log.Fatal(err)
 	}
 	// A task that waits holds no lock, so that the inventory can be read meanwhile.
-	simulator.TaskDelay.MethodDelay = map[string]int{"LockHandoff": 0, "RelocateVm": wanted.Delay}
+	simulator.TaskDelay.MethodDelay = map[string]int{"LockHandoff": 0, "RelocateVm": wanted.Delay, "Hang": 3600_000}
 	model := simulator.VPX()
 	model.Host, model.ClusterHost, model.Machine = 0, len(wanted.Hosts), len(wanted.Machines)
 	if err := model.Create(); err != nil {
