@@ -416,6 +416,8 @@ class Encoder:
         if query.bound.demand.is_objective:
             self._add_objective(query, product.total(demand.slot, demand))
             return
+        if not len(product.rows) or not len(product.values):
+            return
         for rows, values in product.forbidden(demand.slot):
             if len(rows) and len(values):
                 sides = Side.alone(product.rows.members[rows]), Side.alone(product.values.members[values])

@@ -83,7 +83,8 @@ def alike(one: Any, other: Any) -> bool:
     """Whether two objects are made of equal ones, arrays of equal numbers."""
     if one is other:
         return True
-    if type(one) is not type(other):
+    kind: Any = type(one)
+    if kind is not type(other):
         return False
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and np.array_equal(one, other)
@@ -93,8 +94,8 @@ def alike(one: Any, other: Any) -> bool:
         if set(map(type, one)) <= _PLAIN:
             return bool(one == other)
         return len(one) == len(other) and all(map(alike, one, other))
-    if is_dataclass(one) and type(one).__eq__ is object.__eq__:
-        return all(alike(getattr(one, name), getattr(other, name)) for name in _fields(type(one)))
+    if is_dataclass(kind) and kind.__eq__ is object.__eq__:
+        return all(alike(getattr(one, name), getattr(other, name)) for name in _fields(kind))
     return bool(one == other)
 
 
