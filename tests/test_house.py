@@ -35,6 +35,7 @@ SHELLS: dict[str, set[str]] = {
     "datastore_adapter/log/reconfiguration": set(),
     "datastore_adapter/log/runtime": {"trio_runtime"},
     "datastore_adapter/log/sequencer": set(),
+    "orchestrators/kubernetes/scheduling": set(),
     "datastore_adapter/log/storage": {"commit_log", "commits", "file_storage"},
 }
 IMPURE = {"trio", "asyncio", "socket", "time", "threading", "os", "secrets", "uuid", "subprocess", "select"}
