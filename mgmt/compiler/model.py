@@ -294,7 +294,8 @@ class Model:
     def without_rows(self, snapshot: Snapshot) -> frozenset[str]:
         """The constraints and objectives that have no row to be about, whatever is decided."""
         with snapshot.scratch():
-            return frozenset(Encoder(snapshot).encode(self.program, self.catalog).without_rows)
+            rows = Encoder(snapshot).encode(self.program, self.catalog).rows
+        return frozenset(name for name in self.constraints if not rows[name])
 
     @contextmanager
     def available_views(self, snapshot: Snapshot) -> Iterator[None]:

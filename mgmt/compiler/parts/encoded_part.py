@@ -95,7 +95,7 @@ class EncodedPart:
         for column in self.encoding.columns:
             places = cells.current[first : first + len(column)]
             if isinstance(column.cells, Choices):
-                nulls = sum(value is None for value in column.current)
+                nulls = column.current.count(None)
                 if int((places == NONE).sum()) > nulls:
                     return False
             first += len(column)
