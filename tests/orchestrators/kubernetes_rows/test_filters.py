@@ -1,0 +1,127 @@
+"""Rows and pack against the twin: for random clusters the same nodes will do for each pod that needs a place.
+
+Each pod is offered to each node alone, beside the pods that run.  All these cases are solved at once, side by side in
+one state: the optimum places exactly those pods whose node will do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import pytest
+
+import mgmt
+from orchestrators.kubernetes.rows import ClusterObjects, rows_of
+from tests.budget import budgeted
+from tests.orchestrators.kubernetes_rows.filters import World, failures
+from tests.orchestrators.kubernetes_rows.random_clusters import cluster
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CLUSTERS = 5
+"""How many are solved at once."""
+NAMES = {"name", "node", "template", "other", "node_set", "affinity", "id", "topology"}
+Tables = dict[str, list[dict[str, Any]]]
+
+
+class Case(NamedTuple):
+    seed: int
+    pod: str
+    node: str
+
+
+def cases(seed: int) -> Iterator[tuple[Case, Tables, set[str]]]:
+    """The rows of each case, and what the twin says."""
+    objects = cluster(seed)
+    around = world(objects)
+    for pod in objects.pods:
+        if "nodeName" in pod["spec"]:
+            continue
+        rows = rows_of(replace(objects, pods=[*around.running, pod]), "rota", NOW)
+        assert not rows.refused
+        for name, node in around.nodes.items():
+            case = Case(seed, pod["metadata"]["name"], name)
+            yield case, apart(case, rows.tables), failures(pod, node, around)
+
+
+def apart(case: Case, tables: Any) -> Tables:
+    """The rows with names of their own, and one rule more: the pod goes to this node or nowhere."""
+    (pod,) = tables["pod"]
+    rule = {"template": pod["template"], "rule": "case", "node_set": "case", "inside": True}
+    every = {
+        **tables,
+        "node_rule": [*tables["node_rule"], rule],
+        "node_set": [*tables["node_set"], {"name": "case", "node": case.node}],
+    }
+    return {table: [named(case, table, row) for row in rows] for table, rows in every.items()}
+
+
+def named(case: Case, table: str, row: dict[str, Any]) -> dict[str, Any]:
+    names = NAMES | ({"key"} if table == "node_label" else set())
+    prefix = "/".join(map(str, case))
+    return {
+        column: f"{prefix}:{value}" if column in names and value is not None else value
+        for column, value in row.items()
+    }
+
+
+def world(objects: ClusterObjects) -> World:
+    return World(
+        {node["metadata"]["name"]: node for node in objects.nodes},
+        tuple(pod for pod in objects.pods if "nodeName" in pod["spec"]),
+        {each["metadata"]["name"]: each["metadata"]["labels"] for each in objects.namespaces},
+        {(c["metadata"]["namespace"], c["metadata"]["name"]): c for c in objects.persistent_volume_claims},
+        {each["metadata"]["name"]: each for each in objects.persistent_volumes},
+        {each["metadata"]["name"]: each for each in objects.storage_classes},
+        {
+            (node["metadata"]["name"], driver["name"]): driver["allocatable"]["count"]
+            for node in objects.csi_nodes
+            for driver in node["spec"]["drivers"]
+        },
+    )
+
+
+class Pack:
+    def __init__(self) -> None:
+        pack = mgmt.load_pack("kubernetes")
+        self.database = mgmt.Database()
+        self.database.load_schema(pack.schema)
+        self.model = mgmt.Model.build(self.database, pack)
+
+    def placed(self, every: Iterable[Tables]) -> set[str]:
+        together: Tables = {}
+        for tables in every:
+            for table, rows in tables.items():
+                together.setdefault(table, []).extend(rows)
+        self.database.replace_rows(together)
+        solution = self.model.solve(budget=250)
+        assert solution.objectives[0].name == "pods_left_out"
+        assert solution.objectives[0].proven
+        places = solution.assignments["pod", "controllable__node"]
+        return {str(key[0]).partition(":")[0] for key, node in places.items() if node is not None}
+
+
+@pytest.fixture(scope="module")
+def pack() -> Pack:
+    return Pack()
+
+
+def disagreements(pack: Pack, seeds: Iterable[int], reasons: Counter[str]) -> list[str]:
+    every = [each for seed in seeds for each in cases(seed)]
+    placed = pack.placed(tables for _, tables, _ in every)
+    found = []
+    for case, _, failed in every:
+        reasons.update(failed or {"none"})
+        if ("/".join(map(str, case)) in placed) != (not failed):
+            found.append(f"{case}: the twin says {failed or 'yes'}")
+    return found
+
+
+@pytest.mark.parametrize("first", budgeted(range(0, 200, CLUSTERS), 1))
+def test_the_same_nodes_will_do(pack: Pack, first: int) -> None:
+    reasons: Counter[str] = Counter()
+    assert disagreements(pack, range(first, first + CLUSTERS), reasons) == []
+    assert len(reasons) > 5, reasons
