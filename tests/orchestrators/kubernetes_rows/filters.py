@@ -150,7 +150,15 @@ def ports_free(pod: Json, node: Json, world: World) -> bool:
     )
 
 
-UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "k": 10**3, "M": 10**6, "G": 10**9, "m": Fraction(1, 1000)}
+UNITS: Mapping[str, int | Fraction] = {
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "m": Fraction(1, 1000),
+}
 
 
 def number(resource: str, value: str) -> int:
@@ -292,7 +300,7 @@ def spread_evenly(spread: Json, hard: list[Json], pod: Json, node: Json, world: 
             for other in world.on(name)
         )
     least = min(pods_in.values(), default=0) if len(pods_in) >= (spread.get("minDomains") or 1) else 0
-    return pods_in[labels(node)[key]] + counted(pod) - least <= spread["maxSkew"]
+    return bool(pods_in[labels(node)[key]] + counted(pod) - least <= spread["maxSkew"])
 
 
 def claims(pod: Json, world: World) -> Iterator[Json]:

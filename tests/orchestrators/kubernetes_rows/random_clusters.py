@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -84,7 +85,7 @@ class Draw:
 
     # ---- selectors ----
 
-    def requirement(self, operators: tuple[str, ...], labels: dict[str, tuple[str, ...]]) -> Manifest:
+    def requirement(self, operators: tuple[str, ...], labels: Mapping[str, tuple[str, ...]]) -> Manifest:
         key, operator = self.one(*labels), self.one(*operators)
         if operator in ("Gt", "Lt"):
             return {"key": "cores", "operator": operator, "values": [self.one("3", "4", "15", "-4")]}
@@ -184,13 +185,14 @@ class Draw:
             spec["nodeSelector"] = self.one({"disk": "ssd"}, {ZONE: "z1"}, {"disk": "ssd", "rack": "r1"})
         if "nodeAffinity" in self.uses:
             terms = [self.node_term() for _ in range(self.one(1, 2))]
-            required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
             preferred = [
                 {"weight": self.one(1, 50, 100), "preference": self.node_term()}
                 for _ in range(self.one(0, 2))
             ]
-            required["preferredDuringSchedulingIgnoredDuringExecution"] = preferred  # type: ignore[assignment]
-            spec["affinity"]["nodeAffinity"] = required
+            spec["affinity"]["nodeAffinity"] = {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
+                "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+            }
         for kind in ("podAffinity", "podAntiAffinity"):
             if kind in self.uses:
                 required = [self.pod_term() for _ in range(self.one(1, 1, 2))]

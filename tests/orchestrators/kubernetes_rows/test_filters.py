@@ -7,7 +7,7 @@ one state: the optimum places exactly those pods whose node will do.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -44,26 +44,32 @@ def cases(seed: int) -> Iterator[tuple[Case, Tables, set[str]]]:
         assert not rows.refused
         for name, node in around.nodes.items():
             case = Case(seed, pod["metadata"]["name"], name)
-            yield case, apart(case, rows.tables), failures(pod, node, around)
+            yield case, alone(case, rows.tables), failures(pod, node, around)
 
 
-def apart(case: Case, tables: Any) -> Tables:
-    """The rows with names of their own, and one rule more: the pod goes to this node or nowhere."""
-    (pod,) = tables["pod"]
-    rule = {"template": pod["template"], "rule": "case", "node_set": "case", "inside": True}
+def alone(case: Case, tables: Mapping[str, list[dict[str, Any]]]) -> Tables:
+    """The rows of a case: the pod goes to its node or nowhere."""
+    return apart("/".join(map(str, case)), tables, [case.node])
+
+
+def apart(prefix: str, tables: Mapping[str, list[dict[str, Any]]], nodes: Iterable[str]) -> Tables:
+    """The rows with names of their own, and one rule more: pods go to these nodes or nowhere."""
+    templates = {pod["template"] for pod in tables["pod"]}
+    rules = [{"template": each, "rule": "own", "node_set": "own", "inside": True} for each in templates]
     every = {
         **tables,
-        "node_rule": [*tables["node_rule"], rule],
-        "node_set": [*tables["node_set"], {"name": "case", "node": case.node}],
+        "node_rule": [*tables["node_rule"], *rules],
+        "node_set": [*tables["node_set"], *({"name": "own", "node": each} for each in nodes)],
     }
-    return {table: [named(case, table, row) for row in rows] for table, rows in every.items()}
-
-
-def named(case: Case, table: str, row: dict[str, Any]) -> dict[str, Any]:
-    names = NAMES | ({"key"} if table == "node_label" else set())
-    prefix = "/".join(map(str, case))
     return {
-        column: f"{prefix}:{value}" if column in names and value is not None else value
+        table: [named(prefix, NAMES | ({"key"} if table == "node_label" else set()), row) for row in rows]
+        for table, rows in every.items()
+    }
+
+
+def named(prefix: str, columns: set[str], row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        column: f"{prefix}:{value}" if column in columns and value is not None else value
         for column, value in row.items()
     }
 
@@ -91,7 +97,8 @@ class Pack:
         self.database.load_schema(pack.schema)
         self.model = mgmt.Model.build(self.database, pack)
 
-    def placed(self, every: Iterable[Tables]) -> set[str]:
+    def placed(self, every: Iterable[Tables]) -> dict[str, str]:
+        """Where each pod is put that has a place."""
         together: Tables = {}
         for tables in every:
             for table, rows in tables.items():
@@ -101,7 +108,7 @@ class Pack:
         assert solution.objectives[0].name == "pods_left_out"
         assert solution.objectives[0].proven
         places = solution.assignments["pod", "controllable__node"]
-        return {str(key[0]).partition(":")[0] for key, node in places.items() if node is not None}
+        return {str(key[0]): str(node) for key, node in places.items() if node is not None}
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +118,7 @@ def pack() -> Pack:
 
 def disagreements(pack: Pack, seeds: Iterable[int], reasons: Counter[str]) -> list[str]:
     every = [each for seed in seeds for each in cases(seed)]
-    placed = pack.placed(tables for _, tables, _ in every)
+    placed = {name.partition(":")[0] for name in pack.placed(tables for _, tables, _ in every)}
     found = []
     for case, _, failed in every:
         reasons.update(failed or {"none"})
@@ -125,3 +132,39 @@ def test_the_same_nodes_will_do(pack: Pack, first: int) -> None:
     reasons: Counter[str] = Counter()
     assert disagreements(pack, range(first, first + CLUSTERS), reasons) == []
     assert len(reasons) > 5, reasons
+
+
+def violations(pack: Pack, seeds: Iterable[int]) -> tuple[list[str], int]:
+    """What the twin finds wrong with where all pods of some clusters end up, and how many have a place."""
+    clusters = {seed: cluster(seed) for seed in seeds}
+    every = [
+        apart(str(seed), rows_of(each, "rota", NOW).tables, [node["metadata"]["name"] for node in each.nodes])
+        for seed, each in clusters.items()
+    ]
+    placed = {tuple(name.split(":")): node.split(":")[1] for name, node in pack.placed(every).items()}
+    found = []
+    for seed, objects in clusters.items():
+        pods = [with_place(pod, placed.get((str(seed), identity(pod)))) for pod in objects.pods]
+        around = world(replace(objects, pods=pods))
+        for pod in around.running:
+            if (str(seed), identity(pod)) in placed:
+                others = replace(around, running=tuple(each for each in around.running if each is not pod))
+                failed = failures(pod, around.nodes[pod["spec"]["nodeName"]], others)
+                found += [f"cluster {seed}: {identity(pod)} breaks {failed}"] if failed else []
+    return found, len(placed)
+
+
+def identity(pod: Mapping[str, Any]) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def with_place(pod: Mapping[str, Any], node: str | None) -> Mapping[str, Any]:
+    return {**pod, "spec": {**pod["spec"], "nodeName": node}} if node is not None else pod
+
+
+@pytest.mark.parametrize("first", budgeted(range(1000, 1200, CLUSTERS), 1))
+def test_where_all_pods_end_up_no_filter_is_broken(pack: Pack, first: int) -> None:
+    """Each pod is looked at as if all others had been there before it."""
+    found, placed = violations(pack, range(first, first + CLUSTERS))
+    assert found == []
+    assert placed > CLUSTERS
