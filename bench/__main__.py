@@ -234,6 +234,16 @@ def vm_balance_command(runs: int, seed: int, budget: float, json_wanted: bool) -
     finish("vm-balance", vm_balance(range(seed, seed + runs), budget), json_wanted)
 
 
+@bench.command("vsphere")
+@pack_options(3, 4.0)
+@click.option("--server", is_flag=True, help="Move them on a simulated vCenter, too, which needs Go.")
+def vsphere_command(runs: int, seed: int, budget: float, json_wanted: bool, server: bool) -> None:
+    """32 hosts, 1000 machines of a vCenter, beside a greedy balancer in the manner of DRS; 100 hosts, 5000 machines."""
+    from bench.vsphere import vsphere
+
+    finish("vsphere", vsphere(range(seed, seed + runs), budget, server), json_wanted)
+
+
 @bench.command("pods-400")
 @pack_options(10, 2.0)
 @amounts_option
@@ -242,6 +252,20 @@ def many_pods_command(runs: int, seed: int, budget: float, json_wanted: bool, am
     from bench.policies.many_pods import many_pods
 
     finish("pods-400", many_pods(range(seed, seed + runs), budget, Amounts(amounts)), json_wanted)
+
+
+@bench.command("kubernetes")
+@click.option("--workload", "names", multiple=True, metavar="NAME", help="[default: all of them]")
+@click.option("--seed", type=int, default=0, show_default=True)
+@json_option
+def kubernetes_command(names: tuple[str, ...], seed: int, json_wanted: bool) -> None:
+    """rota and kube-scheduler in turn on a real API server: how soon, how evenly, and who is left out."""
+    from bench.kubernetes.comparison import kubernetes
+    from bench.kubernetes.workloads import WORKLOADS
+
+    if unknown := [name for name in names if name not in WORKLOADS]:
+        raise click.UsageError(f"there is no workload {unknown[0]!r}; there are {', '.join(WORKLOADS)}")
+    finish("kubernetes", kubernetes(names or tuple(WORKLOADS), seed), json_wanted)
 
 
 @bench.command("placement")

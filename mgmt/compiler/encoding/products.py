@@ -382,7 +382,6 @@ class Separator:
         self._evaluator = evaluator
         self._problem = problem
         self._relations = relations
-        self._tables = 0
 
     def fetch(self, query: apart.Apart, relation: str, around: str = "") -> Product | None:
         """``relation``: that of the rows that choose; None where not all of them are there or theirs is no grid.
@@ -405,10 +404,11 @@ class Separator:
                 return None
         ids, rows, row_classes = self._half(query.rows, around)
         _, values, value_classes = self._half(query.values, around)
-        members = np.append(choices.index, -1)[data.places(ids)]
-        rows = replace(rows, members=members)
-        keys = self._evaluator.values.codes(values.columns[query.key])
-        values = replace(values, members=choices.options.places(keys))
+        if len(rows) and len(values):
+            members = np.append(choices.index, -1)[data.places(ids)]
+            rows = replace(rows, members=members)
+            keys = self._evaluator.values.codes(values.columns[query.key])
+            values = replace(values, members=choices.options.places(keys))
         classes = self._classes(query, row_classes, value_classes) if query.has_classes else None
         grid = flagged if flagged is not None and query.all_flagged else grid
         return Product(self._evaluator, self._problem, grid, rows, values, classes, flagged)
@@ -432,10 +432,8 @@ class Separator:
     def _classes(self, query: apart.Apart, rows: Sequence[Constants], values: Sequence[Constants]) -> Classes:
         tables = []
         for side, columns in ((query.rows, rows), (query.values, values)):
-            self._tables += 1
-            tables.append(f"classes {self._tables}")
             names = [(f"c{place}", kind) for place, (_, kind) in enumerate(side.classes)]
             count = len(columns[0]) if columns else 1
-            self._statements.define_table(tables[-1], names, columns, count)
+            tables.append(self._statements.new_table("classes", names, columns, count))
         one, other, *found = self._statements.ask(query.class_sql(*map(quote, tables))).columns
         return Classes(one.cells, other.cells, dict(zip(query.mixed, found, strict=True)))

@@ -91,10 +91,10 @@ class Demands:
         sizes = np.bincount(clauses.owners, minlength=len(clauses))
         if not sizes.all():
             self.impossible.append(clauses.name)
-        single = clauses.take(np.flatnonzero(sizes == 1))
+        single = clauses.where(sizes == 1)
         atomic = self.sums.atomic(single.linears)
-        self._try(clauses.name, self._add_ranges, single.take(np.flatnonzero(~atomic)))
-        self._try(clauses.name, self._add_counts, single.take(np.flatnonzero(atomic)))
+        self._try(clauses.name, self._add_ranges, single.where(~atomic))
+        self._try(clauses.name, self._add_counts, single.where(atomic))
         for size in np.unique(sizes[sizes > 1]).tolist():
             self._try(clauses.name, self._add_alternatives, clauses.take(np.flatnonzero(sizes == size)))
 
@@ -164,6 +164,8 @@ class Demands:
         mask = np.flatnonzero(plain & (several | one_sided))
         bounds = clauses.linears.take(mask), clauses.lower[mask], clauses.upper[mask]
         some = mask[is_membership(*bounds, self.sums)]
+        if not len(some):
+            return clauses
         others = np.setdiff1d(np.arange(len(clauses.owners)), some)
         literals = as_literals(clauses.linears.take(some), clauses.lower[some], self.sums)
         owner = clauses.owners[others]
@@ -355,24 +357,30 @@ class Demands:
         factors = self.sums.factors(ranges.linears)
         clause = is_membership(ranges.linears, ranges.lower, ranges.upper, self.sums)
         whole = factors.whole & ~ranges.linears.terms.any(ranges.linears.coefficients < 0)
-        self._add_clauses(name, ranges.take(~whole & clause))
-        differences = ranges.take(~whole & ~clause).multiplied()
-        moves = are_move_limits(differences, self.sums, self._cells.current)
-        self.conditions.extend(move_limits(name, differences.take(moves), self.sums, self._cells.rows))
-        differences = differences.take(~moves)
-        for skew, told in skews_of(name, differences, self.sums).items():
-            self.conditions.append(skew)
-            self.origins[skew] = partial(_itself, told)
-        ranges, factors = ranges.take(whole), factors.take(np.flatnonzero(whole))
+        if not whole.all():
+            self._add_clauses(name, ranges.take(~whole & clause))
+            self._add_differences(name, ranges.take(~whole & ~clause).multiplied())
+            ranges, factors = ranges.take(whole), factors.take(np.flatnonzero(whole))
         none = ranges.upper == 0
-        self._ban_products(factors.take(np.flatnonzero(none)))
+        if none.any():
+            self._ban_products(factors.take(np.flatnonzero(none)))
         for mask, limits in ((~none, self.limits), (none, self.banning)):
+            if not mask.any():
+                continue
             some, their = ranges.take(mask), factors.take(np.flatnonzero(mask))
             for family in families_of([their], self._cells.rows, self._cells.values):
                 (load,) = family.loads
                 limit = Limit(name, load, *self._bounds_at(family, some))
                 limits.append(limit)
                 self.origins[limit] = partial(family.placed, some.demanded)
+
+    def _add_differences(self, name: str, differences: Ranges) -> None:
+        moves = are_move_limits(differences, self.sums, self._cells.current)
+        self.conditions.extend(move_limits(name, differences.take(moves), self.sums, self._cells.rows))
+        differences = differences.take(~moves)
+        for skew, told in skews_of(name, differences, self.sums).items():
+            self.conditions.append(skew)
+            self.origins[skew] = partial(_itself, told)
 
     def _add_clauses(self, name: str, some: Ranges) -> None:
         """One of several rows has, or has not, some values: those that are asked about the same are one alternative."""
