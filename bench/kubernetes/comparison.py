@@ -24,7 +24,7 @@ from bench.percentile import percentile
 from bench.result import Result
 from orchestrators.kubernetes.api.client import ApiClient
 from orchestrators.kubernetes.api.credentials import Credentials
-from orchestrators.kubernetes.api.kinds import NODE, POD
+from orchestrators.kubernetes.api.kinds import NODE, POD, PRIORITY
 from orchestrators.kubernetes.api.reflector import listed, watched
 from tests.orchestrators.kubernetes.control_plane import ControlPlane, control_plane
 from tests.orchestrators.kubernetes.servers.programs import missing
@@ -55,11 +55,10 @@ def kubernetes(names: Sequence[str], seed: int) -> Result:
         return Result({"skipped": reason}, [("skipped", reason, "")], "", ok=False)
     runs: dict[str, dict[str, Run]] = {name: {} for name in names}
     for scheduler in SCHEDULERS:
-        with control_plane() as plane, _running(plane, scheduler) as cpu_seconds:
-            for name in names:
-                runs[name][scheduler] = trio.run(
-                    _measured, plane, WORKLOADS[name](seed), scheduler, cpu_seconds
-                )
+        for name in names:
+            load = WORKLOADS[name](seed)
+            with control_plane() as plane, _running(plane, scheduler, load) as cpu_seconds:
+                runs[name][scheduler] = trio.run(_measured, plane, load, scheduler, cpu_seconds)
     rows = [
         (
             f"{name}: {field.replace('_', ' ')}",
@@ -84,7 +83,7 @@ def _shown(value: float) -> str:
 
 
 @contextmanager
-def _running(plane: ControlPlane, scheduler: str) -> Iterator[Callable[[], float]]:
+def _running(plane: ControlPlane, scheduler: str, load: Workload) -> Iterator[Callable[[], float]]:
     """A scheduler at work; what it has taken of the processor so far."""
     if scheduler == "kube-scheduler":
         plane.start_scheduler()
@@ -97,6 +96,8 @@ def _running(plane: ControlPlane, scheduler: str) -> Iterator[Callable[[], float
     port = plane.scheduler_port
     command = [sys.executable, "-m", "rota", "kube", "schedule", "--kubeconfig", str(plane.kubeconfig())]
     command += ["--alone", "--http", f"127.0.0.1:{port}", "--log-level", "warning"]
+    if load.rules is not None:
+        command += ["--policies", str(load.rules)]
     process = subprocess.Popen(command)
     try:
         _wait_until_ready(f"http://127.0.0.1:{port}/readyz", process)
@@ -125,7 +126,10 @@ async def _measured(
     plane: ControlPlane, load: Workload, scheduler: str, cpu_seconds: Callable[[], float]
 ) -> Run:
     async with ApiClient(Credentials(plane.kubeconfig()).access) as client:
+        for name, value in load.priorities.items():
+            await client.create(PRIORITY.path(), {"metadata": {"name": name}, "value": value})
         await _in_parallel([_creation(client, NODE.path(), each) for each in load.nodes])
+        await _in_parallel([_creation(client, POD.path("default"), each) for each in load.first])
         await trio.sleep(1)  # both have seen the nodes
         before = cpu_seconds()
         created: dict[str, float] = {}
@@ -148,7 +152,7 @@ async def _measured(
         nodes, _ = await listed(client, NODE)
         pods, _ = await listed(client, POD)
         waits = [at - created[name] for name, at in bound.items()]
-        run = Run(
+        return Run(
             bound=len(bound),
             left_out=len(load.pods) - len(bound),
             seconds=max(bound.values(), default=begin) - begin,
@@ -157,9 +161,6 @@ async def _measured(
             violations=len(violations(nodes, pods)),
             cpu_seconds=after - before,
         )
-        await _in_parallel([_removal(client, POD.path("default", each["metadata"]["name"])) for each in pods])
-        await _in_parallel([_removal(client, NODE.path(name=each["metadata"]["name"])) for each in nodes])
-        return run
 
 
 async def _note_bindings(
@@ -184,10 +185,6 @@ async def _until_quiet(bound: Mapping[str, float], done: trio.Event) -> None:
 
 def _creation(client: ApiClient, path: str, item: Mapping[str, Any]) -> Callable[[], Any]:
     return lambda: client.create(path, item)
-
-
-def _removal(client: ApiClient, path: str) -> Callable[[], Any]:
-    return lambda: client.delete(f"{path}?gracePeriodSeconds=0")
 
 
 async def _in_parallel(calls: Sequence[Callable[[], Any]]) -> None:
