@@ -91,7 +91,9 @@ def _load(database: Database, objects: ClusterObjects) -> dict[Key, str]:
     if rows.refused:
         rows = rows_of(_waiting(objects, movable), NAME, now)
     homes = {key: str(pod["spec"]["nodeName"]) for key, pod in movable.items()}
-    tables = {table.name: [] for table in database.schema.tables} | dict(rows.tables)
+    tables: dict[str, list[dict[str, Any]]] = {table.name: [] for table in database.schema.tables} | dict(
+        rows.tables
+    )
     tables[TABLE] = [{**row, "node": homes[_named(row["name"])]} for row in tables[TABLE]]
     tables |= budget_rows(objects.disruption_budgets, [read(pod, Pod) for pod in movable.values()])
     database.replace_rows(tables)
