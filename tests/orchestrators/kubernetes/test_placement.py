@@ -14,7 +14,6 @@ from orchestrators.kubernetes.errors import ObjectsError
 from orchestrators.kubernetes.explanations import explanations
 from orchestrators.kubernetes.own_policies import of_folder
 from orchestrators.kubernetes.placement import Placer
-from orchestrators.kubernetes.rebalancing import rebalancing
 from orchestrators.kubernetes.simulation import Simulator, objects_of
 from tests.orchestrators.kubernetes.control_plane import node, pod
 
@@ -89,19 +88,3 @@ def test_rules_that_are_wrong_leave_those_before_in_force() -> None:
     two, three = ([node(f"n{i}", "4") for i in range(number)] for number in (2, 3))
     assert not placer.place(objects_of([dump(*two, *gang)]), now=NOW).bound
     assert len(placer.place(objects_of([dump(*three, *gang)]), now=NOW).bound) == 3
-
-
-def test_rebalancing_evicts_no_more_than_helps_and_budgets_allow() -> None:
-    pods = [pod(f"web-{i}", "500m", app="web", nodeName="n0") for i in range(12)]
-    for each in pods:
-        each["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "web", "controller": True}]
-    budget = {
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}},
-        "status": {"disruptionsAllowed": 5},
-    }
-    text = dump(*(node(f"n{i}", "8") for i in range(4)), *pods, pod("alone", "1", nodeName="n1"), budget)
-    found = rebalancing(objects_of([text]), evictions=20, budget=10)
-    assert (len(found.evictions), found.movable) == (5, 12)
-    assert {each.node for each in found.evictions} == {"n0"}
