@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from statistics import pstdev
+
+import msgspec
 
 import mgmt
 from mgmt import Model, Solution, SolveStatus
@@ -15,6 +17,10 @@ from orchestrators.vsphere.move_order import Budgets, Occupancy, Order, most_loa
 from orchestrators.vsphere.pack_rows import rows_of
 
 PACK = "vm_balance"
+_BALANCE = ("highest_utilisation", "lowest_utilisation")
+"""What is left out where rules are to be kept and nothing more."""
+_TRIED = 4
+"""Of the emptiest hosts, for each move that is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,7 @@ class Planner:
         self.database = mgmt.Database()
         self.database.load_schema(pack.schema)
         self.model = Model.build(self.database, pack)
+        self._rules_only = self.model.revised(lambda query: None if query.name in _BALANCE else query)
 
     def fill(
         self, part: Inventory, settings: PlanSettings, samples: Mapping[str, tuple[int, ...]] | None = None
@@ -92,52 +99,117 @@ class Planner:
     ) -> Plan:
         """The best placement of one cluster (``Inventory.part``), and how to get there.
 
-        Raises mgmt.InfeasibleError with the rules that clash, mgmt.SolveTimeout, ContradictoryRulesError.
+        What rules require comes first, with as few moves as that takes; balance begins from there.  Raises
+        mgmt.InfeasibleError with the rules that clash, mgmt.SolveTimeout, ContradictoryRulesError.
         """
-        self.fill(part, settings, samples)
+        required = required_moves(part)
+        kept = part if not required else self._with_rules_kept(part, settings, required)
+        if kept is None:
+            self.fill(part, settings, samples)
+            return plan_of(part, part, self.model.solve(settings.budget, settings.seed), settings, required)
+        moved = sum(one.host != other.host for one, other in zip(part.machines, kept.machines, strict=True))
+        most = moved + moves_for_balance(kept, settings.gain_per_move / 100)
+        if settings.migrations is not None:
+            most = min(most, settings.migrations - moved)
+        limited = None if settings.gain_per_move <= 0 and settings.migrations is None else most
+        self.fill(kept, replace(settings, migrations=limited), samples)
         solution = self.model.solve(settings.budget, settings.seed)
-        return plan_of(part, solution, settings)
+        return plan_of(part, kept, solution, settings, required)
 
-
-def plan_of(part: Inventory, solution: Solution, settings: PlanSettings) -> Plan:
-    """A solution as moves in order, without those for balance that gain too little."""
-    required = required_moves(part)
-    moves = [Move(str(d.primary_key[0]), str(d.old), str(d.new)) for d in solution.deltas]
-    chosen = worthwhile(part, moves, required, settings.gain_per_move / 100)
-    order = ordered(part, most_loaded_first(part, chosen, required), settings.budgets)
-    final = {step.move.machine: step.move.destination for step in order.steps}
-    after = balance_of(part, final)
-    held = ""
-    if len(chosen) < len(moves):
-        best = balance_of(part, {move.machine: move.destination for move in moves}).deviation
-        held = (
-            f"{len(moves) - len(chosen)} further moves would bring the deviation from {100 * after.deviation:.2f} to "
-            f"{100 * best:.2f} points, less than {settings.gain_per_move:g} for each"
+    def _with_rules_kept(
+        self, part: Inventory, settings: PlanSettings, concerned: Collection[str]
+    ) -> Inventory | None:
+        """The state once rules are kept, if moving the machines concerned is enough for that."""
+        stays = (
+            machine if machine.name in concerned else msgspec.structs.replace(machine, stays="it may stay")
+            for machine in part.machines
         )
-    return Plan(part.clusters[0].name, solution, order, required, balance_of(part, {}), after, held)
+        self.fill(msgspec.structs.replace(part, machines=tuple(stays)), settings)
+        try:
+            found = self._rules_only.solve(settings.budget / 2, settings.seed, clashes=False)
+        except (mgmt.InfeasibleError, mgmt.SolveTimeout):
+            return None
+        return _after(part, found)
 
 
-def worthwhile(
-    part: Inventory, moves: Sequence[Move], required: Mapping[str, str], least: float
-) -> list[Move]:
-    """Those that are required, and of the others the most effective until one gains less than ``least``.
+def _after(part: Inventory, solution: Solution) -> Inventory:
+    """The state that a plan leads to."""
+    places = {str(delta.primary_key[0]): str(delta.new) for delta in solution.deltas}
+    machines = (
+        msgspec.structs.replace(machine, host=places.get(machine.name, machine.host))
+        for machine in part.machines
+    )
+    return msgspec.structs.replace(part, machines=tuple(machines))
 
-    What a move gains is by how much the standard deviation of the hosts' use becomes smaller.  Machines that are kept
-    together go together.
+
+def plan_of(
+    part: Inventory,
+    kept: Inventory,
+    solution: Solution,
+    settings: PlanSettings,
+    required: Mapping[str, str],
+) -> Plan:
+    """A solution as moves in order, without those for balance if they gain too little.
+
+    ``kept``: what the solution begins with, where rules are kept already.
+    """
+    rules, whole = _moves(part, kept), _moves(part, _after(kept, solution))
+    before, least = balance_of(part, _places(rules)).deviation, settings.gain_per_move / 100
+    further = len(whole) - len(rules)
+    gain = before - balance_of(part, _places(whole)).deviation
+    held = ""
+    if further > 0 and gain < least * further and not (required and kept is part):
+        held = f"{further} moves for balance would lower the deviation by {100 * gain:.2f} points, too little for that"
+        whole = rules
+    order = ordered(part, most_loaded_first(part, whole, required), settings.budgets)
+    final = {step.move.machine: step.move.destination for step in order.steps}
+    return Plan(
+        part.clusters[0].name,
+        solution,
+        order,
+        required,
+        balance_of(part, {}),
+        balance_of(part, final),
+        held,
+    )
+
+
+def _moves(part: Inventory, after: Inventory) -> list[Move]:
+    pairs = zip(part.machines, after.machines, strict=True)
+    return [Move(one.name, one.host, other.host) for one, other in pairs if one.host != other.host]
+
+
+def _places(moves: Sequence[Move]) -> dict[str, str]:
+    return {move.machine: move.destination for move in moves}
+
+
+def moves_for_balance(part: Inventory, least: float) -> int:
+    """About how many moves lower the deviation by ``least`` each: the best from the fullest host, again and again.
+
+    The search for a plan need not look at any that move more.
     """
     if least <= 0:
-        return list(moves)
-    chosen = [move for move in moves if move.machine in required]
-    shares = _Shares(part, chosen)
-    groups = _groups(part, [move for move in moves if move.machine not in required])
-    while groups:
-        best = max(groups, key=shares.gain)
-        if shares.gain(best) < least:
+        return len(part.machines)
+    shares = _Shares(part, ())
+    on: dict[str, list[str]] = {host.name: [] for host in part.hosts}
+    for machine in part.machines:
+        on[machine.host].append(machine.name)
+    number = 0
+    while number < len(part.machines):
+        hosts = shares.fullest_first()
+        moves = (
+            [Move(name, hosts[0], host) for name in on[hosts[0]] for host in hosts[: -1 - _TRIED : -1]]
+            if hosts
+            else []
+        )
+        best = max(moves, key=lambda move: shares.gain([move]), default=None)
+        if best is None or shares.gain([best]) < least:
             break
-        groups.remove(best)
-        chosen += best
-        shares.make(best)
-    return chosen
+        shares.make([best])
+        on[best.source].remove(best.machine)
+        on[best.destination].append(best.machine)
+        number += 1
+    return number
 
 
 class _Shares:
@@ -149,6 +221,9 @@ class _Shares:
         used = _used(part, {move.machine: move.destination for move in made})
         self._share = {name: used[name] / most for name, most in self._cpu.items()}
         self._sum()
+
+    def fullest_first(self) -> list[str]:
+        return sorted(self._share, key=self._share.__getitem__, reverse=True)
 
     def _sum(self) -> None:
         values = self._share.values()
@@ -174,23 +249,6 @@ class _Shares:
         for host, more in self._changes(group).items():
             self._share[host] += more
         self._sum()
-
-
-def _groups(part: Inventory, moves: Sequence[Move]) -> list[list[Move]]:
-    """Moves by themselves, but those of a rule that keeps machines together with each other."""
-    group_of: dict[str, list[Move]] = {move.machine: [move] for move in moves}
-    for rule in part.clusters[0].rules:
-        if rule.kind is RuleKind.TOGETHER:
-            joined: list[Move] = []
-            for name in rule.machines:
-                joined += [move for move in group_of.get(name, ()) if move not in joined]
-            for move in joined:
-                group_of[move.machine] = joined
-    found: list[list[Move]] = []
-    for group in group_of.values():
-        if not any(group is other for other in found):
-            found.append(group)
-    return found
 
 
 def balance_of(part: Inventory, moved: Mapping[str, str]) -> Balance:

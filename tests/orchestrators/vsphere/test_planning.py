@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 
 import mgmt
-from orchestrators.vsphere.inventory import Inventory, Move, Rule, RuleKind
+from orchestrators.vsphere.inventory import Inventory, Rule, RuleKind
 from orchestrators.vsphere.pack_rows import ContradictoryRulesError, rows_of
-from orchestrators.vsphere.planning import Planner, PlanSettings, balance_of, required_moves, worthwhile
+from orchestrators.vsphere.planning import (
+    Planner,
+    PlanSettings,
+    balance_of,
+    moves_for_balance,
+    required_moves,
+)
 from tests.orchestrators.vsphere.states import cluster, host, machine
 
 HOSTS = [host("a"), host("b"), host("c")]
@@ -68,27 +74,22 @@ def test_what_cannot_hold_is_named(planner: Planner) -> None:
     assert set(caught.value.constraints) == {"memory_capacity", "hosts_in_maintenance_are_emptied"}
 
 
-def test_moves_for_balance_are_the_most_effective_ones(planner: Planner) -> None:
+def test_moves_for_balance_are_worth_it(planner: Planner) -> None:
+    machines = [machine("p", "a", cpu=40), machine("q", "a", cpu=38), machine("r", "b", cpu=1)]
+    state = cluster(HOSTS[:2], machines)
+    assert [moves_for_balance(state, least) for least in (0.0, 0.02, 0.5)] == [3, 1, 0]
+    assert moves(planner, state, PlanSettings(budget=60, gain_per_move=2)) == {"q": "b"}
+    assert moves(planner, state, PlanSettings(budget=60, gain_per_move=50)) == {}
+
+
+def test_rules_are_kept_with_few_moves_and_balance_begins_from_there(planner: Planner) -> None:
+    rule = Rule("apart", RuleKind.APART, ("p", "q"))
     state = cluster(
-        HOSTS[:2], [machine("p", "a", cpu=40), machine("q", "a", cpu=38), machine("r", "b", cpu=1)]
+        HOSTS, [machine("p", "a", cpu=30), machine("q", "a", cpu=30), machine("r", "a", cpu=30)], rule
     )
-    wanted = [Move("p", "a", "b"), Move("r", "b", "a")]
-    assert worthwhile(state, wanted, {}, 0) == wanted
-    assert worthwhile(state, wanted, {}, 0.02) == wanted[:1]
-    assert worthwhile(state, wanted, {"r": "a rule"}, 0.5) == wanted[1:], "what a rule requires needs no gain"
     plan = planner.plan(state, PlanSettings(budget=60, gain_per_move=50))
-    assert plan.order.steps == ()
-    assert plan.held.startswith("1 further moves would bring the deviation from 38.50 to 0.50 points")
-
-
-def test_machines_that_are_kept_together_move_together_or_not_at_all() -> None:
-    rule = Rule("t", RuleKind.TOGETHER, ("p", "q"))
-    state = cluster(
-        HOSTS[:2], [machine("p", "a", cpu=30), machine("q", "a", cpu=1), machine("r", "a", cpu=31)], rule
-    )
-    both = [Move("p", "a", "b"), Move("q", "a", "b")]
-    assert worthwhile(state, both, {}, 0.1) == both
-    assert worthwhile(state, both, {}, 0.2) == []
+    assert len(plan.order.steps) == 1, "as many as the rule takes, and none for balance"
+    assert len(planner.plan(state, EXACT).order.steps) == 2
 
 
 def test_required_moves_name_the_rule() -> None:
