@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
 from statistics import pstdev
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,10 @@ from orchestrators.vsphere.pack_rows import rows_of
 PACK = "vm_balance"
 _BALANCE = ("highest_utilisation", "lowest_utilisation")
 """What is left out where rules are to be kept and nothing more."""
+_FOR_RULES = 0.3
+"""Of the time, to keep rules with few moves before balance."""
+_NOTHING = 1e-6
+"""Parts of a host: what gains less is no gain."""
 _TRIED = 4
 """Of the emptiest hosts, for each move that is estimated."""
 
@@ -103,38 +108,56 @@ class Planner:
         mgmt.InfeasibleError with the rules that clash, mgmt.SolveTimeout, ContradictoryRulesError.
         """
         required = required_moves(part)
-        kept = part if not required else self._with_rules_kept(part, settings, required)
+        kept: Inventory | None = part
+        left = settings.budget
+        if required:
+            found = self._with_rules_kept(part, settings, required)
+            kept, left = (None, left) if found is None else (_after(part, found), left - found.seconds)
         if kept is None:
             self.fill(part, settings, samples)
-            return plan_of(part, part, self.model.solve(settings.budget, settings.seed), settings, required)
+            solution = self.model.solve(settings.budget, settings.seed)
+            return plan_of(part, part, _after(part, solution), solution, settings, required)
         moved = sum(one.host != other.host for one, other in zip(part.machines, kept.machines, strict=True))
-        most = moved + moves_for_balance(kept, settings.gain_per_move / 100)
+        simple = best_single_moves(kept, settings.gain_per_move / 100)
+        most = moved + len(simple)
         if settings.migrations is not None:
             most = min(most, settings.migrations - moved)
         limited = None if settings.gain_per_move <= 0 and settings.migrations is None else most
         self.fill(kept, replace(settings, migrations=limited), samples)
-        solution = self.model.solve(settings.budget, settings.seed)
-        return plan_of(part, kept, solution, settings, required)
+        solution = self.model.solve(max(left, settings.budget / 2), settings.seed)
+        after = _after(kept, solution)
+        if solution.status is SolveStatus.FEASIBLE and (limited is None or len(simple) <= limited):
+            other = _moved(kept, _places(simple))
+            if balance_of(other, {}).spread < balance_of(after, {}).spread and self._accepts(other):
+                after = other
+        return plan_of(part, kept, after, solution, settings, required)
+
+    def _accepts(self, placed: Inventory) -> bool:
+        """Whether a placement keeps all rules, by what the database says."""
+        places: dict[tuple[Any, ...], Any] = {(machine.name,): machine.host for machine in placed.machines}
+        return self.model.accepts({("vm", "controllable__host"): places})
 
     def _with_rules_kept(
         self, part: Inventory, settings: PlanSettings, concerned: Collection[str]
-    ) -> Inventory | None:
-        """The state once rules are kept, if moving the machines concerned is enough for that."""
+    ) -> Solution | None:
+        """How rules are kept, if moving the machines concerned is enough for that."""
         stays = (
             machine if machine.name in concerned else msgspec.structs.replace(machine, stays="it may stay")
             for machine in part.machines
         )
         self.fill(msgspec.structs.replace(part, machines=tuple(stays)), settings)
         try:
-            found = self._rules_only.solve(settings.budget / 2, settings.seed, clashes=False)
+            return self._rules_only.solve(_FOR_RULES * settings.budget, settings.seed, clashes=False)
         except (mgmt.InfeasibleError, mgmt.SolveTimeout):
             return None
-        return _after(part, found)
 
 
 def _after(part: Inventory, solution: Solution) -> Inventory:
-    """The state that a plan leads to."""
-    places = {str(delta.primary_key[0]): str(delta.new) for delta in solution.deltas}
+    """The state that a solution leads to."""
+    return _moved(part, {str(delta.primary_key[0]): str(delta.new) for delta in solution.deltas})
+
+
+def _moved(part: Inventory, places: Mapping[str, str]) -> Inventory:
     machines = (
         msgspec.structs.replace(machine, host=places.get(machine.name, machine.host))
         for machine in part.machines
@@ -145,15 +168,16 @@ def _after(part: Inventory, solution: Solution) -> Inventory:
 def plan_of(
     part: Inventory,
     kept: Inventory,
+    after: Inventory,
     solution: Solution,
     settings: PlanSettings,
     required: Mapping[str, str],
 ) -> Plan:
-    """A solution as moves in order, without those for balance if they gain too little.
+    """The way to ``after`` as moves in order, without those for balance if they gain too little.
 
     ``kept``: what the solution begins with, where rules are kept already.
     """
-    rules, whole = _moves(part, kept), _moves(part, _after(kept, solution))
+    rules, whole = _moves(part, kept), _moves(part, after)
     before, least = balance_of(part, _places(rules)).deviation, settings.gain_per_move / 100
     further = len(whole) - len(rules)
     gain = before - balance_of(part, _places(whole)).deviation
@@ -183,33 +207,44 @@ def _places(moves: Sequence[Move]) -> dict[str, str]:
     return {move.machine: move.destination for move in moves}
 
 
-def moves_for_balance(part: Inventory, least: float) -> int:
-    """About how many moves lower the deviation by ``least`` each: the best from the fullest host, again and again.
+def best_single_moves(part: Inventory, least: float) -> list[Move]:
+    """Moves that lower the deviation by ``least`` each: the best from the fullest host, again and again.
 
-    The search for a plan need not look at any that move more.
+    As many are worth searching for; and where time ends before the search has found anything better, they are made.
+    Machines that rules speak of are left alone.
     """
-    if least <= 0:
-        return len(part.machines)
-    shares = _Shares(part, ())
+    shares, occupancy = _Shares(part, ()), Occupancy(part)
+    bound = {name for rule in part.clusters[0].rules for name in rule.machines}
     on: dict[str, list[str]] = {host.name: [] for host in part.hosts}
     for machine in part.machines:
-        on[machine.host].append(machine.name)
-    number = 0
-    while number < len(part.machines):
+        if not machine.stays and machine.name not in bound:
+            on[machine.host].append(machine.name)
+    found: list[Move] = []
+    while len(found) < len(part.machines):
         hosts = shares.fullest_first()
-        moves = (
-            [Move(name, hosts[0], host) for name in on[hosts[0]] for host in hosts[: -1 - _TRIED : -1]]
-            if hosts
-            else []
-        )
-        best = max(moves, key=lambda move: shares.gain([move]), default=None)
-        if best is None or shares.gain([best]) < least:
-            break
+        moves = [
+            Move(name, hosts[0], host)
+            for host in hosts[: -1 - _TRIED : -1]
+            for name in on[hosts[0]]
+            if host != hosts[0]
+        ]
+        worth = [move for move in moves if shares.gain([move]) >= max(least, _NOTHING)]
+        worth.sort(key=lambda move: shares.gain([move]), reverse=True)
+        best = next((m for m in worth if not _forbidden(occupancy, m)), None)
+        if best is None:
+            return found
         shares.make([best])
+        occupancy.begin(best)
+        occupancy.end(best)
         on[best.source].remove(best.machine)
         on[best.destination].append(best.machine)
-        number += 1
-    return number
+        found.append(best)
+    return found
+
+
+def _forbidden(occupancy: Occupancy, move: Move) -> bool:
+    permitted = occupancy.is_permitted(move.machine, move.destination)
+    return not permitted or bool(occupancy.obstacle(move.machine, move.destination))
 
 
 class _Shares:

@@ -11,7 +11,7 @@ from orchestrators.vsphere.planning import (
     Planner,
     PlanSettings,
     balance_of,
-    moves_for_balance,
+    best_single_moves,
     required_moves,
 )
 from tests.orchestrators.vsphere.states import cluster, host, machine
@@ -77,9 +77,26 @@ def test_what_cannot_hold_is_named(planner: Planner) -> None:
 def test_moves_for_balance_are_worth_it(planner: Planner) -> None:
     machines = [machine("p", "a", cpu=40), machine("q", "a", cpu=38), machine("r", "b", cpu=1)]
     state = cluster(HOSTS[:2], machines)
-    assert [moves_for_balance(state, least) for least in (0.0, 0.02, 0.5)] == [3, 1, 0]
+    assert [len(best_single_moves(state, least)) for least in (0.0, 0.02, 0.5)] == [1, 1, 0]
     assert moves(planner, state, PlanSettings(budget=60, gain_per_move=2)) == {"q": "b"}
     assert moves(planner, state, PlanSettings(budget=60, gain_per_move=50)) == {}
+
+
+def test_where_time_ends_too_soon_the_best_single_moves_are_made(
+    planner: Planner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search is played: it has found nothing but today.  A machine that may not be moved stays."""
+    machines = [machine(f"m{n}", "a", 1, 1 + n, stays="" if n else "pinned") for n in range(9)]
+    state = cluster(HOSTS, machines)
+    today = mgmt.Solution(mgmt.SolveStatus.FEASIBLE, 0, (), (), {})
+    monkeypatch.setattr(planner.model, "solve", lambda *_: today)
+    plan = planner.plan(state, PlanSettings(gain_per_move=0.02))
+    assert (plan.before.spread, plan.after.spread) == (0.45, 0.0)
+    assert "m0" not in {step.move.machine for step in plan.order.steps}
+    cramped = cluster([host("a"), host("b", 2), host("c", 1)], machines)
+    assert len(planner.plan(cramped, PlanSettings(gain_per_move=0.02)).order.steps) == 3, (
+        "as many as have room"
+    )
 
 
 def test_rules_are_kept_with_few_moves_and_balance_begins_from_there(planner: Planner) -> None:
