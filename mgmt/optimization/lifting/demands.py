@@ -227,6 +227,10 @@ class Demands:
             self._add_either(clauses.name, columns)
 
     def _add_either(self, name: str, columns: list[Ranges]) -> None:
+        if len(columns) == 2:
+            columns = self._add_excused_differences(name, columns)
+            if not len(columns[0]):
+                return
         factors = [self.sums.factors(column.linears) for column in columns]
         if len(columns) == 2:
             unconditional = self._unconditional(columns, factors)
@@ -246,6 +250,24 @@ class Demands:
             )
             # Places that no clause is about may have anything.
             self.conditions.append(Either(name, limits))
+
+    def _add_excused_differences(self, name: str, columns: Sequence[Ranges]) -> list[Ranges]:
+        """Skews where beside a difference of sums stands at most what the one comes to; the others are left."""
+        mixed = [column.linears.terms.any(column.linears.coefficients < 0) for column in columns]
+        for at in (0, 1):
+            difference, excuse = columns[at], columns[1 - at]
+            some = mixed[at] & ~mixed[1 - at] & (excuse.lower <= 0) & (excuse.upper < NO_BOUND)
+            if some.any():
+                excuse = excuse.take(some)
+                excuse = replace(excuse, linears=self.sums.written_out(excuse.linears)).multiplied()
+                self._add_skews(name, difference.take(some).multiplied(), excuse)
+                columns, mixed = [one.take(~some) for one in columns], [one[~some] for one in mixed]
+        return list(columns)
+
+    def _add_skews(self, name: str, differences: Ranges, excuses: Ranges | None = None) -> None:
+        for skew, told in skews_of(name, differences, self.sums, excuses).items():
+            self.conditions.append(skew)
+            self.origins[skew] = partial(_itself, told)
 
     def _unconditional(self, columns: Sequence[Ranges], factors: Sequence[Factors]) -> Mask:
         """Which first bounds hold anyway: they are demanded of each row that counts there if it is there.
@@ -359,10 +381,7 @@ class Demands:
         differences = ranges.take(~whole & ~clause).multiplied()
         moves = are_move_limits(differences, self.sums, self._cells.current)
         self.conditions.extend(move_limits(name, differences.take(moves), self.sums, self._cells.rows))
-        differences = differences.take(~moves)
-        for skew, told in skews_of(name, differences, self.sums).items():
-            self.conditions.append(skew)
-            self.origins[skew] = partial(_itself, told)
+        self._add_skews(name, differences.take(~moves))
         ranges, factors = ranges.take(whole), factors.take(np.flatnonzero(whole))
         none = ranges.upper == 0
         self._ban_products(factors.take(np.flatnonzero(none)))

@@ -170,8 +170,10 @@ class ProblemMaker:
 
     def _demand(self) -> None:
         random, problem = self.random, self.problem
-        kind = random.randrange(7)
-        if kind == 6:
+        kind = random.randrange(8)
+        if kind == 7:
+            self._demand_evenness()
+        elif kind == 6:
             self._demand_of_cells()
         elif kind < 2:
             low, high = random.choice(((None, 2), (None, 4), (1, None), (0, 3), (None, 0)))
@@ -191,6 +193,25 @@ class ProblemMaker:
                     for value in range(self.values):
                         both = integers([self._cell(one, value) ^ 1, self._cell(other, value) ^ 1])
                         problem.require_any(Lists.side_by_side(both[:1], both[1:]), source)
+
+    def _demand_evenness(self) -> None:
+        """What some values have, and something besides, is not far above the least that any of them has."""
+        random, problem, source = self.random, self.problem, self._source()
+        weighted = random.random() < 0.3
+        weights = self._weights if weighted else [1] * self.rows
+        beside = [random.choice((0, 0, 1, 3)) for _ in range(self.values)]
+        loads = [
+            self._total([self._cell(row, value) for row in range(self.rows)], weights).plus(integers([more]))
+            for value, more in enumerate(beside)
+        ]
+        greatest = problem.maximum(_stacked(loads).scaled(-1), filled(self.values, 0), 1)
+        most, excused = random.randint(0, 2), random.choice((None, 0, 1))
+        for load, more in zip(loads, beside, strict=True):
+            above = _stacked([load, greatest]).summed(filled(2, 0), 1)
+            parts = [problem.at_most(above, most + random.choice((0, 0, 0, 1)))]
+            if excused is not None:
+                parts.append(problem.at_most(load, excused + more))
+            problem.require_any(Lists.side_by_side(*parts), source)
 
     def _demand_of_cells(self) -> None:
         """Of the cells of each group of rows with each bucket of values at most one holds, or none."""
