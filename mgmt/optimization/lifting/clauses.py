@@ -24,6 +24,7 @@ from mgmt.optimization.columns import (
     sum_of,
 )
 from mgmt.optimization.general.operators import Operator
+from mgmt.optimization.lifting.guards import with_matches_known
 from mgmt.optimization.lifting.sums.cell_sums import MOST_TERMS, CellSums
 from mgmt.optimization.lifting.sums.normal_form import Rowwise
 from mgmt.optimization.problem import NO_BOUND, LiteralRows, Relation, Rows
@@ -134,7 +135,7 @@ class _Rewriter:
 
     def simplified(self, clauses: Clauses) -> Clauses:
         for _ in range(_MOST_ROUNDS):
-            clauses = self._settled(clauses)
+            clauses = self._settled(with_matches_known(self._settled(clauses), self._sums))
             changed = self._round(clauses)
             if changed is None or len(changed.linears.terms.items) > MOST_TERMS:
                 break

@@ -82,7 +82,7 @@ class Demands:
         """Take in what rows demand; what has no structure is left out."""
         name = "" if block.source is None else block.source.constraint
         try:
-            clauses = clauses_of(block, self.sums)
+            clauses = self._with_values(clauses_of(block, self.sums))
             unmixed = self.sums.unmixed(clauses.linears, clauses.owners)
             clauses = self._merged(replace(clauses, linears=unmixed))
         except NotLiftedError as reason:
@@ -185,6 +185,38 @@ class Demands:
         )
         return merged.take(np.flatnonzero(~always)) if always.any() else merged
 
+    def _with_values(self, clauses: Clauses) -> Clauses:
+        """Where a bound, beside others, is on what one row has: the values that it has, or has not."""
+        sums, cells = self.sums, self._cells
+        several = np.bincount(clauses.owners, minlength=len(clauses))[clauses.owners] > 1
+        several &= ~sums.atomic(clauses.linears) & ~sums.is_product(clauses.linears)
+        if not several.any():
+            return clauses
+        several[several] = self._rows_in(clauses.linears.take(np.flatnonzero(several))) == 1
+        some = np.flatnonzero(several)
+        rows, number, allows = values_within(
+            Ranges.of(clauses.linears.take(some), clauses.lower[some], clauses.upper[some]), sums
+        )
+        first, kind = group_numbers(number, cells.column[rows])
+        may_have = cells.may_have[cells.column[rows[first]]]
+        inside, outside = allows[number[first]] & may_have, ~allows[number[first]] & may_have
+        told = (inside.any(1) & outside.any(1))[kind]
+        some, rows, kind = some[told], rows[told], kind[told]
+        if not len(some):
+            return clauses
+        negated = inside[:, -1]
+        sets = Lists.of([np.flatnonzero(one).tolist() for one in np.where(negated[:, None], outside, inside)[:, :-1]])
+        values = sets.take(kind)
+        terms = Lists(values.starts, rows[values.owners] * sums.stride + values.items)
+        made = Linears(filled(len(some), 0), terms, filled(len(terms.items), 1))
+        lower, upper = clauses.lower.copy(), clauses.upper.copy()
+        lower[some] = np.where(negated[kind], -NO_BOUND, 1)
+        upper[some] = np.where(negated[kind], 0, NO_BOUND)
+        others = np.setdiff1d(np.arange(len(clauses.owners)), some)
+        order = np.argsort(np.concatenate((others, some)))
+        linears = stacked([clauses.linears.take(others), made]).take(order)
+        return replace(clauses, linears=linears, lower=lower, upper=upper)
+
     def _with_memberships(self, clauses: Clauses) -> Clauses:
         """Products written out where a bound, beside others, asks only whether there is anybody."""
         several = np.bincount(clauses.owners, minlength=len(clauses))[clauses.owners] > 1
@@ -241,6 +273,8 @@ class Demands:
                 once, _ = group_numbers(told.row_kind, told.value_kind, bound.lower, bound.upper)
                 self._add_normalized(name, bound.take(np.sort(once)))
                 columns, factors = [one.take(kept) for one in columns], [one.take(kept) for one in factors]
+            columns = self._with_guards_joined(columns, factors)
+            factors = [self.sums.factors(column.linears) for column in columns]
             if not len(columns[0]) or self._add_all_or_none(name, columns, factors):
                 return
         for family in families_of(factors, self._cells.rows, self._cells.values):
@@ -269,17 +303,42 @@ class Demands:
             self.conditions.append(skew)
             self.origins[skew] = partial(_itself, told)
 
+    def _with_guards_joined(self, columns: Sequence[Ranges], factors: Sequence[Factors]) -> list[Ranges]:
+        """Where rows of several clauses are to have none of some values, or else the same holds: all or none of them."""
+        bound, guard = columns
+        some = np.flatnonzero(self._forbids(guard) & factors[0].whole & factors[1].whole)
+        told = (
+            factors[0].row_kind[some],
+            *(one.value_kind[some] for one in factors),
+            bound.lower[some],
+            bound.upper[some],
+        )
+        first, number = group_numbers(*told)
+        if len(first) == len(some):
+            return list(columns)
+        whole = guard.linears.take(some).summed(number, len(first))
+        whole = replace(whole, coefficients=np.ones_like(whole.coefficients))
+        others = np.setdiff1d(np.arange(len(bound)), some)
+        order = np.argsort(np.append(others, some[first]), kind="stable")
+        kept = np.append(others, some[first])[order]
+        linears = stacked([guard.linears.take(others), whole]).take(order)
+        joined = replace(guard.take(kept), linears=linears)
+        return [bound.take(kept), joined]
+
+    def _forbids(self, guard: Ranges) -> Mask:
+        """Which bounds are that none of some rows has one of some values."""
+        even = ~guard.linears.terms.any(guard.linears.coefficients != 1)
+        found: Mask = even & (guard.upper == 0) & (guard.lower <= 0) & ~self.sums.is_product(guard.linears)
+        return found
+
     def _unconditional(self, columns: Sequence[Ranges], factors: Sequence[Factors]) -> Mask:
         """Which first bounds hold anyway: they are demanded of each row that counts there if it is there.
 
         A sum of no negative weight is 0 where nobody is.
         """
         bound, guard = columns
-        terms = guard.linears.terms
-        of_row = (guard.upper == 0) & (guard.lower <= 0) & ~self.sums.is_product(guard.linears)
-        of_row &= ~terms.any(guard.linears.coefficients != 1)
-        told = factors[0]
-        asked = told.whole & (bound.lower <= 0) & (bound.upper >= 0) & of_row
+        terms, told = guard.linears.terms, factors[0]
+        asked = told.whole & (bound.lower <= 0) & (bound.upper >= 0) & self._forbids(guard)
         asked &= ~told.rows.any(told.weights < 0)[told.row_kind]
         some = np.flatnonzero(asked)
         first, group = group_numbers(told.row_kind[some], told.value_kind[some], bound.upper[some])

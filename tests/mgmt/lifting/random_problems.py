@@ -170,8 +170,10 @@ class ProblemMaker:
 
     def _demand(self) -> None:
         random, problem = self.random, self.problem
-        kind = random.randrange(8)
-        if kind == 7:
+        kind = random.randrange(9)
+        if kind == 8:
+            self._demand_of_others()
+        elif kind == 7:
             self._demand_evenness()
         elif kind == 6:
             self._demand_of_cells()
@@ -212,6 +214,40 @@ class ProblemMaker:
             if excused is not None:
                 parts.append(problem.at_most(load, excused + more))
             problem.require_any(Lists.side_by_side(*parts), source)
+
+    def _demand_of_others(self) -> None:
+        """Rows with some values have so many others in the same bucket, each of the weight of its row."""
+        random, problem, source = self.random, self.problem, self._source()
+        by_value = [[value] for value in range(self.values)]
+        two = [[v for v in range(self.values) if self._buckets[v] == bucket] for bucket in (0, 1)]
+        buckets = random.choice((by_value, [bucket for bucket in two if bucket]))[random.choice((0, 0, -1)) :]
+        every = range(self.rows)
+        inside = [
+            [int(problem.disjunction_of(Lists.of([[self._cell(row, v) for v in bucket]]))[0]) for bucket in buckets]
+            for row in every
+        ]
+        placed = [int(problem.disjunction_of(Lists.of([own]))[0]) for own in inside]
+        seen = [value for value in range(self.values) if random.random() < 0.7]
+        weights = self._weights if random.random() < 0.3 else [1] * self.rows
+        low, high = random.choice(((None, 1), (None, 2), (1, None), (2, None), (1, 1)))
+        asked = [row for row in every if random.random() < 0.7]
+        counted = [row for row in every if random.random() < 0.8]
+        itself, gated = random.random() < 0.4, random.random() < 0.4
+        for row in asked:
+            literals = [placed[row]] if itself else []
+            for other in counted:
+                if other != row:
+                    pair = Lists.of([inside[row]]), integers(inside[other]), integers([placed[row] ^ 1])
+                    match = problem.equality(*pair)
+                    both = problem.conjunction(match, integers([placed[other]])) if gated else match
+                    literals.append(int(both[0]))
+            weigh = [weights[row]] * itself + [weights[other] for other in counted if other != row]
+            total = self._total(literals, weigh)
+            away = problem.disjunction_of(Lists.of([[self._cell(row, v) for v in seen]])) ^ 1
+            bounds = [problem.at_most(total, high)] if high is not None else []
+            bounds += [problem.at_most(total.scaled(-1), -low)] if low is not None else []
+            for bound in bounds:
+                problem.require_any(Lists.side_by_side(away, bound), source)
 
     def _demand_of_cells(self) -> None:
         """Of the cells of each group of rows with each bucket of values at most one holds, or none."""
