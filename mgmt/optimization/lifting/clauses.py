@@ -348,12 +348,13 @@ class _Rewriter:
         """Bounds with each operand of an atom in place of it: one atom of each bound, at these places of the terms."""
         linears = bounds.linears
         owners, factors = linears.terms.owners[places], linears.coefficients[places]
-        operands, owner = _operands(self._sums, linears.terms.items[places])
         rest = linears.take(owners)
+        count = int(self._sums.operand_counts(linears.terms.items[places]).sum())
+        if count * int(rest.terms.lengths.max(initial=1)) > MOST_TERMS:
+            return _none()
+        operands, owner = _operands(self._sums, linears.terms.items[places])
         kept = rest.terms.items != np.repeat(linears.terms.items[places], rest.terms.lengths)
         rest = Linears(rest.constants, rest.terms.keep(kept), rest.coefficients[kept])
-        if len(operands) * int(rest.terms.lengths.max(initial=1)) > MOST_TERMS:
-            return _none()
         whole = sum_of(rest.take(owner), operands.scaled(factors[owner]))
         where = owners[owner]
         return _bounds(whole, bounds.lower[where], bounds.upper[where], bounds.of[where])

@@ -21,7 +21,7 @@ from mgmt.optimization.lifting.matches import matches_of
 from mgmt.optimization.lifting.move_limits import are_move_limits, move_limits
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.row_pairs import PairedRows, RowPairs, one_part_only
-from mgmt.optimization.lifting.skews import skews_of
+from mgmt.optimization.lifting.skews import skews_above_least, skews_of
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.lifting.sums.factors import Factors, places_in
 from mgmt.optimization.lifting.sums.families import Family, PlacedRows, families_of, loads_of
@@ -188,7 +188,7 @@ class Demands:
     def _with_values(self, clauses: Clauses) -> Clauses:
         """Where a bound, beside others, is on what one row has: the values that it has, or has not."""
         sums, cells = self.sums, self._cells
-        several = np.bincount(clauses.owners, minlength=len(clauses))[clauses.owners] > 1
+        several: Mask = np.bincount(clauses.owners, minlength=len(clauses))[clauses.owners] > 1
         several &= ~sums.atomic(clauses.linears) & ~sums.is_product(clauses.linears)
         if not several.any():
             return clauses
@@ -205,7 +205,9 @@ class Demands:
         if not len(some):
             return clauses
         negated = inside[:, -1]
-        sets = Lists.of([np.flatnonzero(one).tolist() for one in np.where(negated[:, None], outside, inside)[:, :-1]])
+        sets = Lists.of(
+            [np.flatnonzero(one).tolist() for one in np.where(negated[:, None], outside, inside)[:, :-1]]
+        )
         values = sets.take(kind)
         terms = Lists(values.starts, rows[values.owners] * sums.stride + values.items)
         made = Linears(filled(len(some), 0), terms, filled(len(terms.items), 1))
@@ -238,6 +240,8 @@ class Demands:
 
     def _add_alternatives(self, clauses: Clauses) -> None:
         """One of several bounds on sums over cells holds."""
+        if self._add_far_from_least(clauses):
+            return
         if self.sums.atomic(clauses.linears).any():
             self._add_mismatches(clauses)
             return
@@ -298,13 +302,29 @@ class Demands:
                 columns, mixed = [one.take(~some) for one in columns], [one[~some] for one in mixed]
         return list(columns)
 
+    def _add_far_from_least(self, clauses: Clauses) -> bool:
+        """Skews where a sum with the negated least of some, too many to be written out, stands in each clause."""
+        least = clauses.linears.terms.any(self.sums.is_defined(Operator.MAXIMUM, clauses.linears.terms.items))
+        size = len(clauses.owners) // len(clauses)
+        if size > 2 or not bool((np.bincount(clauses.owners[least], minlength=len(clauses)) == 1).all()):
+            return False
+        where, beside = np.flatnonzero(least), np.flatnonzero(~least)
+        ranges = Ranges.of(
+            clauses.linears.take(where), clauses.lower[where], clauses.upper[where], clauses.rows
+        )
+        excuses = Ranges.of(clauses.linears.take(beside), clauses.lower[beside], clauses.upper[beside])
+        for skew, told in skews_above_least(clauses.name, ranges, self.sums, excuses).items():
+            self.conditions.append(skew)
+            self.origins[skew] = partial(_itself, told)
+        return True
+
     def _add_skews(self, name: str, differences: Ranges, excuses: Ranges | None = None) -> None:
         for skew, told in skews_of(name, differences, self.sums, excuses).items():
             self.conditions.append(skew)
             self.origins[skew] = partial(_itself, told)
 
     def _with_guards_joined(self, columns: Sequence[Ranges], factors: Sequence[Factors]) -> list[Ranges]:
-        """Where rows of several clauses are to have none of some values, or else the same holds: all or none of them."""
+        """Where rows of several clauses are to have none of some values, or else the same holds, as one clause."""
         bound, guard = columns
         some = np.flatnonzero(self._forbids(guard) & factors[0].whole & factors[1].whole)
         told = (
@@ -500,6 +520,8 @@ class Demands:
         """Bounds on the number of sums that are not nothing: how many buckets are used."""
         linears, sums = clauses.linears, self.sums
         terms, factors, owners = linears.terms.items, linears.coefficients, linears.terms.owners
+        if self._add_far_from_least(clauses):
+            return
         if bool(sums.is_defined(Operator.MATCH, terms).all()):
             self._add_matches(clauses)
             return

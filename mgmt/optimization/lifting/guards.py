@@ -46,8 +46,11 @@ def _asks_for_matches(clauses: Clauses, sums: CellSums) -> Mask:
     atom = sums.is_atom(linears.terms.items)
     rising, falling = (linears.terms.any(atom & (sign * linears.coefficients > 0)) for sign in (1, -1))
     none = (clauses.upper <= least) & ~falling | (clauses.lower >= most) & ~rising
-    alone = (linears.terms.lengths == 1) & linears.terms.any(sums.is_defined(Operator.MATCH, linears.terms.items))
-    return (rising | falling) & ~none & ~alone
+    alone = (linears.terms.lengths == 1) & linears.terms.any(
+        sums.is_defined(Operator.MATCH, linears.terms.items)
+    )
+    found: Mask = (rising | falling) & ~none & ~alone
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +89,7 @@ def _guards(clauses: Clauses, asked: Mask, sums: CellSums) -> _Guards | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """What matches are where one of their rows has a value of a place: values of one bucket of every kind of matches."""
+    """What matches are where a row of theirs has a value of a place: those of one bucket of every kind of matches."""
 
     sums: CellSums
     atoms: Integers
@@ -233,11 +236,11 @@ def _ends(own: tuple[Integers, Integers, Integers], count: int) -> tuple[Integer
 class _Split:
     """Clauses once for each place of the row that their guard is about."""
 
-    def __init__(
-        self, clauses: Clauses, sums: CellSums, asked: Mask, guards: _Guards, known: _Known
-    ) -> None:
+    def __init__(self, clauses: Clauses, sums: CellSums, asked: Mask, guards: _Guards, known: _Known) -> None:
         self._clauses, self._sums, self._guards, self._known = clauses, sums, guards, known
-        places = Lists.grouped(known.set_of, np.arange(len(known.set_of)), len(guards.sets)).take(guards.numbers)
+        places = Lists.grouped(known.set_of, np.arange(len(known.set_of)), len(guards.sets)).take(
+            guards.numbers
+        )
         self._guard, self._place = places.owners, places.items
         bounds = Lists.grouped(clauses.owners, np.arange(len(clauses.owners)), len(clauses))
         beside = bounds.take(guards.clauses[self._guard])
@@ -277,7 +280,9 @@ class _Split:
             rows=np.append(before.rows, clauses.rows[guards.clauses[self._guard[fine]]]),
             owners=owners[order],
             linears=stacked([before.linears, beside, linears.take(known), guarding]).take(order),
-            lower=np.concatenate((before.lower, clauses.lower[bound[plain]], lower[known], none - NO_BOUND))[order],
+            lower=np.concatenate((before.lower, clauses.lower[bound[plain]], lower[known], none - NO_BOUND))[
+                order
+            ],
             upper=np.concatenate((before.upper, clauses.upper[bound[plain]], upper[known], none))[order],
         )
 
@@ -289,13 +294,17 @@ class _Split:
         asked = sums.written_out(self._clauses.linears.take(bound))
         lower, upper = self._clauses.lower[bound], self._clauses.upper[bound]
         others, good = known.others_at(asked, rows, places)
-        own_least, own_most = _ends(known.own_cells(asked, rows, places, known.places.take(places)), len(bound))
+        own_least, own_most = _ends(
+            known.own_cells(asked, rows, places, known.places.take(places)), len(bound)
+        )
         low, high = Rowwise.of(others, sums).ends(len(others))
         constants = others.constants
         # A bound that holds wherever the row has such a value asks for nothing.
         lower = np.where(low + constants + own_least >= lower, -NO_BOUND, lower)
         upper = np.where(high + constants + own_most <= upper, NO_BOUND, upper)
-        owners, values, amounts = known.own_cells(asked, rows, places, known.classes.take(known.class_of[places]))
+        owners, values, amounts = known.own_cells(
+            asked, rows, places, known.classes.take(known.class_of[places])
+        )
         counts = np.flatnonzero(amounts)
         cells = Lists.grouped(owners[counts], (rows[owners] * sums.stride + values)[counts], len(bound))
         own = Linears(filled(len(bound), 0), cells, amounts[counts])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, UNLIMITED, Load, Skew
-from mgmt.optimization.columns import Integers, Linears, Lists, filled, group_numbers
+from mgmt.optimization.columns import Integers, Linears, Lists, filled, group_numbers, stacked
 from mgmt.optimization.lifting.choices import ChoiceCells
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
@@ -104,6 +104,65 @@ def _differences(ranges: Ranges, sums: CellSums, excuses: Ranges | None) -> _Dif
         excused,
         replace(told, factors=factors),
     )
+
+
+def skews_above_least(name: str, ranges: Ranges, sums: CellSums, excuses: Ranges) -> dict[Skew, PlacedRows]:
+    """Of bounds on a sum with the greatest of negated ones, which it is one of: a skew for each of these.
+
+    ``excuses``: a bound for each, one of both holds; or none at all.
+    """
+    linears, owners = ranges.linears, ranges.linears.terms.owners
+    atom = sums.is_atom(linears.terms.items)
+    if bool((np.bincount(owners[atom], minlength=len(ranges)) != 1).any()) or bool(
+        (linears.coefficients <= 0).any()
+    ):
+        raise NotLiftedError("a bound on what is no sum over cells")
+    if bool((linears.coefficients[atom] != 1).any()) or bool((ranges.lower > -NO_BOUND).any()):
+        raise NotLiftedError("a bound on the greatest of several from below")
+    rest = Linears(filled(len(ranges), 0), linears.terms.keep(~atom), linears.coefficients[~atom])
+    told = sums.written_out(excuses.linears)
+    if len(excuses) and not (bool((excuses.lower <= 0).all()) and bool((excuses.upper < NO_BOUND).all())):
+        raise NotLiftedError("differences of sums that other sums excuse")
+    excused = excuses.upper if len(excuses) else filled(len(ranges), -1)
+    atoms, skews = linears.terms.items[atom], {}
+    for each in np.unique(atoms).tolist():
+        mine = np.flatnonzero(atoms == each)
+        operands, _ = sums.operands(np.array([each]))
+        least = sums.written_out(operands.scaled(-1))
+        asked = [least, rest.take(mine)] + ([told.take(mine)] if len(excuses) else [])
+        bucket = _same_sums(stacked(asked))[len(least) :]
+        if bool((bucket != np.resize(bucket[: len(mine)], len(bucket))).any()) or bool(
+            (bucket >= len(least)).any()
+        ):
+            raise NotLiftedError("sums beside the least of others")
+        bucket = bucket[: len(mine)]
+        above, free = filled(len(least), -_FREE), filled(len(least), -1)
+        above[bucket], free[bucket] = -ranges.upper[mine], excused[mine]
+        if bool((above[bucket] != -ranges.upper[mine]).any()) or bool((free[bucket] != excused[mine]).any()):
+            raise NotLiftedError("sums at most several numbers above the least")
+        used = np.flatnonzero(least.terms.lengths)
+        factors = sums.factors(least.take(used).plus(-least.constants[used]))
+        if (
+            len(np.unique(factors.row_kind)) != 1
+            or not factors.whole.all()
+            or bool((factors.weights < 0).any())
+        ):
+            raise NotLiftedError("amounts that depend on the row and on the value at once")
+        of_used = factors.values.take(factors.value_kind)
+        values = Lists.grouped(used[of_used.owners], of_used.items, len(least))
+        load = _load(factors, int(factors.row_kind[0]), values, sums.cells)
+        skew = Skew(name, load, least.constants, above, free)
+        skews[skew] = PlacedRows.of(len(least), 0 * bucket, bucket, ranges.demanded.take(mine))
+    return skews
+
+
+def _same_sums(linears: Linears) -> Integers:
+    """Of each expression the first one that is equal but for constants."""
+    pairs = np.stack((linears.terms.items, linears.coefficients), 1).ravel()
+    first, number = Lists(2 * linears.terms.starts, pairs).alike()
+    least = filled(len(first), len(linears))
+    np.minimum.at(least, number, np.arange(len(linears)))
+    return least[number]
 
 
 def _load(factors: Factors, kind: int, values: Lists, cells: ChoiceCells) -> Load:

@@ -223,7 +223,10 @@ class ProblemMaker:
         buckets = random.choice((by_value, [bucket for bucket in two if bucket]))[random.choice((0, 0, -1)) :]
         every = range(self.rows)
         inside = [
-            [int(problem.disjunction_of(Lists.of([[self._cell(row, v) for v in bucket]]))[0]) for bucket in buckets]
+            [
+                int(problem.disjunction_of(Lists.of([[self._cell(row, v) for v in bucket]]))[0])
+                for bucket in buckets
+            ]
             for row in every
         ]
         placed = [int(problem.disjunction_of(Lists.of([own]))[0]) for own in inside]

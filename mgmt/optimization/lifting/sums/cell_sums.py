@@ -407,6 +407,14 @@ class CellSums:
         order = np.argsort(owner, kind="stable")
         return stacked(found).take(order), owner[order]
 
+    def operand_counts(self, atoms: Integers) -> Integers:
+        """How many operands each of these atoms has, all of one operator."""
+        slots, found = self.slots(atoms), filled(len(atoms), 0)
+        for number in np.unique(self.block[slots]).tolist():
+            mine = self.block[slots] == number
+            found[mine] = self.atoms[number].operands.lengths[self.place[slots[mine]]]
+        return found
+
     def row_of(self, cells: Integers) -> Integers:
         return cells // self.stride
 
