@@ -13,7 +13,17 @@ from functools import partial
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Condition, Either, Limit, Occupancy, Skew
-from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, stacked
+from mgmt.optimization.columns import (
+    LIMIT,
+    Integers,
+    Linears,
+    Lists,
+    Mask,
+    filled,
+    group_numbers,
+    stacked,
+    sum_of,
+)
 from mgmt.optimization.general.operators import Operator
 from mgmt.optimization.lifting.choices import AllowedValues, ChoiceCells
 from mgmt.optimization.lifting.clauses import Clauses, clauses_of, over, shifted
@@ -28,6 +38,7 @@ from mgmt.optimization.lifting.sums.families import Family, PlacedRows, families
 from mgmt.optimization.lifting.sums.normal_form import (
     Demanded,
     Ranges,
+    Rowwise,
     as_literals,
     disjoined,
     is_membership,
@@ -166,8 +177,9 @@ class Demands:
         some = mask[is_membership(*bounds, self.sums)]
         others = np.setdiff1d(np.arange(len(clauses.owners)), some)
         literals = as_literals(clauses.linears.take(some), clauses.lower[some], self.sums)
-        owner = clauses.owners[others]
         has, has_not, always = disjoined(literals, clauses.owners[some], len(clauses), self.sums.stride)
+        others = others[~self._implies(clauses, others, has)]
+        owner = clauses.owners[others]
         made = []
         for linears, least in ((has, True), (has_not, False)):
             there = np.flatnonzero(linears.terms.lengths)
@@ -184,6 +196,17 @@ class Demands:
             clauses.name, clauses.rows, owners[order], whole.take(order), lower[order], upper[order]
         )
         return merged.take(np.flatnonzero(~always)) if always.any() else merged
+
+    def _implies(self, clauses: Clauses, bounds: Integers, has: Linears) -> Mask:
+        """Which bounds forbid so many cells that a row of theirs has one of those that its clause wants."""
+        linears, owners = clauses.linears.take(bounds), clauses.owners[bounds]
+        forbids = ~self.sums.atomic(linears) & ~self.sums.is_product(linears)
+        forbids &= ~linears.terms.any(linears.coefficients != 1) & (clauses.upper[bounds] <= 0)
+        forbids &= has.terms.lengths[owners] > 0
+        some = np.flatnonzero(forbids)
+        rowwise = Rowwise.of(sum_of(linears.take(some), has.take(owners[some])), self.sums)
+        forbids[some] = np.bincount(rowwise.owners[rowwise.complete], minlength=len(some)) > 0
+        return forbids
 
     def _with_values(self, clauses: Clauses) -> Clauses:
         """Where a bound, beside others, is on what one row has: the values that it has, or has not."""
@@ -520,7 +543,7 @@ class Demands:
         """Bounds on the number of sums that are not nothing: how many buckets are used."""
         linears, sums = clauses.linears, self.sums
         terms, factors, owners = linears.terms.items, linears.coefficients, linears.terms.owners
-        if self._add_far_from_least(clauses):
+        if self._add_far_from_least(clauses) or self._add_all_different(clauses):
             return
         if bool(sums.is_defined(Operator.MATCH, terms).all()):
             self._add_matches(clauses)
@@ -548,6 +571,50 @@ class Demands:
         lower, upper = np.maximum(low, 0), np.minimum(high, linears.terms.lengths)
         factored = self.sums.factors(used.linears).without_weights()
         self._add_occupancies(clauses.name, factored, owners, lower, upper)
+
+    def _add_all_different(self, clauses: Clauses) -> bool:
+        """As many sums are something as there can be rows in them: no sum is more than 1, and no row elsewhere."""
+        sums, linears = self.sums, clauses.linears
+        items, owners, atom = linears.terms.items, linears.terms.owners, sums.is_atom(linears.terms.items)
+        defined = sums.is_defined(Operator.AT_MOST_ZERO, items[atom])
+        if not atom.any() or not defined.all() or not bool(linears.terms.any(~atom).all()):
+            return False
+        operands = sums.written_out(sums.operands(items[atom])[0])
+        factors, rising = linears.coefficients[atom], operands.terms.any(operands.coefficients > 0)
+        # 1 less a sum is at most 0 where that is something, and a sum where it is nothing.
+        sign = 1 if bool(((factors > 0) ^ rising).all()) else -1
+        amounts = operands.scaled(np.where(rising, 1, -1)).plus(np.where(rising, 0, 1))
+        even = (amounts.constants == 0) & ~amounts.terms.any(amounts.coefficients <= 0)
+        if (
+            sums.atomic(operands).any()
+            or not even.all()
+            or bool((factors * np.where(rising, -1, 1) != sign).any())
+        ):
+            return False
+        lower = clauses.lower if sign > 0 else np.where(clauses.upper == NO_BOUND, -NO_BOUND, -clauses.upper)
+        cells = Linears(
+            filled(len(linears), 0), linears.terms.keep(~atom), sign * linears.coefficients[~atom]
+        )
+        whose = owners[atom]
+        most = stacked([cells, amounts]).summed(np.append(np.arange(len(linears)), whose), len(linears))
+        most = sums.unmixed(most, np.arange(len(most)))
+        rowwise = Rowwise.of(most, sums)
+        lower = lower + np.bincount(whose[rising], minlength=len(linears))
+        if bool((lower < -LIMIT).any()) or bool((rowwise.ends(len(most))[1] != lower).any()):
+            return False
+        by_row = Linears(
+            0 * rowwise.rows,
+            Lists.grouped(rowwise.number, most.terms.items, len(rowwise.rows)),
+            most.coefficients,
+        )
+        for linears, clause, low, high in (
+            (by_row, rowwise.owners, rowwise.most, filled(len(by_row), NO_BOUND)),
+            (amounts, whose, filled(len(amounts), -NO_BOUND), filled(len(amounts), 1)),
+        ):
+            self._add_ranges(
+                Clauses(clauses.name, clauses.rows[clause], np.arange(len(clause)), linears, low, high)
+            )
+        return True
 
     def _add_matches(self, clauses: Clauses) -> None:
         """Pairs of rows match."""

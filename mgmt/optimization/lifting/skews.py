@@ -17,7 +17,7 @@ from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.lifting.sums.factors import Factors, joined_factors
 from mgmt.optimization.lifting.sums.families import PlacedRows
-from mgmt.optimization.lifting.sums.normal_form import Demanded, Ranges
+from mgmt.optimization.lifting.sums.normal_form import Demanded, Ranges, normalized
 from mgmt.optimization.problem import NO_BOUND
 
 _FREE = int(UNLIMITED)
@@ -120,7 +120,8 @@ def skews_above_least(name: str, ranges: Ranges, sums: CellSums, excuses: Ranges
     if bool((linears.coefficients[atom] != 1).any()) or bool((ranges.lower > -NO_BOUND).any()):
         raise NotLiftedError("a bound on the greatest of several from below")
     rest = Linears(filled(len(ranges), 0), linears.terms.keep(~atom), linears.coefficients[~atom])
-    told = sums.written_out(excuses.linears)
+    excuses, _, _ = normalized(replace(excuses, linears=sums.written_out(excuses.linears)), sums)
+    excuses = excuses.multiplied()
     if len(excuses) and not (bool((excuses.lower <= 0).all()) and bool((excuses.upper < NO_BOUND).all())):
         raise NotLiftedError("differences of sums that other sums excuse")
     excused = excuses.upper if len(excuses) else filled(len(ranges), -1)
@@ -129,7 +130,7 @@ def skews_above_least(name: str, ranges: Ranges, sums: CellSums, excuses: Ranges
         mine = np.flatnonzero(atoms == each)
         operands, _ = sums.operands(np.array([each]))
         least = sums.written_out(operands.scaled(-1))
-        asked = [least, rest.take(mine)] + ([told.take(mine)] if len(excuses) else [])
+        asked = [least, rest.take(mine)] + ([excuses.linears.take(mine)] if len(excuses) else [])
         bucket = _same_sums(stacked(asked))[len(least) :]
         if bool((bucket != np.resize(bucket[: len(mine)], len(bucket))).any()) or bool(
             (bucket >= len(least)).any()
