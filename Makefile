@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Tests and the processes that they start keep what they compile, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-sweep lint bench site site-serve pins clean system
+.PHONY: help demo test test-all test-sweep test-kubernetes lint bench site site-serve pins clean system
 
 # Tool and the Debian package that holds it.
 SYSTEM_TOOLS := nginx:nginx-light nft:nftables ip:iproute2 chromium:chromium chromedriver:chromium-driver pg_ctlcluster:postgresql \
@@ -23,7 +23,7 @@ $(VENV)/runtime.stamp: requirements/runtime.txt pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install --require-hashes -r requirements/runtime.txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m compileall -q consensus membership datastore_adapter mgmt policies chaos rota
+	@$(BIN)/python -m compileall -q consensus membership datastore_adapter mgmt orchestrators policies chaos rota
 	@touch $@
 
 $(VENV)/development.stamp: requirements/development.txt $(VENV)/runtime.stamp
@@ -51,8 +51,8 @@ COMPUTING := --dist worksteal
 WAITING := -n $$((2 * $$(nproc))) --dist loadfile --no-loadscope-reorder
 
 test: lint ## lint and every test that needs no root and no server
-	@$(BIN)/pytest -n auto $(COMPUTING) -m "not demo and not slow and not sweep and not socket and not system and not postgres and not engine"
-	@$(BIN)/pytest $(WAITING) -m "socket and not demo and not slow and not sweep and not system and not postgres and not engine" $(call marked,socket)
+	@$(BIN)/pytest -n auto $(COMPUTING) -m "not demo and not slow and not sweep and not socket and not system and not postgres and not engine and not kubernetes"
+	@$(BIN)/pytest $(WAITING) -m "socket and not demo and not slow and not sweep and not system and not postgres and not engine and not kubernetes" $(call marked,socket)
 
 # Debian runs a server of its own for whoever installs redis-server; tests start theirs, so it is stopped again.
 system: ## Debian packages that only test-all needs (needs root, on Debian)
@@ -71,11 +71,16 @@ system: ## Debian packages that only test-all needs (needs root, on Debian)
 # Beside the tests that compute, those with servers mostly wait, so there is room for one more.
 REAL := (demo or socket or system) and not sweep
 test-all: lint system ## everything but the sweep, as CI runs it
-	@$(BIN)/pytest -n $$(($$(nproc) + 1)) $(COMPUTING) --durations=40 -m "not demo and not socket and not system and not sweep"
+	@$(BIN)/pytest -n $$(($$(nproc) + 1)) $(COMPUTING) --durations=40 -m "not demo and not socket and not system and not sweep and not kubernetes"
 	@$(BIN)/pytest $(WAITING) --durations=15 -m "$(REAL)" $(call marked,demo|socket|system)
 
 test-sweep: lint system ## the rest of the random cases, and what takes long on real Valkey and Redis servers
 	@$(BIN)/pytest -n auto --durations=15 -m sweep
+
+# Built once into the user's cache; whatever else is missing is said in one line.
+test-kubernetes: $(VENV)/development.stamp ## the scheduler on a real kube-apiserver (needs go for the first time, and etcd-server)
+	@$(BIN)/python tests/orchestrators/kubernetes/servers/programs.py
+	@$(BIN)/pytest -m kubernetes tests/orchestrators/kubernetes
 
 bench: $(VENV)/runtime.stamp ## the benchmarks
 	@$(BIN)/python -m bench

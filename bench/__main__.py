@@ -244,6 +244,20 @@ def many_pods_command(runs: int, seed: int, budget: float, json_wanted: bool, am
     finish("pods-400", many_pods(range(seed, seed + runs), budget, Amounts(amounts)), json_wanted)
 
 
+@bench.command("kubernetes")
+@click.option("--workload", "names", multiple=True, metavar="NAME", help="[default: all of them]")
+@click.option("--seed", type=int, default=0, show_default=True)
+@json_option
+def kubernetes_command(names: tuple[str, ...], seed: int, json_wanted: bool) -> None:
+    """rota and kube-scheduler in turn on a real API server: how soon, how evenly, and who is left out."""
+    from bench.kubernetes.comparison import kubernetes
+    from bench.kubernetes.workloads import WORKLOADS
+
+    if unknown := [name for name in names if name not in WORKLOADS]:
+        raise click.UsageError(f"there is no workload {unknown[0]!r}; there are {', '.join(WORKLOADS)}")
+    finish("kubernetes", kubernetes(names or tuple(WORKLOADS), seed), json_wanted)
+
+
 @bench.command("placement")
 @click.option("--segments", type=click.IntRange(1), default=1000, show_default=True)
 @click.option("--hosts", type=click.IntRange(3), default=100, show_default=True)

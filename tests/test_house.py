@@ -35,6 +35,7 @@ SHELLS: dict[str, set[str]] = {
     "datastore_adapter/log/reconfiguration": set(),
     "datastore_adapter/log/runtime": {"trio_runtime"},
     "datastore_adapter/log/sequencer": set(),
+    "orchestrators/kubernetes/scheduling": set(),
     "datastore_adapter/log/storage": {"commit_log", "commits", "file_storage"},
 }
 IMPURE = {"trio", "asyncio", "socket", "time", "threading", "os", "secrets", "uuid", "subprocess", "select"}
@@ -75,7 +76,17 @@ def test_a_slow_test_says_why() -> None:
     assert [str(path.relative_to(ROOT)) for path in files if silent.search(path.read_text())] == []
 
 
-SORTED = ("consensus", "membership", "datastore_adapter", "mgmt", "policies", "chaos", "rota", "bench")
+SORTED = (
+    "consensus",
+    "membership",
+    "datastore_adapter",
+    "mgmt",
+    "orchestrators",
+    "policies",
+    "chaos",
+    "rota",
+    "bench",
+)
 ROOMS = sorted({path.parent for package in SORTED for path in (ROOT / package).rglob("*.py")})
 
 

@@ -80,7 +80,7 @@ class ClusterClient:
 
         async def ask(address: str, host: str) -> None:
             try:
-                reports.append(await self._report(address, host))
+                reports.append(await self.report(address, host))
             except ServerUnreachableError:
                 missing.append(address)
             except SlotsError as error:
@@ -126,9 +126,30 @@ class ClusterClient:
                 nursery.start_soon(ask, address)
         self.evidence.learn(samples, began)
 
-    async def info(self, server: Recipient) -> ServerInfo:
-        """What one server says of itself now."""
-        return parse_info(await self.servers.call(server, *INFO))
+    async def report(self, to: str | Recipient, host: str) -> Report:
+        """What one server says now.  Raises UnfitServerError, and what `Servers.call_all` does."""
+        address = to if isinstance(to, str) else to.address
+        nodes, info = await self.servers.call_all(to, [("CLUSTER", "NODES"), INFO])
+        if isinstance(info, CommandRefusedError):
+            raise UnfitServerError(
+                f"{address} on {host} does not tell of itself ({info.answer}): "
+                f"{_name(OLDEST_VERSION)} or newer is needed"
+            )
+        said = parse_info(info)
+        if not said.is_cluster:
+            raise UnfitServerError(
+                f"{address} on {host} is no cluster server; start it with `cluster-enabled yes`"
+            )
+        if said.version < OLDEST_VERSION:
+            raise UnfitServerError(
+                f"{address} on {host} is {said.software} {_name(said.version)}; "
+                f"{_name(OLDEST_VERSION)} or newer is needed"
+            )
+        if isinstance(nodes, CommandRefusedError):
+            raise UnfitServerError(f"{address} on {host}: {nodes.answer}")
+        table = parse_nodes(nodes)
+        fault = await self._fault(Recipient(address, table.myself), host, said.run_id)
+        return Report(address, host, table, said, fault)
 
     async def infos(self, addresses: Iterable[str]) -> list[ServerInfo]:
         """What those of these servers that answer say of themselves now."""
@@ -154,29 +175,6 @@ class ClusterClient:
 
     def _addresses(self) -> Mapping[str, str]:
         return {address: host for host in sorted(self.hosts) for address in self._addresses_of(host)}
-
-    async def _report(self, address: str, host: str) -> Report:
-        nodes, info = await self.servers.call_all(address, [("CLUSTER", "NODES"), INFO])
-        if isinstance(info, CommandRefusedError):
-            raise UnfitServerError(
-                f"{address} on {host} does not tell of itself ({info.answer}): "
-                f"{_name(OLDEST_VERSION)} or newer is needed"
-            )
-        said = parse_info(info)
-        if not said.is_cluster:
-            raise UnfitServerError(
-                f"{address} on {host} is no cluster server; start it with `cluster-enabled yes`"
-            )
-        if said.version < OLDEST_VERSION:
-            raise UnfitServerError(
-                f"{address} on {host} is {said.software} {_name(said.version)}; "
-                f"{_name(OLDEST_VERSION)} or newer is needed"
-            )
-        if isinstance(nodes, CommandRefusedError):
-            raise UnfitServerError(f"{address} on {host}: {nodes.answer}")
-        table = parse_nodes(nodes)
-        fault = await self._fault(Recipient(address, table.myself), host, said.run_id)
-        return Report(address, host, table, said, fault)
 
     async def _fault(self, server: Recipient, host: str, run_id: str) -> str:
         address = server.address

@@ -84,8 +84,9 @@ class Lists:
     @classmethod
     def grouped(cls, owners: Integers, items: Integers, count: int) -> Lists:
         """``count`` rows, each with the items whose owner it is, in their order."""
-        order = np.argsort(owners, kind="stable")
-        return cls(_starts(np.bincount(owners, minlength=count)), items[order])
+        if not (owners[1:] >= owners[:-1]).all():
+            items = items[owners.argsort(kind="stable")]
+        return cls(_starts(np.bincount(owners, minlength=count)), items)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -97,13 +98,14 @@ class Lists:
     @property
     def owners(self) -> Integers:
         """The row that each item is of."""
-        return np.repeat(np.arange(len(self)), self.lengths)
+        return np.arange(len(self)).repeat(self.lengths)
 
     def places(self, rows: Integers) -> tuple[Integers, Integers]:
         """Where the items of these rows stand, and where each row's start among them."""
         lengths = self.lengths[rows]
         starts = _starts(lengths)
-        places: Integers = np.repeat(self.starts[rows] - starts[:-1], lengths) + np.arange(starts[-1])
+        places: Integers = (self.starts[rows] - starts[:-1]).repeat(lengths)
+        places += np.arange(starts[-1])
         return places, starts
 
     def take(self, rows: Integers) -> Lists:
@@ -112,13 +114,14 @@ class Lists:
 
     def keep(self, wanted: Mask) -> Lists:
         """Without the items that are not wanted."""
-        kept = np.concatenate(([0], np.cumsum(wanted)))
-        return Lists(kept[self.starts], self.items[wanted])
+        return self if wanted.all() else Lists(_starts(wanted)[self.starts], self.items[wanted])
 
     def any(self, marked: Mask) -> Mask:
         """Which rows have a marked item."""
-        marks = np.concatenate(([0], np.cumsum(marked)))
-        found: Mask = np.diff(marks[self.starts]) > 0
+        if not marked.any():
+            return np.zeros(len(self), np.bool_)
+        marks = _starts(marked)[self.starts]
+        found: Mask = marks[1:] > marks[:-1]
         return found
 
     def row(self, number: int) -> Integers:
@@ -241,7 +244,7 @@ class Linears:
         if isinstance(factors, int) and abs(factors) == 1:
             return self if factors == 1 else Linears(-self.constants, self.terms, -self.coefficients)
         factors = np.broadcast_to(integers(factors), self.constants.shape)
-        spread = np.repeat(factors, self.terms.lengths)
+        spread = factors.repeat(self.terms.lengths)
         if largest(factors) * max(largest(self.constants), largest(self.coefficients)) > LIMIT:
             self._refuse_products(factors, spread)
         found = Linears(self.constants * factors, self.terms, self.coefficients * spread)
@@ -272,7 +275,7 @@ class Linears:
 
     def _without_zeros(self) -> Linears:
         kept = self.coefficients != 0
-        return Linears(self.constants, self.terms.keep(kept), self.coefficients[kept])
+        return self if kept.all() else Linears(self.constants, self.terms.keep(kept), self.coefficients[kept])
 
     def summed(self, owners: Integers, count: int) -> Linears:
         """``count`` rows, each the sum of those whose owner it is, with each variable once and in order."""
@@ -281,11 +284,7 @@ class Linears:
         np.add.at(constants, owners, self.constants)
         if not len(self.terms.items):
             return Linears.constant(constants)
-        spread, variables, ordered = (
-            np.repeat(owners, self.terms.lengths),
-            self.terms.items,
-            self.coefficients,
-        )
+        spread, variables, ordered = owners.repeat(self.terms.lengths), self.terms.items, self.coefficients
         later = spread[1:] > spread[:-1]
         alike = spread[1:] == spread[:-1]
         if not (later | alike & (variables[1:] > variables[:-1])).all():
@@ -294,7 +293,7 @@ class Linears:
             alike = spread[1:] == spread[:-1]
         new = np.ones(len(spread), np.bool_)
         new[1:] = ~alike | (variables[1:] != variables[:-1])
-        begins = np.flatnonzero(new)
+        begins = new.nonzero()[0]
         coefficients = np.add.reduceat(ordered, begins) if len(begins) else _EMPTY
         terms = Lists(_starts(np.bincount(spread[begins], minlength=count)), variables[begins])
         return Linears(constants, terms, coefficients)._without_zeros()

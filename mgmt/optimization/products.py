@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -301,6 +303,49 @@ class FactoredValues:
         return self[np.arange(self.problem.variables)]
 
 
+_GROWING = (
+    *("rows", "redundant", "operations", "conjunctions", "gates", "thresholds", "totals", "equalities"),
+    *("written_sums", "objectives", "choices", "grids", "flagged_grids", "sums", "cell_rows", "occupied"),
+)
+"""What is in lists."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Size:
+    """How much of a problem there was at some moment."""
+
+    lists: tuple[int, ...]
+    variables: int
+    grid_cells: int
+    sums: int
+    cells: int
+    zeros: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Addition:
+    """What a problem grew by from one moment to another."""
+
+    lists: tuple[list[Any], ...]
+    variables: int
+    grid_cells: int
+    limits: tuple[Integers, Integers]
+    """Of the variables that are no cells."""
+    sum_limits: tuple[Integers, Integers]
+    cells: int
+    zeros: dict[int, int]
+    pairs: tuple[Integers, Integers]
+    """All of them at the end, as the next."""
+    above_zero: Integers
+
+    @property
+    def numbering(self) -> tuple[object, ...]:
+        """What the numbers of what comes after it depend on."""
+        blocks = len(self.lists[_GROWING.index("rows")])
+        sums = len(self.sum_limits[0])
+        return self.variables, self.grid_cells, blocks, sums, self.zeros, self.pairs, self.above_zero
+
+
 @dataclass(slots=True)
 class FactoredProblem(Problem):
     """A problem with choices whose cells are not written down.
@@ -379,6 +424,8 @@ class FactoredProblem(Problem):
             self._above_zero = np.concatenate((self._above_zero, filled(missing, _UNKNOWN)))
         places = -1 - numbers
         new = np.unique(places[self._above_zero[places] == _UNKNOWN])
+        if len(new):
+            self._above_zero = self._above_zero.copy()  # whoever has seen it has what it was
         for block in self.sums:
             own = new[(new < -block.first - 1 + len(block)) & (new >= -block.first - 1)]
             local = own + block.first + 1
@@ -450,10 +497,8 @@ class FactoredProblem(Problem):
         low[others], high[others] = (limits[places] for limits in self._limits())
         sums = variables < 0
         if sums.any():
-            self._sum_lower = [np.concatenate(self._sum_lower)]
-            self._sum_upper = [np.concatenate(self._sum_upper)]
             places = -1 - variables[sums]
-            low[sums], high[sums] = self._sum_lower[0][places], self._sum_upper[0][places]
+            low[sums], high[sums] = (limits[places] for limits in self._sum_limits())
         return low, high
 
     def choice_of(self, variables: Integers) -> Integers:
@@ -478,6 +523,57 @@ class FactoredProblem(Problem):
         whose, literals = np.concatenate(owners), np.concatenate(items)
         kept = literals != FALSE
         return Lists.grouped(whose[kept], literals[kept], len(choices))
+
+    # ---- how it grows -------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> Size:
+        lengths = tuple(len(getattr(self, name)) for name in _GROWING)
+        return Size(lengths, self._count, self._cells, self._sum_count, self.cells, len(self._zeros))
+
+    def since(self, size: Size) -> Addition:
+        """What it has grown by."""
+        lists = tuple(getattr(self, name)[first:] for name, first in zip(_GROWING, size.lists, strict=True))
+        plain = size.variables - size.grid_cells
+        lower, upper = (limits[plain:] for limits in self._limits())
+        low, high = (limits[size.sums :] for limits in self._sum_limits())
+        zeros = dict(islice(self._zeros.items(), size.zeros, None))
+        return Addition(
+            lists,
+            self._count - size.variables,
+            self._cells - size.grid_cells,
+            (lower, upper),
+            (low, high),
+            self.cells - size.cells,
+            zeros,
+            self._pairs,
+            self._above_zero,
+        )
+
+    def add(self, addition: Addition, size: Size) -> None:
+        """Grow by this, in place of what it has grown by since; it had this size when the other problem grew so."""
+        self.cells = size.cells
+        self.grow(addition.cells)
+        for name, first, items in zip(_GROWING, size.lists, addition.lists, strict=True):
+            getattr(self, name)[first:] = items
+        plain = size.variables - size.grid_cells
+        lower, upper = self._limits()
+        self._lower, self._upper = [lower[:plain], addition.limits[0]], [upper[:plain], addition.limits[1]]
+        low, high = self._sum_limits()
+        self._sum_lower = [low[: size.sums], addition.sum_limits[0]]
+        self._sum_upper = [high[: size.sums], addition.sum_limits[1]]
+        self._count, self._cells = size.variables + addition.variables, size.grid_cells + addition.grid_cells
+        self._sum_count = size.sums + len(addition.sum_limits[0])
+        for literal in list(islice(self._zeros, size.zeros, None)):
+            del self._zeros[literal]
+        self._zeros.update(addition.zeros)
+        self._pairs, self._above_zero = addition.pairs, addition.above_zero
+
+    def _sum_limits(self) -> tuple[Integers, Integers]:
+        if len(self._sum_lower) != 1:
+            self._sum_lower = [np.concatenate([filled(0, 0), *self._sum_lower])]
+            self._sum_upper = [np.concatenate([filled(0, 0), *self._sum_upper])]
+        return self._sum_lower[0], self._sum_upper[0]
 
     # ---- what follows -------------------------------------------------------------------------------
 

@@ -35,8 +35,8 @@ LEFT JOIN node_label AS label ON label.node = node.name AND label.key = wanted.k
 WHERE NOT CASE wanted.operator
     WHEN 'Exists' THEN label.value IS NOT NULL
     WHEN 'DoesNotExist' THEN label.value IS NULL
-    WHEN 'Gt' THEN coalesce(CAST(label.value AS BIGINT) > CAST(wanted.value AS BIGINT), FALSE)
-    WHEN 'Lt' THEN coalesce(CAST(label.value AS BIGINT) < CAST(wanted.value AS BIGINT), FALSE)
+    WHEN 'Gt' THEN coalesce(TRY_CAST(label.value AS BIGINT) > TRY_CAST(wanted.value AS BIGINT), FALSE)
+    WHEN 'Lt' THEN coalesce(TRY_CAST(label.value AS BIGINT) < TRY_CAST(wanted.value AS BIGINT), FALSE)
     ELSE (wanted.operator = 'In') = EXISTS (
         SELECT 1 FROM node_affinity AS listed
         WHERE listed.template = wanted.template AND listed.term = wanted.term AND listed.key = wanted.key
@@ -72,6 +72,23 @@ FROM pod JOIN untolerated_node AS wrong
 WHERE pod.node IS DISTINCT FROM wrong.node
 CHECK FALSE;
 
+-- Nodes that are ruled out by name.
+CREATE VIEW ruled_out_node AS
+SELECT node_rule.template, node_rule.rule, listed.node
+FROM node_rule JOIN node_set AS listed ON listed.name = node_rule.node_set
+WHERE NOT node_rule.inside
+UNION ALL
+SELECT node_rule.template, node_rule.rule, node.name AS node
+FROM node_rule CROSS JOIN node
+WHERE node_rule.inside AND NOT EXISTS (
+    SELECT 1 FROM node_set AS listed WHERE listed.name = node_rule.node_set AND listed.node = node.name);
+
+CREATE CONSTRAINT node_rules AS
+SELECT pod.name, wrong.rule, wrong.node
+FROM pod JOIN ruled_out_node AS wrong ON wrong.template = pod.template AND pod.controllable__node = wrong.node
+WHERE pod.node IS DISTINCT FROM wrong.node
+CHECK FALSE;
+
 -- Percent of both resources that is requested on a node, and what is left of everything.
 CREATE VIEW spare_capacity AS
 SELECT node.name AS node,
@@ -93,16 +110,31 @@ GROUP BY spare.node, spare.cpu, spare.memory, spare.ephemeral_storage, spare.pod
 CHECK sum(pod.cpu) <= spare.cpu AND sum(pod.memory) <= spare.memory
   AND sum(pod.ephemeral_storage) <= spare.ephemeral_storage AND count(*) <= spare.pods;
 
+CREATE CONSTRAINT other_resources AS
+SELECT offered.node, offered.resource, offered.spare
+FROM pod JOIN template_resource AS wanted ON wanted.template = pod.template
+JOIN node_resource AS offered ON offered.resource = wanted.resource AND pod.controllable__node = offered.node
+GROUP BY offered.node, offered.resource, offered.spare
+CHECK sum(wanted.amount) <= offered.spare;
+
+-- Who takes a port of an address: those that ask for this address, and those that ask for every one.
+CREATE VIEW port_of_address AS
+SELECT DISTINCT wanted.template, wanted.port, wanted.protocol, known.ip
+FROM host_port AS wanted
+JOIN host_port AS known ON known.port = wanted.port AND known.protocol = wanted.protocol
+WHERE wanted.ip IN ('0.0.0.0', known.ip);
+
 CREATE CONSTRAINT host_ports AS
-SELECT host_port.port, host_port.protocol, node.name AS node
-FROM host_port JOIN pod ON pod.template = host_port.template JOIN node ON pod.controllable__node = node.name
-GROUP BY host_port.port, host_port.protocol, node.name
+SELECT taken.port, taken.protocol, taken.ip, node.name AS node
+FROM port_of_address AS taken JOIN pod ON pod.template = taken.template JOIN node ON pod.controllable__node = node.name
+GROUP BY taken.port, taken.protocol, taken.ip, node.name
 CHECK count(*) <= 1;
 
 CREATE VIEW node_with_port_taken AS
 SELECT DISTINCT wanted.template, running_pod.node
 FROM host_port AS wanted
 JOIN host_port AS taken ON taken.port = wanted.port AND taken.protocol = wanted.protocol
+  AND (taken.ip = wanted.ip OR '0.0.0.0' IN (taken.ip, wanted.ip))
 JOIN running_pod ON running_pod.template = taken.template;
 
 CREATE CONSTRAINT host_ports_of_running_pods AS

@@ -73,7 +73,39 @@ CREATE TABLE host_port (
     template TEXT NOT NULL REFERENCES template (name),
     port INTEGER NOT NULL,
     protocol TEXT NOT NULL DEFAULT 'TCP',
-    PRIMARY KEY (template, port, protocol)
+    ip TEXT NOT NULL DEFAULT '0.0.0.0',             -- 0.0.0.0: every address of the node
+    PRIMARY KEY (template, port, protocol, ip)
+);
+
+-- Which nodes will do, and who is meant, can also be said by name.  So it is by what reads Kubernetes' objects: it has
+-- matched the labels already, with all operators that the API has.
+CREATE TABLE node_set (
+    name TEXT NOT NULL,
+    node TEXT NOT NULL REFERENCES node (name),
+    PRIMARY KEY (name, node)
+);
+
+CREATE TABLE node_rule (                            -- all of a template's rows must hold
+    template TEXT NOT NULL REFERENCES template (name),
+    rule TEXT NOT NULL,                             -- the reason: 'node selector', 'node affinity', 'volume', ...
+    node_set TEXT NOT NULL,
+    inside BOOLEAN NOT NULL,                        -- pods must be on a node of the set, or (FALSE) on none of them
+    PRIMARY KEY (template, rule, node_set)
+);
+
+-- What there is and what is wanted beside cpu, memory and ephemeral storage.
+CREATE TABLE node_resource (
+    node TEXT NOT NULL REFERENCES node (name),
+    resource TEXT NOT NULL,
+    spare BIGINT NOT NULL CHECK (spare >= 0),       -- what running pods leave
+    PRIMARY KEY (node, resource)
+);
+
+CREATE TABLE template_resource (
+    template TEXT NOT NULL REFERENCES template (name),
+    resource TEXT NOT NULL,
+    amount BIGINT NOT NULL CHECK (amount >= 0),
+    PRIMARY KEY (template, resource)
 );
 
 -- Pods of the template must (or, apart, must not) share a domain of the topology with pods that have all the labels.
@@ -91,12 +123,29 @@ CREATE TABLE affinity_label (
     PRIMARY KEY (affinity, key)
 );
 
+CREATE TABLE affinity_to (                          -- others that are meant, whatever their labels
+    affinity TEXT NOT NULL REFERENCES affinity (id),
+    template TEXT NOT NULL REFERENCES template (name),
+    PRIMARY KEY (affinity, template)
+);
+
 -- Pods of the template are spread over the domains of the topology.
 CREATE TABLE topology_spread (
     template TEXT NOT NULL REFERENCES template (name),
     topology TEXT NOT NULL,
     max_skew INTEGER NOT NULL CHECK (max_skew >= 1),
+    min_domains INTEGER NOT NULL DEFAULT 1,         -- while there are fewer, the emptiest domain counts as empty
+    counts_itself BOOLEAN NOT NULL DEFAULT TRUE,    -- pods of the template are counted
+    honors_affinity BOOLEAN NOT NULL DEFAULT TRUE,  -- nodes that selector or affinity rule out do not count
+    honors_taints BOOLEAN NOT NULL DEFAULT FALSE,   -- nodes with a taint that is not tolerated do not count
     PRIMARY KEY (template, topology)
+);
+
+CREATE TABLE spread_to (                            -- other templates whose pods are counted with it
+    template TEXT NOT NULL REFERENCES template (name),
+    topology TEXT NOT NULL,
+    other TEXT NOT NULL REFERENCES template (name),
+    PRIMARY KEY (template, topology, other)
 );
 
 -- Pods that stay where they are.
@@ -106,7 +155,8 @@ CREATE TABLE running_pod (
     template TEXT NOT NULL REFERENCES template (name),
     cpu BIGINT NOT NULL CHECK (cpu >= 0),
     memory BIGINT NOT NULL CHECK (memory >= 0),
-    ephemeral_storage BIGINT NOT NULL DEFAULT 0 CHECK (ephemeral_storage >= 0)
+    ephemeral_storage BIGINT NOT NULL DEFAULT 0 CHECK (ephemeral_storage >= 0),
+    terminating BOOLEAN NOT NULL DEFAULT FALSE      -- it is being deleted: spreads do not count it any more
 );
 CREATE INDEX running_pod_by_node ON running_pod (node, cpu, memory, ephemeral_storage);
 CREATE INDEX running_pod_by_template ON running_pod (template, node);
@@ -119,6 +169,8 @@ CREATE TABLE pod (
     cpu BIGINT NOT NULL CHECK (cpu >= 0),
     memory BIGINT NOT NULL CHECK (memory >= 0),
     ephemeral_storage BIGINT NOT NULL DEFAULT 0 CHECK (ephemeral_storage >= 0),
+    preempts BOOLEAN NOT NULL DEFAULT TRUE,         -- pods of lower priorities may make way for it
+    waited BIGINT NOT NULL DEFAULT 0,               -- seconds since it was created
     node TEXT,
     controllable__node TEXT REFERENCES node (name)  -- NULL: nowhere
 );

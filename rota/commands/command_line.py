@@ -14,10 +14,12 @@ from typing import Any, Final
 
 import click
 
-from rota.commands import chaos, completion, doctor, operations, starting, status, view
+from rota.commands import chaos, completion, operations, starting, status, view
 from rota.commands.access import contexts, keys, tokens
+from rota.commands.doctor import doctor
 from rota.commands.layout import exports, layout, plans, questions
 from rota.commands.options import ConnectionOption, target_options
+from rota.commands.orchestrators.kube import kube
 from rota.commands.policies import policy
 from rota.commands.store import backups, log, maps
 from rota.errors import AgentError, ReportedFailure, first_error
@@ -37,6 +39,7 @@ SECTIONS: Final = (
         ),
     ),
     ("Policies", ("policy",)),
+    ("Orchestrators", ("kube",)),
     ("Operations", ("doctor", "keys", "tokens", "context", "chaos", "completion", "help")),
 )  # fmt: skip
 """Of the first help, with their commands."""
@@ -161,6 +164,7 @@ for group in (
     chaos,
     completion,
     doctor,
+    kube,
 ):
     for command in group.COMMANDS:
         _add(command)

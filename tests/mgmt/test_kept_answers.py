@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from random import Random
 
 import pytest
 
 from mgmt.compiler.encoding import answers as module
+from mgmt.compiler.encoding import encoder
 from mgmt.compiler.encoding.answers import KeptAnswers, Statements
 from mgmt.compiler.encoding.encoder import Encoder
+from mgmt.compiler.encoding.replay import Journal, Told
 from mgmt.compiler.model import Model
 from mgmt.compiler.relational.dependencies import may_change
-from mgmt.errors import DataError
+from mgmt.errors import DataError, InfeasibleError
 from mgmt.optimization.general.minizinc import minizinc
 from mgmt.state.database import Database, Snapshot
 from tests.mgmt.support import database
@@ -100,6 +104,61 @@ def test_every_kind_of_change_is_seen() -> None:
     with pytest.raises(DataError):
         model.database.insert("host", [{"name": "x", "room": 9, "up": True}])
     assert asked(model, kept) == 0
+
+
+def random_change(draw: Random) -> str:
+    host, task, other, number = (
+        f"h{draw.randrange(7)}",
+        draw.randrange(-1, 5),
+        draw.randrange(3),
+        draw.randrange(1, 6),
+    )
+    return draw.choice(
+        (
+            f"UPDATE task SET host = '{host}' WHERE id = {task}",
+            f"UPDATE task SET host = NULL WHERE id = {task}",
+            f"UPDATE task SET size = {number} WHERE id = {task}",
+            f"UPDATE host SET room = {number} WHERE name = '{host}'",
+            f"UPDATE host SET up = NOT up WHERE name = '{host}'",
+            f"INSERT INTO host (name, room, up) SELECT '{host}', {number}, TRUE"
+            f" WHERE '{host}' NOT IN (SELECT name FROM host)",
+            f"INSERT INTO task (id, size) SELECT {task}, {number} WHERE {task} NOT IN (SELECT id FROM task)",
+            f"DELETE FROM host WHERE name = '{host}' AND name > 'h1'",
+            f"DELETE FROM task WHERE id = {task} AND id > 0",
+            f"INSERT INTO friend SELECT {task}, {other}"
+            f" WHERE ({task}, {other}) NOT IN (SELECT task, other FROM friend)",
+            f"DELETE FROM friend WHERE task = {task}",
+        )
+    )
+
+
+def test_steps_that_are_taken_over_are_those_of_a_new_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+
+    class Watched(Journal):
+        def is_told_again(self, told: Sequence[Told]) -> bool:
+            taken.append(super().is_told_again(told))
+            return taken[-1]
+
+    monkeypatch.setattr(encoder, "Journal", Watched)
+    draw = Random(1)
+    for _ in range(2):
+        model, kept = built(state_of())
+        asked(model, kept)
+        for _ in range(12):
+            model.database.execute(random_change(draw))
+            asked(model, kept)
+            if draw.random() < 0.3:
+                assert outcome(model) == outcome(Model.build(model.database, POLICY))
+    assert taken.count(True) > 50
+    assert taken.count(False) > 5
+
+
+def outcome(model: Model) -> object:
+    try:
+        return {each.name: each.after for each in model.solve(10, clashes=False).objectives}
+    except InfeasibleError:
+        return None
 
 
 def test_snapshots_of_several_states_do_not_mix() -> None:

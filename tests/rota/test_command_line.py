@@ -79,6 +79,8 @@ def test_the_first_help_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
             ("help",),
             ("tokens",),
             ("context",),
+            ("kube",),
+            ("kube", "schedule"),
         }
     ],
     ids=" ".join,

@@ -20,8 +20,8 @@ from rota.access.tls import TlsFiles
 from rota.access.tokens import Token, digest_of, write_tokens
 from rota.agent.settings import AgentSettings
 from rota.client.target import Target
-from rota.commands import host_checks as doctor
-from rota.commands.host_checks import Outcome
+from rota.commands.doctor import host_checks as doctor
+from rota.commands.doctor.host_checks import Outcome
 from rota.errors import ApiError
 from rota.terminal.watching import watch
 from tests.rota.certificates import DAY, Authority

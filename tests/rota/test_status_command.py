@@ -9,7 +9,7 @@ import pytest
 
 from rota.client.api_client import ApiClient
 from rota.client.target import Target
-from rota.commands.host_checks import Outcome, agent
+from rota.commands.doctor.host_checks import Outcome, agent
 from rota.terminal.output import field
 from tests.rota.test_command_line import run
 

@@ -350,7 +350,10 @@ class Fleet:
     # making a cluster, by the commands of the engine
 
     def create(self, chains: Sequence[Sequence[Server]], slots: Sequence[Sequence[SlotRange]] = ()) -> None:
-        """A cluster with one shard for each chain, its primary first; waits until it serves and all are in sync.
+        """A cluster with one shard for each chain, its primary first.
+
+        Waits until it serves, all are in sync, and everybody knows who follows whom: nobody votes for a replica that is
+        not known as one, and anybody follows it.
 
         ``slots``: of each shard; none given: divided evenly, in order.
         """
@@ -369,6 +372,10 @@ class Fleet:
         wait_until(
             lambda: all(server.is_synced_replica for chain in chains for server in chain[1:]),
             "every replica is in sync",
+        )
+        wait_until(
+            lambda: len({frozenset(self._leaders(server)) for server in members}) == 1,
+            "all servers name the same primary for every replica",
         )
 
     def create_evenly(self, shards: int, replicas: int) -> None:
@@ -412,6 +419,11 @@ class Fleet:
             {slot: node.node_id for node in server.nodes().values() for slot in node.held()}
             for server in self.members()
         ]
+
+    @staticmethod
+    def _leaders(server: Server) -> list[tuple[str, str]]:
+        """Each node's id and that of whom it follows, as this server sees it."""
+        return [(node.node_id, node.primary_id) for node in server.nodes().values()]
 
     def primaries(self) -> dict[str, Server]:
         """Node id -> server, of those that hold slots by their own word."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,10 +11,10 @@ import pytest
 import trio
 
 from datastore_adapter.interface import Done, Failed, Observation, Refusal
-from datastore_adapter.slots.settings import EngineAccess, SlotsSettings
+from datastore_adapter.slots.settings import EngineAccess
 from tests.own_addresses import own_host
 from tests.slots import certificates
-from tests.slots.controllers import Controller, chains_of, placement, story
+from tests.slots.controllers import PATIENT, Controller, chains_of, placement, story
 from tests.slots.servers import (
     Fleet,
     Options,
@@ -227,7 +228,7 @@ def test_a_primary_without_slots_stays_what_it_is_until_it_is_of_use(pair: Fleet
 def test_a_key_too_big_to_be_moved_without_silence(engine: str) -> None:
     """Where slots are moved key by key the source answers nobody while a big one goes."""
     with running(engine, {"n0": 1, "n1": 1}) as fleet:
-        controller = Controller(fleet, settings=SlotsSettings(largest_key=50_000))
+        controller = Controller(fleet, settings=replace(PATIENT, largest_key=50_000))
 
         async def main() -> None:
             await controller.reach(TWO)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from datastore_adapter.interface import Cancelled
+from datastore_adapter.interface import Cancelled, StepGraph
+from datastore_adapter.slots.recipient import Recipient
 from datastore_adapter.slots.servers import Command
 from tests.slots.controllers import Controller, placement, story
 from tests.slots.servers import Options, Server, running, wait_until
@@ -61,8 +62,7 @@ def test_who_left_is_empty_though_its_controller_ended_at_that_very_moment(engin
             target = placement({"s00": "n0 n2"}, SLOTS)
             await controller.agree(target, segments=["s00"], slots=SLOTS)
             *before, last = controller.adapter.lower(await controller.observed(), target).steps
-            for step in before:
-                await controller.run(step)
+            await controller.carry_out(StepGraph(tuple(before)))
             end_after_reset(controller, left.address)
             await controller.adapter.start(last, controller.fence(await controller.observed(), last.number))
             with trio.fail_after(20):
@@ -87,9 +87,12 @@ def end_after_reset(controller: Controller, address: str) -> None:
     servers = controller.adapter._connections
     call_all = servers.call_all
 
-    async def ends(where: str, commands: Sequence[Command], timeout: float | None = None) -> list[Any]:
-        answers = await call_all(where, commands, timeout)
-        if where == address and any("RESET" in command for command in commands):
+    async def ends(
+        to: str | Recipient, commands: Sequence[Command], timeout: float | None = None
+    ) -> list[Any]:
+        answers = await call_all(to, commands, timeout)
+        is_meant = isinstance(to, Recipient) and to.address == address
+        if is_meant and any("RESET" in command for command in commands):
             await trio.sleep_forever()
         return answers
 

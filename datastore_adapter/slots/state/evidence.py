@@ -36,7 +36,7 @@ class Candidate:
     sample: Sample
     host: str
     primary_id: str
-    """Whom it follows by its own word."""
+    """Whom it follows by its own word; nobody, where it leads."""
 
 
 @dataclass(frozen=True, slots=True)

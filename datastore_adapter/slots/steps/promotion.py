@@ -6,6 +6,7 @@ Source: Redis Cluster specification, "Replica election and promotion"; CLUSTER F
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from math import inf
 
 import trio
@@ -50,21 +51,49 @@ async def fail_over(context: StepContext, key: str, prefer: str | None = None, *
     """The shard has a primary that answers.  ``only``: it has to be the one on the host ``prefer``."""
     state = await context.state(RECENT)
     shard = _shard(context, state, key)
-    if shard.primary.report is not None:
-        return  # the engine did it itself, or it is back
-    _check_votes(state, key)
+    if shard.primary.report is not None:  # the engine did it itself, or it is back
+        await _agreed(context, shard, shard.primary)
+        return
     candidates = await _candidates(context, shard)
+    # One that leads was elected since that look: an election may outlast the step that asked for it.
+    chosen = next((candidate for candidate in candidates if not candidate.primary_id), None)
+    if chosen is None:
+        _check_votes(state, key)
+        chosen = _fittest(context, shard, candidates, prefer, only=only)
+        await _elect(context, shard, _member(shard, chosen))
+    await _agreed(context, shard, _member(shard, chosen))
+    await _take_rest(context, shard, _member(shard, chosen))
+
+
+def _fittest(
+    context: StepContext, shard: Shard, candidates: Sequence[Candidate], prefer: str | None, *, only: bool
+) -> Candidate:
+    """The best of those that have the data.  Where there is none it is a question, unless one has not answered now."""
     verdict = context.cluster.evidence.assess(shard.primary.node_id, candidates, trio.current_time())
-    fit = [c for c in in_order(context.record, key, verdict.fit, prefer) if not only or c.host == prefer]
-    if not fit:
-        why = "; ".join(verdict.refused) or "no replica of it answers"
-        raise StepFailedError(
-            "asks",
-            f"no replica is known to have its data ({why}); bring {shard.primary.host} back, or name one by hand "
-            "(CLUSTER FAILOVER TAKEOVER there), which may lose data",
-            retryable=False,
-        )
-    chosen = next(member for member in shard.replicas if member.node_id == fit[0].sample.node_id)
+    fit = [
+        c for c in in_order(context.record, shard.key, verdict.fit, prefer) if not only or c.host == prefer
+    ]
+    if fit:
+        return fit[0]
+    answered = {candidate.sample.node_id for candidate in candidates}
+    silent = [m.host for m in shard.replicas if m.report is not None and m.node_id not in answered]
+    if silent:
+        raise StepFailedError("silent", f"{silent[0]}, which has a copy of {shard.key}, does not answer")
+    why = "; ".join(verdict.refused) or "no replica of it answers"
+    raise StepFailedError(
+        "asks",
+        f"no replica is known to have its data ({why}); bring {shard.primary.host} back, or name one by hand "
+        "(CLUSTER FAILOVER TAKEOVER there), which may lose data",
+        retryable=False,
+    )
+
+
+def _member(shard: Shard, candidate: Candidate) -> Member:
+    return next(member for member in shard.replicas if member.node_id == candidate.sample.node_id)
+
+
+async def _elect(context: StepContext, shard: Shard, chosen: Member) -> None:
+    """The replica leads.  Where that takes too long it may come to lead later all the same."""
     server = recipient_of(chosen)
     await _inform(context, shard, chosen, INFORMING, patience=0.0)
     await context.command(server, "CLUSTER", "FAILOVER", "FORCE")
@@ -74,8 +103,6 @@ async def fail_over(context: StepContext, key: str, prefer: str | None = None, *
             f"{server.address} on {chosen.host} was not elected within {context.settings.failover_timeout:g} s; the "
             "other primaries vote once for a shard in twice the node timeout",
         )
-    await _agreed(context, shard, chosen)
-    await _take_rest(context, shard, chosen)
 
 
 async def _inform(
@@ -122,20 +149,18 @@ def _check_votes(state: ClusterState, key: str) -> None:
 
 
 async def _candidates(context: StepContext, shard: Shard) -> list[Candidate]:
-    """Replicas as they are this moment."""
+    """Replicas as they are this moment: what they say of their data, and whom they follow, in one answer."""
     found: list[Candidate] = []
 
-    async def ask(member: Member) -> None:
-        try:
-            info = await context.cluster.info(recipient_of(member))
-        except SlotsError:
-            return
-        found.append(Candidate(Sample(member.node_id, info), member.host, member.record.primary_id))
+    async def ask(report: Report) -> None:
+        with suppress(SlotsError):
+            now = await context.cluster.report(report.recipient, report.host)
+            found.append(Candidate(Sample(now.node_id, now.info), now.host, now.table.me.primary_id))
 
     async with trio.open_nursery() as nursery:
         for member in shard.replicas:
             if member.report is not None:
-                nursery.start_soon(ask, member)
+                nursery.start_soon(ask, member.report)
     return found
 
 

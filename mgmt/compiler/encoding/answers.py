@@ -17,6 +17,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from mgmt.compiler.encoding.columns import Constants, objects
+from mgmt.compiler.encoding.replay import Journal, Replay
 from mgmt.compiler.relational.dependencies import UNKNOWN, may_change, names_in_text, read_by, read_by_text
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.language.bound_queries.queries import PushedView
@@ -70,11 +71,14 @@ class KeptAnswers:
     """Of each statement the relations that its text may name, and what it reads of them."""
     _cells: int = 0
     _versions: int = 0
+    replay: Replay = field(default_factory=Replay)
+    """What the last encoding made of them."""
 
     def trim(self) -> None:
         """Forget everything when it is more than the statements of one model over one state take."""
         if len(self._answers) + len(self._given) > _MOST_STATEMENTS or self._cells > _MOST_CELLS:
             self._answers, self._given, self._reads, self._cells = {}, {}, {}, 0
+            self.replay = Replay()
 
     def answer(self, sql: str, versions: Mapping[Cells, int]) -> Answer | None:
         """The answer at these versions, if it is known."""
@@ -125,9 +129,16 @@ class KeptAnswers:
 class Statements:
     """What one encoding asks a snapshot, and the tables and views that it gives it."""
 
-    def __init__(self, snapshot: Snapshot, kept: KeptAnswers | None = None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, kept: KeptAnswers | None = None, journal: Journal | None = None
+    ) -> None:
         """Without ``kept`` everything is asked, and everything that is given is there, whoever reads it."""
         self.snapshot = snapshot
+        self.tables = 0
+        """How many it has been given under names of its own."""
+        self._journal = journal or Journal()
+        self._journal.sources["statement"] = self._ask
+        self._journal.sources["table"] = self._define_table
         self._kept = kept
         self._below = {} if kept is None else dict(kept.below)
         self._versions = dict(snapshot.versions)
@@ -137,17 +148,32 @@ class Statements:
 
     def ask(self, sql: str, tree: Callable[[], exp.Expr] | None = None) -> Answer:
         """The answer to a statement; ``tree`` parses it, where it is not the compiler's own."""
-        return self._ask(sql, tree, self._fetch)
+        found: Answer = self._journal.ask("statement", sql, tree)
+        return found
 
     def values(self, sql: str, tree: Callable[[], exp.Expr] | None = None) -> Constants:
         """The same of a statement with one column, whose values are as Python has them."""
-        return self._ask(sql, tree, self._fetch_values).columns[0]
+        found: Answer = self._journal.ask("statement", sql, tree, True)
+        return found.columns[0]
 
     def define_table(
         self, name: str, names: Sequence[tuple[str, SqlType]], columns: Sequence[Constants], count: int
     ) -> None:
         """Give the database a table, as :meth:`Snapshot.define_table` does."""
+        self._journal.ask("table", name, names, columns, count)
 
+    def new_table(
+        self, kind: str, names: Sequence[tuple[str, SqlType]], columns: Sequence[Constants], count: int
+    ) -> str:
+        """The same under a name of its own, which is returned."""
+        self.tables += 1
+        name = f"{kind} {self.tables}"
+        self.define_table(name, names, columns, count)
+        return name
+
+    def _define_table(
+        self, name: str, names: Sequence[tuple[str, SqlType]], columns: Sequence[Constants], count: int
+    ) -> None:
         def make() -> None:
             self.snapshot.define_table(name, names, [column.values for column in columns], count)
 
@@ -172,7 +198,8 @@ class Statements:
         self._below[view.name.lower()] = below
         self._give(view.name, make)
 
-    def _ask(self, sql: str, tree: Callable[[], exp.Expr] | None, fetch: Callable[[str], Answer]) -> Answer:
+    def _ask(self, sql: str, tree: Callable[[], exp.Expr] | None, as_python: bool = False) -> Answer:
+        fetch = self._fetch_values if as_python else self._fetch
         if self._kept is None:
             return fetch(sql)
         names, cells = self._kept.reads(sql, lambda: self._read_by(sql, tree))

@@ -67,6 +67,11 @@ class Values:
     def code(self, value: Any) -> int:
         return int(self.codes(objects([value]))[0])
 
+    @property
+    def grown(self) -> tuple[dict[Hashable, int], list[Any]]:
+        """What grows with every new value."""
+        return self._codes, self._values
+
     def of(self, codes: Integers) -> Constants:
         """The values of these numbers; NULL for -1."""
         cells = np.empty(len(codes), object)
@@ -146,7 +151,7 @@ class GridOptions:
     """Choices among the same values, whose cells are in a grid; the lists are made where somebody asks for them."""
 
     def __init__(self, problem: Problem, grid: Grid, domain: Integers) -> None:
-        self._problem = problem
+        self.problem = problem
         self.grid = grid
         self.in_grid = domain
         """The values by number, in the order of the grid."""
@@ -156,6 +161,16 @@ class GridOptions:
 
     def __len__(self) -> int:
         return self.grid.rows
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, GridOptions)
+            and (self.grid.first, self.grid.rows) == (other.grid.first, other.grid.rows)
+            and np.array_equal(self.grid.null, other.grid.null)
+            and np.array_equal(self.in_grid, other.in_grid)
+        )
+
+    __hash__ = object.__hash__
 
     @cached_property
     def _listed(self) -> Options:
@@ -180,7 +195,7 @@ class GridOptions:
     def take(self, rows: Integers) -> Options:
         """The choices of some rows as lists."""
         count, values = len(rows), len(self.domain)
-        self._problem.foresee(count * values // _ITEMS_A_CELL)
+        self.problem.foresee(count * values // _ITEMS_A_CELL)
         codes = Lists(np.arange(count + 1) * values, np.tile(self.domain, count))
         literals = self.grid.literals(rows[:, None], self._order[None, :]).ravel()
         return Options(codes, literals, self.grid.null[rows])

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, overload
 
 import numpy as np
@@ -27,12 +27,14 @@ from mgmt.compiler.encoding.columns import (
     GridOptions,
     Numbers,
     RelationData,
+    Truths,
     take,
 )
 from mgmt.compiler.encoding.evaluate import Evaluator, Rows
 from mgmt.compiler.encoding.functions import FunctionEncoder
 from mgmt.compiler.encoding.integer_variables import quantities_of
 from mgmt.compiler.encoding.products import CellGroups, Product, Separator
+from mgmt.compiler.encoding.replay import Journal, Replay, Step, added, alike, grow
 from mgmt.compiler.encoding.sources import Sources, no_aggregate, no_cell
 from mgmt.compiler.encoding.subqueries import SubqueryEncoder
 from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn, check_size
@@ -169,19 +171,46 @@ _SECONDS_A_ROW = 3e-7
 """A candidate takes more than that, whatever is asked of it."""
 
 
+_TABLES = ""
+"""As the name of a step."""
+
+
+class Relations(dict[str, RelationData]):
+    """The symbolic sides of relations by lower-case name, each read through a journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__()
+        self._journal = journal
+        journal.sources["relation"] = self.get
+
+    def __getitem__(self, name: str) -> RelationData:
+        found: RelationData | None = self._journal.ask("relation", name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def columns_of(self, name: str) -> Mapping[str, Column]:
+        return super().__getitem__(name.lower()).columns
+
+
 class Encoder:
     """Encodes one snapshot.  Leaves the snapshot with the views it defined."""
 
     def __init__(self, snapshot: Snapshot, kept: KeptAnswers | None = None) -> None:
         """``kept``: what the same queries were answered before, and what will be kept of this."""
         self._snapshot = snapshot
-        self._statements = Statements(snapshot, kept)
+        self._journal = Journal()
+        self._statements = Statements(snapshot, kept, self._journal)
         self._problem = FactoredProblem(watch=self._stop_what_grows)
         self._evaluator = Evaluator(self._problem)
-        self._relations: dict[str, RelationData] = {}
-        self._sources = Sources(self._statements, self._evaluator, self._relations)
+        self._relations = Relations(self._journal)
+        self._sources = Sources(self._statements, self._evaluator, self._relations, self._journal)
         self._separator = Separator(self._statements, self._evaluator, self._problem, self._relations)
         self._encoding = Encoding(self._problem, [])
+        self._replay = Replay() if kept is None else kept.replay
+        self._before: dict[str, Step] = {}
+        """The steps of an encoding before, as far as they are to be had."""
+        self._steps: dict[str, Step] = {}
         self._subqueries = SubqueryEncoder(
             self._statements,
             self._evaluator,
@@ -196,7 +225,7 @@ class Encoder:
         self,
         program: Sequence[PushedView | SplitQuery],
         catalog: Catalog,
-        columns: Container[tuple[str, str]] | None = None,
+        columns: frozenset[tuple[str, str]] | None = None,
     ) -> Encoding:
         """Run the whole program: tables first, then each view and constraint in order.
 
@@ -217,16 +246,64 @@ class Encoder:
         tables = TableEncoder(
             self._statements, catalog, self._problem, self._evaluator.values, columns, numbers, flagged
         )
-        tables.encode()
-        self._encoding.columns.extend(tables.columns)
-        self._relations.update(tables.relations)
+        self._before = self._replay.taken(program, columns)
+        self._take_step(_TABLES, lambda: self._encode_tables(tables))
+        self._bind_columns()
         for step in program:
             before, started = self._encoding.fetched_rows, time.perf_counter()
             with refusals_at(step.name, step.position):
-                self._encode(step)
+                if isinstance(step, PushedView) and not isinstance(step, UnionView):
+                    self._statements.define_view(step)
+                else:
+                    self._take_step(step.name, partial(self._encode, step))
             fetched, spent = self._encoding.fetched_rows - before, time.perf_counter() - started
             self._encoding.steps[step.name] = StepFigures(fetched, spent)
+        self._replay.keep(program, columns, self._steps, self._problem.cells)
         return self._encoding
+
+    def _encode_tables(self, tables: TableEncoder) -> None:
+        tables.encode()
+        self._encoding.columns.extend(tables.columns)
+        self._relations.update(tables.relations)
+
+    def _bind_columns(self) -> None:
+        """Columns that were taken from an encoding before are of this one."""
+        columns = self._encoding.columns
+        for place, column in enumerate(columns):
+            cells = self._relations.columns_of(column.table.name)[column.column.name.lower()]
+            if isinstance(cells, Choices) and isinstance(cells.options, GridOptions):
+                cells.options.problem = self._problem
+            assert isinstance(cells, (Choices, Truths, Numbers))
+            columns[place] = replace(column, cells=cells, values=self._evaluator.values)
+
+    def _take_step(self, name: str, encode: Callable[[], None]) -> None:
+        """Take a step from the encoding before where it would be the same; else encode it."""
+        known = self._before.get(name)
+        grown = self._relations, self._sources.looked_up, *self._evaluator.values.grown
+        aside = self._encoding.rows, self._encoding.columns
+        lengths, beside = [len(each) for each in grown], [len(each) for each in aside]
+        size, given, fetched = self._problem.size, self._statements.tables, self._encoding.fetched_rows
+        if known is None or not self._journal.is_told_again(known.told):
+            self._journal.told = []
+            encode()
+            addition, more = self._problem.since(size), added(grown, lengths)
+            keys = list(more[1])
+            tables = self._statements.tables - given
+            numbering = addition.numbering, more[2:], keys, tables
+            told, others = self._journal.told, (added(aside, beside), self._encoding.fetched_rows - fetched)
+            made = Step(told, (addition, more), numbering, others)
+            if known is None or not alike(known.made, made.made):
+                if known is not None and not alike(known.numbering, numbering):
+                    self._before = {}
+                self._steps[name] = made
+                return
+            known = replace(known, told=told, aside=others)
+        (addition, more), (others, rows) = known.made, known.aside
+        self._problem.add(addition, size)
+        grow(grown, lengths, more)
+        grow(aside, beside, others)
+        self._statements.tables, self._encoding.fetched_rows = given + known.numbering[-1], fetched + rows
+        self._steps[name] = known
 
     def _stop_what_grows(self, cells: int, rows: int = 0) -> None:
         """One statement may be more than the budget, or than can be solved; ``rows``: candidates still to come."""
@@ -248,9 +325,8 @@ class Encoder:
     def _encode(self, step: PushedView | SplitQuery) -> None:
         if isinstance(step, UnionView):
             self._define_union(step)
-        elif isinstance(step, PushedView):
-            self._statements.define_view(step)
         else:
+            assert isinstance(step, SplitQuery)
             self._encode_query(step)
 
     # ---- queries ------------------------------------------------------------------------------------

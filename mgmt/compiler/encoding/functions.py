@@ -26,7 +26,6 @@ class FunctionEncoder:
     def __init__(self, statements: Statements, evaluator: Evaluator, before: Callable[[int], None]) -> None:
         self._statements, self._evaluator, self._before = statements, evaluator, before
         self._problem = evaluator.problem
-        self._tables = 0
 
     def column(self, expression: Computed, rows: Rows) -> Column:
         """What a function of its operands is in every row."""
@@ -68,10 +67,8 @@ class FunctionEncoder:
         cells = [self._evaluator.values.of(each[first]).values for each in codes]
         pairs = zip(expression.operands, cells, strict=True)
         columns = [objects(_of_type(values, one.type)) for one, values in pairs]
-        self._tables += 1
-        table = f"values of function {self._tables}"
         types = [(f"p{place}", one.type) for place, one in enumerate(expression.operands)]
-        self._statements.define_table(table, types, columns, len(first))
+        table = self._statements.new_table("values of function", types, columns, len(first))
         alias = quote(VALUES_OF)
         sql = f"SELECT {to_sql(expression.tree)} FROM {quote(table)} AS {alias} ORDER BY {alias}.rowid"
         made = take(self._statements.ask(sql).columns[0], number)

@@ -382,7 +382,6 @@ class Separator:
         self._evaluator = evaluator
         self._problem = problem
         self._relations = relations
-        self._tables = 0
 
     def fetch(self, query: apart.Apart, relation: str, around: str = "") -> Product | None:
         """``relation``: that of the rows that choose; None where not all of them are there or theirs is no grid.
@@ -432,10 +431,8 @@ class Separator:
     def _classes(self, query: apart.Apart, rows: Sequence[Constants], values: Sequence[Constants]) -> Classes:
         tables = []
         for side, columns in ((query.rows, rows), (query.values, values)):
-            self._tables += 1
-            tables.append(f"classes {self._tables}")
             names = [(f"c{place}", kind) for place, (_, kind) in enumerate(side.classes)]
             count = len(columns[0]) if columns else 1
-            self._statements.define_table(tables[-1], names, columns, count)
+            tables.append(self._statements.new_table("classes", names, columns, count))
         one, other, *found = self._statements.ask(query.class_sql(*map(quote, tables))).columns
         return Classes(one.cells, other.cells, dict(zip(query.mixed, found, strict=True)))

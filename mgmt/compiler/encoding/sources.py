@@ -24,6 +24,7 @@ from mgmt.compiler.encoding.columns import (
     take,
 )
 from mgmt.compiler.encoding.evaluate import Evaluator
+from mgmt.compiler.encoding.replay import Journal
 from mgmt.compiler.relational.lookups import Lookup
 from mgmt.language.bound_queries.expressions import Aggregate
 from mgmt.language.names.scopes import Source
@@ -41,8 +42,14 @@ class Sources:
     statements: Statements
     evaluator: Evaluator
     relations: Mapping[str, RelationData]
-    _attributes: dict[tuple[int, str, str], tuple[AnyOptions, Options]] = field(default_factory=dict)
-    _present: dict[tuple[int, str], tuple[AnyOptions, Integers]] = field(default_factory=dict)
+    journal: Journal
+    looked_up: dict[tuple[int, str, str | None], tuple[AnyOptions, Options | Integers]] = field(
+        default_factory=dict
+    )
+    """By choices, relation and column; without a column, whether there is anything."""
+
+    def __post_init__(self) -> None:
+        self.journal.sources["looked up"] = self.looked_up.get
 
     def joined(
         self, sources: Iterable[Source], symbolic: Sequence[str], row_ids: Sequence[Constants]
@@ -58,19 +65,29 @@ class Sources:
     def attribute(self, choices: Choices, lookup: Lookup, column: str) -> Choices:
         """A column of what is looked up in each row."""
         key = (id(choices.options), lookup.relation.lower(), column.lower())
-        if key not in self._attributes:
-            self._attributes[key] = (choices.options, self._look_up(choices.options, lookup, column))
-        return Choices(self._attributes[key][1], choices.index)
+        _, found = self._found(key) or (None, None)
+        if found is None:
+            found = self._look_up(choices.options, lookup, column)
+            self.looked_up[key] = choices.options, found
+        assert isinstance(found, Options)
+        return Choices(found, choices.index)
 
     def present(self, choices: Choices, lookup: Lookup) -> Integers:
         """The literal under which there is anything to look up, in each row."""
-        key = (id(choices.options), lookup.relation.lower())
-        if key not in self._present:
+        key = (id(choices.options), lookup.relation.lower(), None)
+        _, found = self._found(key) or (None, None)
+        if found is None:
             options = choices.options
             (codes,) = self._codes(lookup, lookup.key)
             missing = ~np.isin(options.domain, codes)
-            self._present[key] = (options, self._none_but(options, missing) ^ 1)
-        return np.append(self._present[key][1], FALSE)[choices.index]
+            found = self._none_but(options, missing) ^ 1
+            self.looked_up[key] = options, found
+        assert not isinstance(found, Options)
+        return np.append(found, FALSE)[choices.index]
+
+    def _found(self, key: tuple[int, str, str | None]) -> tuple[AnyOptions, Options | Integers] | None:
+        found: tuple[AnyOptions, Options | Integers] | None = self.journal.ask("looked up", key)
+        return found
 
     def _codes(self, lookup: Lookup, *columns: str) -> list[Integers]:
         """Columns of what is looked up, as numbers of values."""

@@ -62,7 +62,6 @@ class SubqueryEncoder:
         self._separator = separator
         self._members = members
         self._before = before
-        self._tables = 0
 
     def column(self, expression: Expression, outer: Rows) -> Column:
         """The value of a subquery in every row around it."""
@@ -151,11 +150,8 @@ class SubqueryEncoder:
 
     def _around(self, expression: SplitSubquery, keys: list[Constants], count: int) -> str:
         """A table of the constants that it uses of the rows around it."""
-        self._tables += 1
-        table = f"rows around subquery {self._tables}"
         columns = [(f"p{number}", parameter.type) for number, parameter in enumerate(expression.parameters)]
-        self._statements.define_table(table, columns, keys, count)
-        return table
+        return self._statements.new_table("rows around subquery", columns, keys, count)
 
     def _evaluate(self, expression: SplitSubquery, outer: Rows, fetched: _Fetched) -> Column:
         owners, count = fetched.owners, outer.count

@@ -51,6 +51,10 @@ class Clauses:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def where(self, wanted: Mask) -> Clauses:
+        """Those that are wanted."""
+        return self if wanted.all() else self.take(np.flatnonzero(wanted))
+
     def take(self, clauses: Integers) -> Clauses:
         places = Lists.grouped(self.owners, np.arange(len(self.owners)), len(self)).take(clauses)
         return Clauses(

@@ -6,7 +6,7 @@ two rows apart; clauses of several are alternatives, bucket by bucket.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -102,10 +102,10 @@ class Demands:
         sizes = np.bincount(clauses.owners, minlength=len(clauses))
         if not sizes.all():
             self.impossible.append(clauses.name)
-        single = clauses.take(np.flatnonzero(sizes == 1))
+        single = clauses.where(sizes == 1)
         atomic = self.sums.atomic(single.linears)
-        self._try(clauses.name, self._add_ranges, single.take(np.flatnonzero(~atomic)))
-        self._try(clauses.name, self._add_counts, single.take(np.flatnonzero(atomic)))
+        self._try(clauses.name, self._add_ranges, single.where(~atomic))
+        self._try(clauses.name, self._add_counts, single.where(atomic))
         for size in np.unique(sizes[sizes > 1]).tolist():
             self._try(clauses.name, self._add_alternatives, clauses.take(np.flatnonzero(sizes == size)))
 
@@ -175,6 +175,8 @@ class Demands:
         mask = np.flatnonzero(plain & (several | one_sided))
         bounds = clauses.linears.take(mask), clauses.lower[mask], clauses.upper[mask]
         some = mask[is_membership(*bounds, self.sums)]
+        if not len(some):
+            return clauses
         others = np.setdiff1d(np.arange(len(clauses.owners)), some)
         literals = as_literals(clauses.linears.take(some), clauses.lower[some], self.sums)
         has, has_not, always = disjoined(literals, clauses.owners[some], len(clauses), self.sums.stride)
@@ -211,12 +213,12 @@ class Demands:
     def _with_values(self, clauses: Clauses) -> Clauses:
         """Where a bound, beside others, is on what one row has: the values that it has, or has not."""
         sums, cells = self.sums, self._cells
-        several: Mask = np.bincount(clauses.owners, minlength=len(clauses))[clauses.owners] > 1
-        several &= ~sums.atomic(clauses.linears) & ~sums.is_product(clauses.linears)
-        if not several.any():
+        several = np.bincount(clauses.owners, minlength=len(clauses))[clauses.owners] > 1
+        plain = ~sums.atomic(clauses.linears) & ~sums.is_product(clauses.linears)
+        some = np.flatnonzero(several & plain)
+        some = some[self._rows_in(clauses.linears.take(some)) == 1]
+        if not len(some):
             return clauses
-        several[several] = self._rows_in(clauses.linears.take(np.flatnonzero(several))) == 1
-        some = np.flatnonzero(several)
         rows, number, allows = values_within(
             Ranges.of(clauses.linears.take(some), clauses.lower[some], clauses.upper[some]), sums
         )
@@ -321,7 +323,7 @@ class Demands:
             if some.any():
                 excuse = excuse.take(some)
                 excuse = replace(excuse, linears=self.sums.written_out(excuse.linears)).multiplied()
-                self._add_skews(name, difference.take(some).multiplied(), excuse)
+                self._add_skews(skews_of(name, difference.take(some).multiplied(), self.sums, excuse))
                 columns, mixed = [one.take(~some) for one in columns], [one[~some] for one in mixed]
         return list(columns)
 
@@ -336,15 +338,12 @@ class Demands:
             clauses.linears.take(where), clauses.lower[where], clauses.upper[where], clauses.rows
         )
         excuses = Ranges.of(clauses.linears.take(beside), clauses.lower[beside], clauses.upper[beside])
-        for skew, told in skews_above_least(clauses.name, ranges, self.sums, excuses).items():
-            self.conditions.append(skew)
-            self.origins[skew] = partial(_itself, told)
+        self._add_skews(skews_above_least(clauses.name, ranges, self.sums, excuses))
         return True
 
-    def _add_skews(self, name: str, differences: Ranges, excuses: Ranges | None = None) -> None:
-        for skew, told in skews_of(name, differences, self.sums, excuses).items():
-            self.conditions.append(skew)
-            self.origins[skew] = partial(_itself, told)
+    def _add_skews(self, skews: Mapping[Skew, PlacedRows]) -> None:
+        self.conditions.extend(skews)
+        self.origins.update({skew: partial(_itself, told) for skew, told in skews.items()})
 
     def _with_guards_joined(self, columns: Sequence[Ranges], factors: Sequence[Factors]) -> list[Ranges]:
         """Where rows of several clauses are to have none of some values, or else the same holds, as one clause."""
@@ -479,21 +478,28 @@ class Demands:
         factors = self.sums.factors(ranges.linears)
         clause = is_membership(ranges.linears, ranges.lower, ranges.upper, self.sums)
         whole = factors.whole & ~ranges.linears.terms.any(ranges.linears.coefficients < 0)
-        self._add_clauses(name, ranges.take(~whole & clause))
-        differences = ranges.take(~whole & ~clause).multiplied()
-        moves = are_move_limits(differences, self.sums, self._cells.current)
-        self.conditions.extend(move_limits(name, differences.take(moves), self.sums, self._cells.rows))
-        self._add_skews(name, differences.take(~moves))
-        ranges, factors = ranges.take(whole), factors.take(np.flatnonzero(whole))
+        if not whole.all():
+            self._add_clauses(name, ranges.take(~whole & clause))
+            self._add_differences(name, ranges.take(~whole & ~clause).multiplied())
+            ranges, factors = ranges.take(whole), factors.take(np.flatnonzero(whole))
         none = ranges.upper == 0
-        self._ban_products(factors.take(np.flatnonzero(none)))
+        if none.any():
+            self._ban_products(factors.take(np.flatnonzero(none)))
         for mask, limits in ((~none, self.limits), (none, self.banning)):
+            if not mask.any():
+                continue
             some, their = ranges.take(mask), factors.take(np.flatnonzero(mask))
             for family in families_of([their], self._cells.rows, self._cells.values):
                 (load,) = family.loads
                 limit = Limit(name, load, *self._bounds_at(family, some))
                 limits.append(limit)
                 self.origins[limit] = partial(family.placed, some.demanded)
+
+    def _add_differences(self, name: str, differences: Ranges) -> None:
+        moves = are_move_limits(differences, self.sums, self._cells.current)
+        self.conditions.extend(move_limits(name, differences.take(moves), self.sums, self._cells.rows))
+        differences = differences.take(~moves)
+        self._add_skews(skews_of(name, differences, self.sums))
 
     def _add_clauses(self, name: str, some: Ranges) -> None:
         """One of several rows has, or has not, some values: those that are asked about the same are one alternative."""

@@ -101,12 +101,12 @@ EXPECT pod('p') = 'b';
 
 TEST 'what is spread over zones goes to nodes that are in one';
 INSERT INTO node_label VALUES ('b', 'topology.kubernetes.io/zone', 'z');
-INSERT INTO topology_spread VALUES ('web', 'topology.kubernetes.io/zone', 1);
+INSERT INTO topology_spread (template, topology, max_skew) VALUES ('web', 'topology.kubernetes.io/zone', 1);
 INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10);
 EXPECT pod('p') = 'b';
 
 TEST 'what is spread is spread, even to a node that is half full';
-INSERT INTO topology_spread VALUES ('web', 'kubernetes.io/hostname', 1);
+INSERT INTO topology_spread (template, topology, max_skew) VALUES ('web', 'kubernetes.io/hostname', 1);
 INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10), ('q', 'web', 10, 10);
 EXPECT pod('p'), pod('q') SPREAD;
 
@@ -130,3 +130,51 @@ INSERT INTO pod (name, template, priority, cpu, memory)
   SELECT 'p' || i, 'plain', i, 0, 0 FROM (
     WITH RECURSIVE number (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM number WHERE i < 52) SELECT i FROM number);
 EXPECT INFEASIBLE (bands_can_be_weighed);
+
+TEST 'a pod is on a node of the set that a rule names';
+INSERT INTO node_set VALUES ('ssd', 'b');
+INSERT INTO node_rule VALUES ('web', 'node affinity', 'ssd', TRUE);
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10);
+EXPECT pod('p') = 'b';
+
+TEST 'a pod is on no node of the set that a rule excludes';
+INSERT INTO node_set VALUES ('far', 'a');
+INSERT INTO node_rule VALUES ('web', 'volume', 'far', FALSE);
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10);
+EXPECT pod('p') = 'b';
+
+TEST 'other resources are shared out as well';
+INSERT INTO node_resource VALUES ('a', 'gpu', 1), ('b', 'gpu', 1);
+INSERT INTO template_resource VALUES ('web', 'gpu', 1);
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 1, 1), ('q', 'web', 1, 1);
+EXPECT pod('p'), pod('q') SPREAD;
+
+TEST 'a port of one address is free on another';
+INSERT INTO host_port (template, port, ip) VALUES ('web', 80, '10.0.0.1'), ('db', 80, '10.0.0.2');
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 1, 1), ('q', 'db', 1, 1);
+EXPECT pod('p'), pod('q') COLOCATED;
+
+TEST 'a port of every address is taken on each';
+INSERT INTO host_port (template, port, ip) VALUES ('web', 80, '10.0.0.1'), ('db', 80, '0.0.0.0');
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 1, 1), ('q', 'db', 1, 1);
+EXPECT pod('p'), pod('q') SPREAD;
+
+TEST 'an affinity means those that it names';
+INSERT INTO affinity VALUES ('x', 'web', 'kubernetes.io/hostname', FALSE);
+INSERT INTO affinity_to VALUES ('x', 'plain');
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10);
+EXPECT pod('p') = 'b';
+
+TEST 'while there are fewer domains than there should be, each takes no more than the skew';
+INSERT INTO topology_spread (template, topology, max_skew, min_domains) VALUES ('web', 'kubernetes.io/hostname', 1, 3);
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 1, 1), ('q', 'web', 1, 1), ('r', 'web', 1, 1);
+EXPECT OBJECTIVE pods_left_out = 1;
+
+TEST 'a spread counts the pods of other templates as well';
+INSERT INTO topology_spread (template, topology, max_skew) VALUES ('web', 'kubernetes.io/hostname', 1);
+INSERT INTO spread_to VALUES ('web', 'kubernetes.io/hostname', 'db');
+INSERT INTO node_set VALUES ('here', 'a');
+INSERT INTO node_rule VALUES ('db', 'node affinity', 'here', TRUE);
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 1, 1), ('q', 'db', 1, 1);
+EXPECT pod('p') = 'b';
+EXPECT pod('q') = 'a';

@@ -158,7 +158,7 @@ def layers_of(columns: Sequence[Lists], width: int) -> tuple[Integers, Integers,
     What stands side by side is one set: disjoint if all of it is.
     """
     count = len(columns[0])
-    if all(len(np.unique(column.items)) == len(column.items) for column in columns):
+    if all(int(np.bincount(column.items).max(initial=0)) <= 1 for column in columns):
         layer, layers = filled(count, 0), 1
     else:
         layer, layers = _greedy(columns, width)

@@ -56,6 +56,8 @@ class Ranges:
         return len(self.lower)
 
     def take(self, places: Integers | Mask) -> Ranges:
+        if places.dtype == np.bool_ and places.all():
+            return self
         where: Integers = np.arange(len(self))[places]
         return Ranges(
             self.linears.take(where), self.lower[where], self.upper[where], self.demanded.take(where)

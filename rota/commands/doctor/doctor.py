@@ -15,7 +15,7 @@ from rota.errors import ReportedFailure
 from rota.terminal.output import as_json
 
 if TYPE_CHECKING:
-    from rota.commands.host_checks import Finding
+    from rota.commands.doctor.host_checks import Finding
 
 _MARKS = {"good": ("ok", "green"), "warning": ("warn", "yellow"), "failed": ("FAIL", "red")}
 
@@ -38,7 +38,7 @@ def doctor(config: Path | None, json_wanted: bool, **given: Any) -> None:
       rota doctor --config /etc/rota/agent.toml
       rota doctor --json | jq '.checks[] | select(.outcome != "good")'
     """
-    from rota.commands.host_checks import Outcome, examine
+    from rota.commands.doctor.host_checks import Outcome, examine
 
     found = []
     for finding in examine(lambda: settings_module.load(config, {}), partial(chosen_target, given)):

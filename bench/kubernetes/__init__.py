@@ -1,0 +1,1 @@
+"""rota beside kube-scheduler, on the same real API server and pods."""

@@ -1,0 +1,146 @@
+"""Where pods go: one solve of the pack ``kubernetes`` over the objects of a cluster, and a second where some must make
+way.  Pure and blocking; the same objects and seed give the same placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+
+from mgmt import Database, Model, Solution, SourceText, load_pack
+from orchestrators.kubernetes.rows import ClusterObjects, rows_of
+
+Json: TypeAlias = Mapping[str, Any]
+Key: TypeAlias = tuple[str, str]
+
+TABLE: Final = "pod"
+VARIABLE: Final = "controllable__node"
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """The node that is cleared for a pod, and who must leave it."""
+
+    node: str
+    victims: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """``refused``: pods that the pack cannot judge, each with the reason; ``left_out``: those without a place.
+
+    ``awaiting``: claims of pods that are bound to a volume once a node is chosen.
+    """
+
+    bound: Mapping[Key, str]
+    left_out: tuple[Key, ...] = ()
+    refused: Mapping[Key, str] = field(default_factory=dict)
+    preemptions: Mapping[Key, Preemption] = field(default_factory=dict)
+    solution: Solution | None = None
+    awaiting: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Placer:
+    """The compiled pack with the user's own rules.  Not thread-safe: one call at a time."""
+
+    def __init__(self, scheduler_name: str = "rota", policies: Sequence[SourceText] = ()) -> None:
+        pack = load_pack("kubernetes")
+        self.scheduler_name = scheduler_name
+        self._pack = pack
+        self._database = Database()
+        self._database.load_schema(pack.schema)
+        self._empty: dict[str, list[dict[str, Any]]] = {
+            table.name: [] for table in self._database.schema.tables
+        }
+        self._homes: dict[Key, str] = {}  # of the running pods that are offered
+        self._awaiting: dict[Key, tuple[str, ...]] = {}
+        self.model = self._built(policies)
+
+    def use(self, policies: Sequence[SourceText]) -> None:
+        """Take other rules beside the pack's.  Raises a PolicyError, and stays with those it had."""
+        self.model = self._built(policies)
+
+    def _built(self, policies: Sequence[SourceText]) -> Model:
+        return Model.build(self._database, [self._pack, *policies])
+
+    def place(
+        self,
+        objects: ClusterObjects,
+        *,
+        clearing: Collection[Key] = (),
+        budget: float = 2.0,
+        seed: int = 0,
+        now: datetime | None = None,
+    ) -> Placement:
+        """Place what waits for this scheduler.  Nobody makes way for pods in ``clearing``: others are doing it already.
+
+        Raises InfeasibleError where rules contradict each other, SolveTimeout, DataError.
+        """
+        now = now or datetime.now(UTC)
+        refused = self.load(objects, now)
+        solution = self.model.solve(budget, seed, now=now)
+        decided = {_key(name): node for (name,), node in solution.assignments[TABLE, VARIABLE].items()}
+        bound = {key: str(node) for key, node in decided.items() if node is not None}
+        left_out = tuple(key for key, node in decided.items() if node is None)
+        placement = Placement(bound, left_out, refused, solution=solution, awaiting=self._awaiting)
+        waiting = [key for key in left_out if key not in clearing]
+        if not waiting:
+            return placement
+        preemptions = self._preemptions(after(objects, bound), waiting, budget, seed, now)
+        return replace(placement, preemptions=preemptions)
+
+    def load(self, objects: ClusterObjects, now: datetime, *, preempting: bool = False) -> dict[Key, str]:
+        """Put the objects into the model's database; the pods that the pack cannot judge, each with the reason.
+
+        When ``preempting``, running pods are among those to decide on where one of a higher priority waits.
+        """
+        rows = rows_of(objects, self.scheduler_name, now, preempting=preempting)
+        self._homes = {
+            _key(row["name"]): row["node"]
+            for row in rows.tables.get(TABLE, ())
+            if row.get("node") is not None
+        }
+        self._awaiting = {_key(name): claims for name, claims in rows.awaiting.items()}
+        self._database.replace_rows({**self._empty, **rows.tables})
+        return {(each.namespace, each.name): each.reason for each in rows.refused}
+
+    def _preemptions(
+        self, objects: ClusterObjects, waiting: Sequence[Key], budget: float, seed: int, now: datetime
+    ) -> dict[Key, Preemption]:
+        """Who makes way for those that wait, given everybody else; several may come to one node."""
+        pods = tuple(pod for pod in objects.pods if pod["spec"].get("nodeName") or _key_of(pod) in waiting)
+        self.load(replace(objects, pods=pods), now, preempting=True)
+        homes = self._homes
+        if not homes:
+            return {}
+        values = self.model.solve(budget, seed, now=now).assignments[TABLE, VARIABLE]
+        decided = {_key(name): node for (name,), node in values.items()}
+        leaving: dict[str, list[Key]] = {}
+        for key, home in homes.items():
+            if decided[key] != home:
+                leaving.setdefault(home, []).append(key)
+        return {
+            key: Preemption(str(node), tuple(sorted(leaving.get(str(node), ()))))
+            for key in waiting
+            if (node := decided.get(key)) is not None
+        }
+
+
+def after(objects: ClusterObjects, bound: Mapping[Key, str]) -> ClusterObjects:
+    """The same cluster when these pods are where they are to go."""
+    return replace(objects, pods=tuple(_placed(pod, bound.get(_key_of(pod))) for pod in objects.pods))
+
+
+def _placed(pod: Json, node: str | None) -> Json:
+    return pod if node is None else {**pod, "spec": {**pod["spec"], "nodeName": node}}
+
+
+def _key_of(pod: Json) -> Key:
+    return str(pod["metadata"].get("namespace") or ""), str(pod["metadata"]["name"])
+
+
+def _key(name: object) -> Key:
+    namespace, _, rest = str(name).partition("/")
+    return namespace, rest

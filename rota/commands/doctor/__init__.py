@@ -1,0 +1,1 @@
+"""``rota doctor``: what is wrong with this host, or will be."""

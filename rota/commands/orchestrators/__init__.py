@@ -1,0 +1,1 @@
+"""Commands for systems that run what is placed."""

@@ -1,0 +1,1 @@
+"""``rota kube``: a scheduler for Kubernetes, and what it would do."""
