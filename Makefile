@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Tests and the processes that they start keep what they compile, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-sweep test-kubernetes lint bench site site-serve pins clean system
+.PHONY: help demo test test-all test-sweep test-kubernetes test-vsphere lint bench site site-serve pins clean system
 
 # Tool and the Debian package that holds it.
 SYSTEM_TOOLS := nginx:nginx-light nft:nftables ip:iproute2 chromium:chromium chromedriver:chromium-driver pg_ctlcluster:postgresql \
@@ -51,8 +51,8 @@ COMPUTING := --dist worksteal
 WAITING := -n $$((2 * $$(nproc))) --dist loadfile --no-loadscope-reorder
 
 test: lint ## lint and every test that needs no root and no server
-	@$(BIN)/pytest -n auto $(COMPUTING) -m "not demo and not slow and not sweep and not socket and not system and not postgres and not engine and not kubernetes"
-	@$(BIN)/pytest $(WAITING) -m "socket and not demo and not slow and not sweep and not system and not postgres and not engine and not kubernetes" $(call marked,socket)
+	@$(BIN)/pytest -n auto $(COMPUTING) -m "not demo and not slow and not sweep and not socket and not system and not postgres and not engine and not kubernetes and not vsphere"
+	@$(BIN)/pytest $(WAITING) -m "socket and not demo and not slow and not sweep and not system and not postgres and not engine and not kubernetes and not vsphere" $(call marked,socket)
 
 # Debian runs a server of its own for whoever installs redis-server; tests start theirs, so it is stopped again.
 system: ## Debian packages that only test-all needs (needs root, on Debian)
@@ -71,7 +71,7 @@ system: ## Debian packages that only test-all needs (needs root, on Debian)
 # Beside the tests that compute, those with servers mostly wait, so there is room for one more.
 REAL := (demo or socket or system) and not sweep
 test-all: lint system ## everything but the sweep, as CI runs it
-	@$(BIN)/pytest -n $$(($$(nproc) + 1)) $(COMPUTING) --durations=40 -m "not demo and not socket and not system and not sweep and not kubernetes"
+	@$(BIN)/pytest -n $$(($$(nproc) + 1)) $(COMPUTING) --durations=40 -m "not demo and not socket and not system and not sweep and not kubernetes and not vsphere"
 	@$(BIN)/pytest $(WAITING) --durations=15 -m "$(REAL)" $(call marked,demo|socket|system)
 
 test-sweep: lint system ## the rest of the random cases, and what takes long on real Valkey and Redis servers
@@ -81,6 +81,9 @@ test-sweep: lint system ## the rest of the random cases, and what takes long on 
 test-kubernetes: $(VENV)/development.stamp ## the scheduler on a real kube-apiserver (needs go for the first time, and etcd-server)
 	@$(BIN)/python tests/orchestrators/kubernetes/servers/programs.py
 	@$(BIN)/pytest -m kubernetes tests/orchestrators/kubernetes
+
+test-vsphere: $(VENV)/development.stamp ## rota vsphere on a simulated vCenter, which Go builds the first time
+	@$(BIN)/pytest --durations=5 -m vsphere tests/orchestrators/vsphere
 
 bench: $(VENV)/runtime.stamp ## the benchmarks
 	@$(BIN)/python -m bench

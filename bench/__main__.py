@@ -234,6 +234,16 @@ def vm_balance_command(runs: int, seed: int, budget: float, json_wanted: bool) -
     finish("vm-balance", vm_balance(range(seed, seed + runs), budget), json_wanted)
 
 
+@bench.command("vsphere")
+@pack_options(3, 4.0)
+@click.option("--server", is_flag=True, help="Move them on a simulated vCenter, too, which needs Go.")
+def vsphere_command(runs: int, seed: int, budget: float, json_wanted: bool, server: bool) -> None:
+    """32 hosts, 1000 machines of a vCenter, beside a greedy balancer in the manner of DRS; 100 hosts, 5000 machines."""
+    from bench.vsphere import vsphere
+
+    finish("vsphere", vsphere(range(seed, seed + runs), budget, server), json_wanted)
+
+
 @bench.command("pods-400")
 @pack_options(10, 2.0)
 @amounts_option

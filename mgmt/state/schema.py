@@ -9,7 +9,7 @@ which holds the value of today.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mgmt.errors import (
@@ -97,11 +97,12 @@ class Table:
     rules: tuple[VariableRule, ...] = ()
     found: bool = False
     """Whether it is as its source brings it, until a schema declares it."""
+    variables: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    """The columns the solver decides."""
 
-    @property
-    def variables(self) -> tuple[Column, ...]:
-        """The columns the solver decides."""
-        return tuple(column for column in self.columns if column.is_variable)
+    def __post_init__(self) -> None:
+        found = tuple(column for column in self.columns if column.is_variable)
+        object.__setattr__(self, "variables", found)
 
     def column(self, name: str) -> Column:
         """The column of this name, in any case.  KeyError when there is none."""

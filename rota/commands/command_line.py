@@ -20,6 +20,7 @@ from rota.commands.doctor import doctor
 from rota.commands.layout import exports, layout, plans, questions
 from rota.commands.options import ConnectionOption, target_options
 from rota.commands.orchestrators.kube import kube
+from rota.commands.orchestrators.vsphere import commands as vsphere
 from rota.commands.policies import policy
 from rota.commands.store import backups, log, maps
 from rota.errors import AgentError, ReportedFailure, first_error
@@ -39,7 +40,7 @@ SECTIONS: Final = (
         ),
     ),
     ("Policies", ("policy",)),
-    ("Orchestrators", ("kube",)),
+    ("Orchestrators", ("kube", "vsphere")),
     ("Operations", ("doctor", "keys", "tokens", "context", "chaos", "completion", "help")),
 )  # fmt: skip
 """Of the first help, with their commands."""
@@ -153,6 +154,7 @@ for group in (
     plans,
     questions,
     policy,
+    vsphere,
     exports,
     operations,
     log,

@@ -23,8 +23,8 @@ def host(name: str, **more: Value) -> Row:
     return {"name": name, "cpu": 100, "memory": 100, **more}
 
 
-def vm(name: str, where: str, cpu: int = 10, memory: int = 0) -> Row:
-    return {"name": name, "cpu": cpu, "memory": memory, "host": where}
+def vm(name: str, where: str, cpu: int = 10, memory: int = 0, **more: Value) -> Row:
+    return {"name": name, "cpu": cpu, "memory": memory, "host": where, **more}
 
 
 def state(
@@ -53,7 +53,12 @@ def test_a_cluster_in_order_is_left_as_it_is(cluster: Pack) -> None:
 
 def test_the_spread_becomes_as_small_as_it_can_be(cluster: Pack) -> None:
     solution = cluster.solve(state(FOUR))
-    assert after(solution) == {"highest_utilisation": 500, "lowest_utilisation": 500, "fewest_migrations": 1}
+    assert after(solution) == {
+        "machines_off_their_preferred_hosts": 0,
+        "highest_utilisation": 500,
+        "lowest_utilisation": 500,
+        "fewest_migrations": 1,
+    }
     assert [(delta.primary_key, delta.new) for delta in solution.deltas] == [(("p",), "b")]
 
 
@@ -76,6 +81,43 @@ def test_memory_capacity(cluster: Pack) -> None:
     cluster.needs("memory_capacity", rows, lambda found: found["p"] != found["q"])
 
 
+def test_a_machine_counts_with_nine_tenths_of_its_window(cluster: Pack) -> None:
+    """Ten samples, of which one is a peak: r counts with 20, and so does not go with q."""
+    window: list[Row] = [{"vm": "r", "at": at, "cpu": 20} for at in range(9)]
+    rows = state(
+        [vm("p", "a", 30), vm("q", "b", 10), vm("r", "b", 99)],
+        vm_usage=[*window, {"vm": "r", "at": 9, "cpu": 99}],
+    )
+    solution = cluster.solve(rows)
+    assert after(solution)["highest_utilisation"] == 300
+    assert solution.deltas == ()
+    assert cluster.clash({**rows, "vm_usage": (), "vm": [vm(name, "b", 99) for name in "pqr"]}) == {
+        "cpu_capacity"
+    }
+
+
+def test_cpu_reservations(cluster: Pack) -> None:
+    """By what they use, all could stay; what they were promised no host has."""
+    rows = state([vm(name, "a", 0, cpu_reservation=60) for name in "pq"])
+    cluster.needs("cpu_reservations", rows, lambda found: found["p"] != found["q"])
+
+
+def test_memory_reservations(cluster: Pack) -> None:
+    rows = state([vm(name, "a", 0, memory_reservation=60) for name in "pq"])
+    cluster.needs("memory_reservations", rows, lambda found: found["p"] != found["q"])
+
+
+def test_room_is_kept_for_the_loss_of_hosts(cluster: Pack) -> None:
+    """With one of three hosts lost, two thirds of each may be promised: what one holds fits on the others."""
+    hosts = [host("a"), host("b"), host("c")]
+    machines = [vm(name, "a", 0, memory_reservation=33) for name in "pqr"]
+    rows = state(machines, hosts, failover=[{"hosts": 1}])
+    assert max(map(list(cluster.places(rows).values()).count, "abc")) == 2
+    assert set(cluster.places(state(machines, hosts)).values()) == {"a"}, "without it they stay"
+    crowded = [*machines, vm("s", "a", 0, memory_reservation=33)]
+    assert cluster.clash(state(crowded, hosts, failover=[{"hosts": 2}])) == {"memory_reservations"}
+
+
 def test_affinity(cluster: Pack) -> None:
     rows = state(FOUR, together=rule("t", "p", "q"))
     cluster.needs("affinity", rows, lambda found: found["p"] == found["q"])
@@ -89,6 +131,32 @@ def test_anti_affinity(cluster: Pack) -> None:
 def test_host_affinity(cluster: Pack) -> None:
     rows = state(FOUR, allowed_host=[{"vm": "p", "host": "a"}, {"vm": "s", "host": "a"}])
     cluster.needs("host_affinity", rows, lambda found: found["p"] == found["s"] == "a")
+
+
+def test_storage_and_networks_are_reached(cluster: Pack) -> None:
+    rows = state(
+        [vm("p", "a", 50), vm("q", "a", 40)],
+        host_access=[{"host": "a", "resource": "ds1"}, {"host": "b", "resource": "ds2"}],
+        vm_access=[{"vm": "p", "resource": "ds1"}, {"vm": "q", "resource": "ds1"}],
+    )
+    cluster.needs("storage_and_networks_are_reached", rows, lambda found: found == {"p": "a", "q": "a"})
+
+
+def test_some_machines_stay(cluster: Pack) -> None:
+    rows = state([vm("p", "a", 40, stays=True), vm("q", "a", 40, stays=True), vm("r", "a", 10)])
+    cluster.needs("some_machines_stay", rows, lambda found: found["p"] == found["q"] == "a")
+    hosts = [host("a", maintenance=True), host("b")]
+    clash = cluster.clash(state([vm("p", "a", stays=True)], hosts))
+    assert clash == {"some_machines_stay", "hosts_in_maintenance_are_emptied"}
+
+
+def test_machines_off_their_preferred_hosts(cluster: Pack) -> None:
+    """They are followed before balance, and given up before a rule."""
+    preferred = [{"vm": "p", "host": "a"}, {"vm": "q", "host": "a"}]
+    rows = state([vm("p", "a", 50), vm("q", "a", 40)], preferred_host=preferred)
+    cluster.needs("machines_off_their_preferred_hosts", rows, lambda found: found == {"p": "a", "q": "a"})
+    apart = cluster.solve({**rows, "apart": rule("r", "p", "q")})
+    assert after(apart)["machines_off_their_preferred_hosts"] == 1
 
 
 def test_hosts_in_maintenance_are_emptied(cluster: Pack) -> None:

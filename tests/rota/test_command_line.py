@@ -74,6 +74,7 @@ def test_the_first_help_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
             ("keys",),
             ("chaos",),
             ("policy",),
+            ("vsphere",),
             ("export",),
             ("completion",),
             ("help",),

@@ -57,10 +57,10 @@ class Values:
         """The number of each value; -1 for NULL."""
         distinct, number = constants.distinct
         keys = _keys(distinct)
-        for key, value in zip(keys, distinct, strict=True):
-            if key not in self._codes:
-                self._codes[key] = len(self._values)
-                self._values.append(value)
+        known = self._codes
+        new = {key: value for key, value in zip(keys, distinct, strict=True) if key not in known}
+        known.update(zip(new, range(len(known), len(known) + len(new)), strict=True))
+        self._values.extend(new.values())
         codes = np.fromiter(map(self._codes.__getitem__, keys), np.int64, len(keys))
         return np.where(constants.null, -1, codes[number])
 

@@ -34,7 +34,7 @@ from mgmt.compiler.encoding.evaluate import Evaluator, Rows
 from mgmt.compiler.encoding.functions import FunctionEncoder
 from mgmt.compiler.encoding.integer_variables import quantities_of
 from mgmt.compiler.encoding.products import CellGroups, Product, Separator
-from mgmt.compiler.encoding.replay import Journal, Replay, Step, added, alike, grow
+from mgmt.compiler.encoding.replay import Journal, Replay, Step, added, alike, cut, grow
 from mgmt.compiler.encoding.sources import Sources, no_aggregate, no_cell
 from mgmt.compiler.encoding.subqueries import SubqueryEncoder
 from mgmt.compiler.encoding.tables import TableEncoder, VariableColumn, check_size
@@ -279,31 +279,49 @@ class Encoder:
     def _take_step(self, name: str, encode: Callable[[], None]) -> None:
         """Take a step from the encoding before where it would be the same; else encode it."""
         known = self._before.get(name)
-        grown = self._relations, self._sources.looked_up, *self._evaluator.values.grown
-        aside = self._encoding.rows, self._encoding.columns
-        lengths, beside = [len(each) for each in grown], [len(each) for each in aside]
-        size, given, fetched = self._problem.size, self._statements.tables, self._encoding.fetched_rows
-        if known is None or not self._journal.is_told_again(known.told):
-            self._journal.told = []
-            encode()
-            addition, more = self._problem.since(size), added(grown, lengths)
-            keys = list(more[1])
-            tables = self._statements.tables - given
-            numbering = addition.numbering, more[2:], keys, tables
-            told, others = self._journal.told, (added(aside, beside), self._encoding.fetched_rows - fetched)
-            made = Step(told, (addition, more), numbering, others)
-            if known is None or not alike(known.made, made.made):
-                if known is not None and not alike(known.numbering, numbering):
-                    self._before = {}
-                self._steps[name] = made
-                return
-            known = replace(known, told=told, aside=others)
-        (addition, more), (others, rows) = known.made, known.aside
-        self._problem.add(addition, size)
-        grow(grown, lengths, more)
-        grow(aside, beside, others)
-        self._statements.tables, self._encoding.fetched_rows = given + known.numbering[-1], fetched + rows
+        if known is not None and self._journal.is_told_again(known.told):
+            self._take_over(known)
+        else:
+            known = self._encoded(known, encode)
         self._steps[name] = known
+
+    def _encoded(self, known: Step | None, encode: Callable[[], None]) -> Step:
+        """A step that is encoded; if it comes to what it did before, that is taken in its place."""
+        problem, encoding, statements = self._problem, self._encoding, self._statements
+        grown, aside = self._grown, (encoding.rows, encoding.columns)
+        lengths, beside = [len(each) for each in grown], [len(each) for each in aside]
+        size, tables, fetched = problem.size, statements.tables, encoding.fetched_rows
+        self._journal.told = []
+        encode()
+        addition, (relations, looked_up, *values) = problem.since(size), added(grown, lengths)
+        numbering = addition.numbering, list(looked_up), values, statements.tables - tables
+        others = *added(aside, beside), encoding.fetched_rows - fetched
+        made = Step(self._journal.told, (addition, [relations, looked_up, *values]), numbering, others)
+        if known is not None and alike(known.made, made.made):
+            made = replace(made, made=known.made)
+            problem.cut(size)
+            cut(grown, lengths)
+            cut(aside, beside)
+            statements.tables, encoding.fetched_rows = tables, fetched
+            self._take_over(made)
+        elif known is not None and not alike(known.numbering, numbering):
+            self._before = {}
+        return made
+
+    def _take_over(self, step: Step) -> None:
+        """Do what another encoding did in a step."""
+        addition, more = step.made
+        rows, columns, fetched = step.aside
+        self._problem.add(addition)
+        grow(self._grown, more)
+        grow((self._encoding.rows, self._encoding.columns), (rows, columns))
+        self._statements.tables += step.numbering[-1]
+        self._encoding.fetched_rows += fetched
+
+    @property
+    def _grown(self) -> tuple[list[Any] | dict[Any, Any], ...]:
+        """What a step adds to beside the problem."""
+        return self._relations, self._sources.looked_up, *self._evaluator.values.grown
 
     def _stop_what_grows(self, cells: int, rows: int = 0) -> None:
         """One statement may be more than the budget, or than can be solved; ``rows``: candidates still to come."""
@@ -397,6 +415,8 @@ class Encoder:
         assert query.bound.demand is not None
         if query.bound.demand.is_objective:
             self._add_objective(query, product.total(demand.slot, demand))
+            return
+        if not len(product.rows) or not len(product.values):
             return
         for rows, values in product.forbidden(demand.slot):
             if len(rows) and len(values):

@@ -404,10 +404,11 @@ class Separator:
                 return None
         ids, rows, row_classes = self._half(query.rows, around)
         _, values, value_classes = self._half(query.values, around)
-        members = np.append(choices.index, -1)[data.places(ids)]
-        rows = replace(rows, members=members)
-        keys = self._evaluator.values.codes(values.columns[query.key])
-        values = replace(values, members=choices.options.places(keys))
+        if len(rows) and len(values):
+            members = np.append(choices.index, -1)[data.places(ids)]
+            rows = replace(rows, members=members)
+            keys = self._evaluator.values.codes(values.columns[query.key])
+            values = replace(values, members=choices.options.places(keys))
         classes = self._classes(query, row_classes, value_classes) if query.has_classes else None
         grid = flagged if flagged is not None and query.all_flagged else grid
         return Product(self._evaluator, self._problem, grid, rows, values, classes, flagged)

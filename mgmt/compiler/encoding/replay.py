@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -82,7 +83,8 @@ def alike(one: Any, other: Any) -> bool:
     """Whether two objects are made of equal ones, arrays of equal numbers."""
     if one is other:
         return True
-    if type(one) is not type(other):
+    kind: Any = type(one)
+    if kind is not type(other):
         return False
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and np.array_equal(one, other)
@@ -92,10 +94,14 @@ def alike(one: Any, other: Any) -> bool:
         if set(map(type, one)) <= _PLAIN:
             return bool(one == other)
         return len(one) == len(other) and all(map(alike, one, other))
-    if is_dataclass(one) and type(one).__eq__ is object.__eq__:
-        told = [each.name for each in fields(one) if each.repr]
-        return all(alike(getattr(one, name), getattr(other, name)) for name in told)
+    if is_dataclass(kind) and kind.__eq__ is object.__eq__:
+        return all(alike(getattr(one, name), getattr(other, name)) for name in _fields(kind))
     return bool(one == other)
+
+
+@cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind) if each.repr)
 
 
 def added(grown: Sequence[list[Any] | dict[Any, Any]], lengths: Sequence[int]) -> list[Any]:
@@ -106,12 +112,19 @@ def added(grown: Sequence[list[Any] | dict[Any, Any]], lengths: Sequence[int]) -
     ]
 
 
-def grow(grown: Sequence[list[Any] | dict[Any, Any]], lengths: Sequence[int], by: Sequence[Any]) -> None:
-    """Let them grow by this instead."""
-    for each, first, items in zip(grown, lengths, by, strict=True):
+def cut(grown: Sequence[list[Any] | dict[Any, Any]], lengths: Sequence[int]) -> None:
+    """Take that away."""
+    for each, first in zip(grown, lengths, strict=True):
+        for key in [] if isinstance(each, list) else list(islice(each, first, None)):
+            del each[key]
         if isinstance(each, list):
-            each[first:] = items
+            del each[first:]
+
+
+def grow(grown: Sequence[list[Any] | dict[Any, Any]], by: Sequence[Any]) -> None:
+    """Let them grow by this."""
+    for each, items in zip(grown, by, strict=True):
+        if isinstance(each, list):
+            each.extend(items)
         else:
-            for key in list(islice(each, first, None)):
-                del each[key]
             each.update(items)

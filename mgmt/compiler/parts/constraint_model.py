@@ -92,7 +92,7 @@ class GeneralPart:
         for column in self.encoding.columns:
             places = cells.current[first : first + len(column)]
             if isinstance(column.cells, Choices):
-                nulls = sum(value is None for value in column.current)
+                nulls = column.current.count(None)
                 if int((places == NONE).sum()) > nulls:
                     return False
             first += len(column)

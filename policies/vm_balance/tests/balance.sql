@@ -47,3 +47,31 @@ INSERT INTO host (name, cpu, memory) VALUES ('c', 100, 100);
 UPDATE vm SET cpu = 10 WHERE name <> 'p';
 EXPECT OBJECTIVE highest_utilisation = 400000000;
 EXPECT OBJECTIVE lowest_utilisation = 100000000;
+
+TEST 'a peak of a short while does not count';
+INSERT INTO vm_usage SELECT 'p', at, CASE WHEN at = 0 THEN 100 ELSE 20 END FROM range(20) AS samples (at);
+EXPECT OBJECTIVE highest_utilisation = 400000000;
+
+TEST 'what is promised fits, whatever is used';
+UPDATE vm SET cpu_reservation = 60, memory_reservation = 60 WHERE name IN ('p', 's');
+EXPECT vm('p'), vm('s') SPREAD;
+
+TEST 'room is kept for the loss of a host';
+UPDATE vm SET memory_reservation = 30;
+INSERT INTO failover VALUES (1);
+EXPECT INFEASIBLE (memory_reservations);
+
+TEST 'a machine stays where its storage is reached';
+INSERT INTO host_access VALUES ('a', 'ds1');
+INSERT INTO vm_access VALUES ('p', 'ds1'), ('q', 'ds1');
+EXPECT vm('p'), vm('q') = 'a';
+
+TEST 'a machine that may not be moved stays';
+UPDATE vm SET stays = TRUE WHERE name <> 'p';
+EXPECT vm('q'), vm('r'), vm('s') = 'a';
+EXPECT vm('p') = 'b';
+
+TEST 'preferred hosts go before balance';
+INSERT INTO preferred_host SELECT name, 'a' FROM vm;
+EXPECT vm('p'), vm('q'), vm('r'), vm('s') = 'a';
+EXPECT OBJECTIVE machines_off_their_preferred_hosts = 0;

@@ -1,0 +1,1 @@
+"""``rota vsphere``: the machines of a vCenter, planned for and moved."""
