@@ -202,13 +202,13 @@ class Demands:
     def _implies(self, clauses: Clauses, bounds: Integers, has: Linears) -> Mask:
         """Which bounds forbid so many cells that a row of theirs has one of those that its clause wants."""
         linears, owners = clauses.linears.take(bounds), clauses.owners[bounds]
-        forbids = ~self.sums.atomic(linears) & ~self.sums.is_product(linears)
-        forbids &= ~linears.terms.any(linears.coefficients != 1) & (clauses.upper[bounds] <= 0)
-        forbids &= has.terms.lengths[owners] > 0
-        some = np.flatnonzero(forbids)
+        unit = ~linears.terms.any(linears.coefficients != 1) & (clauses.upper[bounds] <= 0)
+        plain = ~self.sums.atomic(linears) & ~self.sums.is_product(linears)
+        some = np.flatnonzero(unit & plain & (has.terms.lengths[owners] > 0))
         rowwise = Rowwise.of(sum_of(linears.take(some), has.take(owners[some])), self.sums)
-        forbids[some] = np.bincount(rowwise.owners[rowwise.complete], minlength=len(some)) > 0
-        return forbids
+        found = np.zeros(len(bounds), np.bool_)
+        found[some] = np.bincount(rowwise.owners[rowwise.complete], minlength=len(some)) > 0
+        return found
 
     def _with_values(self, clauses: Clauses) -> Clauses:
         """Where a bound, beside others, is on what one row has: the values that it has, or has not."""
@@ -225,7 +225,7 @@ class Demands:
         first, kind = group_numbers(number, cells.column[rows])
         may_have = cells.may_have[cells.column[rows[first]]]
         inside, outside = allows[number[first]] & may_have, ~allows[number[first]] & may_have
-        told = (inside.any(1) & outside.any(1))[kind]
+        told = np.asarray(inside.any(1) & outside.any(1))[kind]
         some, rows, kind = some[told], rows[told], kind[told]
         if not len(some):
             return clauses
