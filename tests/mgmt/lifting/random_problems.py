@@ -170,8 +170,10 @@ class ProblemMaker:
 
     def _demand(self) -> None:
         random, problem = self.random, self.problem
-        kind = random.randrange(9)
-        if kind == 8:
+        kind = random.randrange(10)
+        if kind == 9:
+            self._demand_different_buckets()
+        elif kind == 8:
             self._demand_of_others()
         elif kind == 7:
             self._demand_evenness()
@@ -214,6 +216,27 @@ class ProblemMaker:
             if excused is not None:
                 parts.append(problem.at_most(load, excused + more))
             problem.require_any(Lists.side_by_side(*parts), source)
+
+    def _demand_different_buckets(self) -> None:
+        """Rows are in as many buckets as they are, or as are placed."""
+        random, problem = self.random, self.problem
+        rows = sorted(random.sample(range(self.rows), random.randint(1, self.rows)))
+        buckets = [[v for v in range(self.values) if self._buckets[v] == bucket] for bucket in (0, 1)]
+        if random.random() < 0.5:
+            buckets = [[value] for value in range(self.values)]
+        parts = []
+        for bucket in buckets[random.choice((0, 0, 1)) :]:
+            cells = [self._cell(row, value) for row in rows for value in bucket]
+            load = self._total(cells, [1] * len(cells))
+            used = problem.at_most(load, 0) ^ 1
+            parts.append(Linears.literals(used))
+        every = [self._cell(row, value) for row in rows for value in range(self.values)]
+        placed = self._total(every, [-1] * len(every))
+        total = _stacked([*parts, placed]).summed(filled(len(parts) + 1, 0), 1)
+        sign = random.choice((1, -1))
+        low, high = random.choice(((0, 0), (0, None)))
+        least, most = (low, high) if sign > 0 else (None if high is None else -high, -low)
+        problem.require_range(total.scaled(sign), least, most, self._source())
 
     def _demand_of_others(self) -> None:
         """Rows with some values have so many others in the same bucket, each of the weight of its row."""
