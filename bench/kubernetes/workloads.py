@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from tests.orchestrators.kubernetes.control_plane import node, pod
 
 HOST: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
+GANGS: Final = Path(__file__).parents[2] / "examples/kubernetes"
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """``first``: pods that are bound before, all of them by name of a node."""
+    """``first``: pods that have a node before; ``priorities``: classes by name; ``rules``: SQL for rota, a folder."""
 
     nodes: tuple[Json, ...]
     pods: tuple[Json, ...]
     first: tuple[Json, ...] = ()
-    priorities: Mapping[str, int] | None = None
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    rules: Path | None = None
 
 
 def many(seed: int, pods: int = 400, nodes: int = 50) -> Workload:
@@ -93,10 +96,43 @@ def zones(seed: int, pods: int = 300, nodes: int = 48) -> Workload:
     )
 
 
+def preemption(seed: int, nodes: int = 20) -> Workload:
+    """Nodes full of the lowest of three bands, for which pods of the other two come."""
+    bands = {"low": 1, "middle": 2, "high": 3}
+    quick: Json = {"terminationGracePeriodSeconds": 0}  # there is no kubelet that would end them
+    return Workload(
+        tuple(node(f"n{i:04}", "4", "16Gi") for i in range(nodes)),
+        tuple(
+            pod(f"{band}-{i:03}", "1", "64Mi", priorityClassName=band, **quick)
+            for band in ("middle", "high")
+            for i in range(nodes)
+        ),
+        tuple(
+            pod(f"low-{i:03}", "1", "64Mi", priorityClassName="low", nodeName=f"n{i // 4:04}", **quick)
+            for i in range(4 * nodes)
+        ),
+        bands,
+    )
+
+
+def gangs(seed: int, nodes: int = 20) -> Workload:
+    """Gangs of eight, of which not all find room: kube-scheduler knows no gangs, and leaves some in pieces."""
+    found = []
+    for number in range(nodes):
+        for i in range(8):
+            each = pod(f"g{number:02}-{i}", "1", "64Mi")
+            each["metadata"]["labels"] |= {"rota/gang": f"g{number}", "rota/gang-size": "8"}
+            found.append(each)
+    random.Random(seed).shuffle(found)
+    return Workload(tuple(node(f"n{i:04}", "7", "16Gi") for i in range(nodes)), tuple(found), rules=GANGS)
+
+
 WORKLOADS: Final[Mapping[str, Callable[[int], Workload]]] = {
     "many": many,
     "large": large,
     "tight": tight,
     "apart": apart,
     "zones": zones,
+    "preemption": preemption,
+    "gangs": gangs,
 }

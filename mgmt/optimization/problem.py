@@ -45,6 +45,12 @@ _FEW_OPERANDS = 4
 """Of a maximum that is bounded by bounding what it is of."""
 
 
+_MANY_OPERANDS = 6
+"""Of a maximum that may be one of differences."""
+_MOST_APART = 20
+"""So many maxima of one kind are looked at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tag:
     """Which constraint, and which of its rows, demands something."""
@@ -771,14 +777,44 @@ class Problem:
         lengths = np.bincount(whose, minlength=count)
         alone = lengths[whose[order]] == 1
         single = _at(whose[order][alone], everything.take(order[alone]), count)
-        order = order[~alone]
         several = np.flatnonzero(lengths > 1)
+        rising, falling = (everything.terms.any(sign * everything.coefficients > 0) for sign in (1, -1))
+        mixed = np.bincount(whose, (rising & falling) | everything.is_constant, minlength=count) == lengths
+        for owner in np.flatnonzero(mixed & (lengths >= _MANY_OPERANDS))[:_MOST_APART].tolist():
+            apart = self._greatest_difference(everything.take(order[whose[order] == owner]))
+            if apart is not None:
+                single = sum_of(single, _at(integers([owner]), apart, count))
+                several = several[several != owner]
+        order = order[np.isin(whose[order], several)]
         if not len(several):
             return single
         targets = self.new_variables(floor[several], ceiling[several])
         starts = np.concatenate(([0], np.cumsum(lengths[several])))
         self._operate(OperationKind.MAXIMUM, targets, starts, everything.take(order))
         return sum_of(single, _at(several, Linears.single(targets), count))
+
+    def _greatest_difference(self, operands: Linears) -> Linears | None:
+        """The greatest of differences, each of some numbers less each of some others, as that of either."""
+        constants = operands.constants[operands.is_constant]
+        operands = operands.take(np.flatnonzero(~operands.is_constant))
+        sides = []
+        for sign in (1, -1):
+            kept = sign * operands.coefficients > 0
+            parts = Linears(filled(len(operands), 0), operands.terms.keep(kept), operands.coefficients[kept])
+            sides.append((parts, *_signatures(parts.scaled(sign)).alike()))
+        (more, first, one), (less, second, other) = sides
+        pairs = len(group_numbers(one, other)[0])
+        # Of a number less itself, which is 0, a constant tells.
+        told = joined([_signatures(more.take(first)), _signatures(less.take(second).scaled(-1))])
+        same = len(first) + len(second) - len(told.alike()[0])
+        if (
+            operands.constants.any()
+            or pairs + same < len(first) * len(second)
+            or constants.tolist() != [0] * min(same, 1)
+        ):
+            return None
+        found = [self.maximum(one, filled(len(one), 0), 1) for one in (more.take(first), less.take(second))]
+        return sum_of(*found)
 
     def _operate(self, kind: OperationKind, targets: Integers, starts: Integers, operands: Linears) -> None:
         self.grow(len(operands.terms.items) + len(operands))

@@ -1,7 +1,9 @@
 -- Rules between pods: who must, and who must not, share a domain of a topology.
 
 CREATE VIEW used_topology AS
-SELECT topology FROM affinity UNION SELECT topology FROM topology_spread;
+SELECT topology FROM affinity
+UNION SELECT topology FROM topology_spread
+UNION SELECT topology FROM preferred_affinity;
 
 -- The domain of each node: what a label says.  While no node has a label for its host, each is one by itself.
 CREATE VIEW node_domain AS
@@ -127,22 +129,14 @@ FROM pod JOIN repelled_node AS wrong ON wrong.template = pod.template AND pod.co
 WHERE pod.node IS DISTINCT FROM wrong.node
 CHECK FALSE;
 
--- Nodes that lack a label which a template's spreads, or they and its affinities, are about.
-CREATE VIEW node_outside_spread AS
-SELECT DISTINCT spread.template, node.name AS node
-FROM topology_spread AS spread CROSS JOIN node
+-- Nodes that lack the label a template's affinity or spread is about.
+CREATE VIEW node_without_domain AS
+SELECT DISTINCT needed.template, node.name AS node
+FROM (SELECT template, topology FROM topology_spread
+      UNION SELECT template, topology FROM affinity WHERE NOT apart) AS needed CROSS JOIN node
 WHERE NOT EXISTS (
     SELECT 1 FROM node_domain AS place
-    WHERE place.node = node.name AND place.topology = spread.topology);
-
-CREATE VIEW node_without_domain AS
-SELECT template, node FROM node_outside_spread
-UNION
-SELECT affinity.template, node.name AS node
-FROM affinity CROSS JOIN node
-WHERE NOT affinity.apart AND NOT EXISTS (
-    SELECT 1 FROM node_domain AS place
-    WHERE place.node = node.name AND place.topology = affinity.topology);
+    WHERE place.node = node.name AND place.topology = needed.topology);
 
 CREATE CONSTRAINT nodes_have_the_topology AS
 SELECT pod.name, wrong.node
@@ -156,21 +150,13 @@ CREATE VIEW spread_node AS
 SELECT spread.template, spread.topology, place.node, place.domain
 FROM topology_spread AS spread JOIN node_domain AS place ON place.topology = spread.topology
 WHERE NOT EXISTS (
-    SELECT 1 FROM node_outside_spread AS wrong
-    WHERE wrong.template = spread.template AND wrong.node = place.node)
-  AND NOT (spread.honors_affinity AND EXISTS (
     SELECT 1 FROM node_outside_selector AS wrong
-    WHERE wrong.template = spread.template AND wrong.node = place.node))
-  AND NOT (spread.honors_affinity AND EXISTS (
+    WHERE wrong.template = spread.template AND wrong.node = place.node)
+  AND NOT EXISTS (
     SELECT 1 FROM node_outside_affinity AS wrong
-    WHERE wrong.template = spread.template AND wrong.node = place.node))
-  AND NOT (spread.honors_affinity AND EXISTS (
-    SELECT 1 FROM ruled_out_node AS wrong
-    WHERE wrong.template = spread.template AND wrong.node = place.node
-      AND wrong.rule IN ('node selector', 'node affinity')))
-  AND NOT (spread.honors_taints AND EXISTS (
-    SELECT 1 FROM untolerated_node AS wrong
-    WHERE wrong.template = spread.template AND wrong.node = place.node));
+    WHERE wrong.template = spread.template AND wrong.node = place.node)
+  AND (spread.node_set IS NULL OR spread.inside = EXISTS (
+    SELECT 1 FROM node_set AS listed WHERE listed.name = spread.node_set AND listed.node = place.node));
 
 -- Whose pods a spread counts.
 CREATE VIEW spread_member AS

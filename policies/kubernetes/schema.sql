@@ -136,8 +136,8 @@ CREATE TABLE topology_spread (
     max_skew INTEGER NOT NULL CHECK (max_skew >= 1),
     min_domains INTEGER NOT NULL DEFAULT 1,         -- while there are fewer, the emptiest domain counts as empty
     counts_itself BOOLEAN NOT NULL DEFAULT TRUE,    -- pods of the template are counted
-    honors_affinity BOOLEAN NOT NULL DEFAULT TRUE,  -- nodes that selector or affinity rule out do not count
-    honors_taints BOOLEAN NOT NULL DEFAULT FALSE,   -- nodes with a taint that is not tolerated do not count
+    node_set TEXT,                                  -- only nodes of this set count, or (not inside) only the others
+    inside BOOLEAN NOT NULL DEFAULT TRUE,
     PRIMARY KEY (template, topology)
 );
 
@@ -173,4 +173,39 @@ CREATE TABLE pod (
     waited BIGINT NOT NULL DEFAULT 0,               -- seconds since it was created
     node TEXT,
     controllable__node TEXT REFERENCES node (name)  -- NULL: nowhere
+);
+
+-- How many of some pods may lose their place.
+CREATE TABLE disruption_budget (
+    name TEXT PRIMARY KEY,
+    allowed INTEGER NOT NULL CHECK (allowed >= 0)
+);
+
+CREATE TABLE budget_pod (
+    budget TEXT NOT NULL REFERENCES disruption_budget (name),
+    pod TEXT NOT NULL,
+    PRIMARY KEY (budget, pod)
+);
+
+-- What is not required, only preferred: points for each pod on a node of the set, or (negative) against it.
+CREATE TABLE node_preference (
+    template TEXT NOT NULL REFERENCES template (name),
+    reason TEXT NOT NULL,
+    node_set TEXT NOT NULL,
+    points INTEGER NOT NULL,
+    PRIMARY KEY (template, reason, node_set)
+);
+
+-- Points for each pair of pods, one of the template and one that is meant, that share a domain.
+CREATE TABLE preferred_affinity (
+    id TEXT PRIMARY KEY,
+    template TEXT NOT NULL REFERENCES template (name),
+    topology TEXT NOT NULL,
+    points INTEGER NOT NULL
+);
+
+CREATE TABLE preferred_affinity_to (
+    affinity TEXT NOT NULL REFERENCES preferred_affinity (id),
+    template TEXT NOT NULL REFERENCES template (name),
+    PRIMARY KEY (affinity, template)
 );

@@ -193,6 +193,19 @@ def test_maximum() -> None:
         assert value_of(top, values) == max(value_of(single, values), value_of(other, values), 0)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_greatest_of_all_differences_is_one_of_each_side(whole: bool) -> None:
+    """Less variables to be the greatest of: 2 n for n (n - 1)."""
+    problem = Problem()
+    numbers = [Linear(0, (one,), (1,)) for one in problem.new_variables([0, 0, 1], [2, 1, 3]).tolist()]
+    pairs = [pair for place, pair in enumerate(product(numbers, numbers)) if whole or place != 1]
+    top = maximum(problem, [add(one, scale(other, -1)) for one, other in pairs])
+    assert len(problem.operations) == (2 if whole else 1)
+    for values in every(problem):
+        told = [value_of(one, values) - value_of(other, values) for one, other in pairs]
+        assert value_of(top, values) == max(told)
+
+
 def test_product() -> None:
     problem, _, single, other = small_problem()
     times = problem.product(one(single), one(other)).row(0)

@@ -21,7 +21,7 @@ from mgmt.optimization.infeasibility.count_problem import solve
 from mgmt.optimization.infeasibility.deletion_filter import minimal_core
 from mgmt.optimization.lifting import ChoiceCells, Demands, assignment_of
 from mgmt.optimization.lifting.choices import AllowedValues
-from mgmt.optimization.lifting.row_pairs import PairedRows
+from mgmt.optimization.lifting.pairs.row_pairs import PairedRows
 from mgmt.optimization.lifting.sums.families import PlacedRows
 from mgmt.optimization.lifting.sums.normal_form import values_within
 

@@ -2,7 +2,7 @@
 
 Choices are groups of literals of which exactly one holds; a *cell* says of a row that it takes a value.  What depends
 on one row alone becomes a sum over its cells, and sums of rows times values stay what they are (``sums``); demands
-become clauses of bounds on such sums (``clauses``), these limits and conditions (``demands``, ``row_pairs``,
+become clauses of bounds on such sums (``clauses``), these limits and conditions (``demands``, ``pairs``,
 ``skews``), and objectives costs of rows and loads (``costs``).
 
 What it is not: it knows neither SQL nor engines; what it does not find is left out, and said.

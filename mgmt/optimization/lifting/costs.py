@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -18,10 +19,11 @@ from mgmt.optimization.assignment import (
     LoadCost,
     RowCost,
 )
-from mgmt.optimization.columns import Integers, Linears, Lists, filled, group_numbers, stacked
+from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, stacked
 from mgmt.optimization.general.operators import Operator
 from mgmt.optimization.lifting.functions import operated, placed, weighted
-from mgmt.optimization.lifting.matches import matches_of
+from mgmt.optimization.lifting.pairs.prices import PairPrices
+from mgmt.optimization.lifting.pairs.tables import PairFunctions
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.lifting.sums.families import Family, families_of
@@ -68,10 +70,24 @@ class CostLifter:
             constant += idle
         atoms, factors = terms[~is_cell], factors[~is_cell]
         shapes = self._shapes[self._sums.slots(atoms)]
+        pairs = list[Mask]()
         for shape in np.unique(shapes).tolist():
             some = shapes == shape
-            found.extend(self._of_one_shape(objective.name, atoms[some], factors[some]))
+            try:
+                found.extend(self._of_one_shape(objective.name, atoms[some], factors[some]))
+            except NotLiftedError:
+                pairs.append(some)
+        if pairs:
+            prices = PairPrices(self._cells)
+            for some in pairs:
+                prices.add(self._functions_of_pairs.values(atoms[some]), factors[some])
+            found.extend(prices.costs(objective.name))
+            constant += prices.constant
         return Costs(tuple(found), constant)
+
+    @cached_property
+    def _functions_of_pairs(self) -> PairFunctions:
+        return PairFunctions(self._sums)
 
     # ---- costs of rows ------------------------------------------------------------------------------
 
@@ -120,8 +136,6 @@ class CostLifter:
     # ---- costs of loads -----------------------------------------------------------------------------
 
     def _of_one_shape(self, name: str, atoms: Integers, factors: Integers) -> list[LoadCost]:
-        if bool(self._sums.is_defined(Operator.MATCH, atoms).all()):
-            return list(matches_of(self._sums, atoms).costs(name, factors, self._cells.rows))
         peaks = bool(self._sums.is_defined(Operator.MAXIMUM, atoms).all())
         wide = peaks and (len(atoms) == 1 or self._sums.operand_counts(atoms).max() >= _WIDE)
         if wide and not self._are_of_one_sum(atoms):

@@ -27,10 +27,10 @@ from mgmt.optimization.columns import (
 from mgmt.optimization.general.operators import Operator
 from mgmt.optimization.lifting.choices import AllowedValues, ChoiceCells
 from mgmt.optimization.lifting.clauses import Clauses, clauses_of, over, shifted
-from mgmt.optimization.lifting.matches import matches_of
 from mgmt.optimization.lifting.move_limits import are_move_limits, move_limits
+from mgmt.optimization.lifting.pairs.matches import matches_of
+from mgmt.optimization.lifting.pairs.row_pairs import PairedRows, RowPairs, one_part_only
 from mgmt.optimization.lifting.refusal import NotLiftedError
-from mgmt.optimization.lifting.row_pairs import PairedRows, RowPairs, one_part_only
 from mgmt.optimization.lifting.skews import skews_above_least, skews_of
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.lifting.sums.factors import Factors, places_in
@@ -152,17 +152,29 @@ class Demands:
                     if isinstance(demand, Limit):
                         self.limits.append(demand)
                         self.origins[demand] = partial(self._pairs.rows_of, name)
+                    elif isinstance(demand, Ranges):
+                        self._ban(name, demand)
+                    elif isinstance(demand, tuple):
+                        self._add_either(name, list(demand))
                     else:
                         self.conditions.append(demand)
             except NotLiftedError as reason:
                 self.left_out.append(LeftOut(name, str(reason)))
 
     def _try(self, name: str, add: Callable[[Clauses], None], clauses: Clauses) -> None:
-        if len(clauses):
+        """What has no other structure may be about pairs of rows."""
+        if not len(clauses):
+            return
+        try:
             try:
                 add(clauses)
-            except NotLiftedError as reason:
-                self.left_out.append(LeftOut(name, str(reason)))
+            except NotLiftedError:
+                pairs = self._pairs.add_clauses(clauses)
+                if not pairs.any():
+                    raise
+                self._try(name, add, clauses.take(np.flatnonzero(~pairs)))
+        except NotLiftedError as reason:
+            self.left_out.append(LeftOut(name, str(reason)))
 
     # ---- clauses of several bounds ------------------------------------------------------------------
 

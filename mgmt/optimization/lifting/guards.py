@@ -14,7 +14,7 @@ import numpy as np
 from mgmt.optimization.assignment import NONE
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, stacked, sum_of
 from mgmt.optimization.general.operators import Operator
-from mgmt.optimization.lifting.matches import Matches, matches_of
+from mgmt.optimization.lifting.pairs.matches import Matches, matches_of
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.cell_sums import MOST_TERMS, CellSums
 from mgmt.optimization.lifting.sums.normal_form import Ranges, Rowwise, values_within

@@ -1,38 +1,30 @@
-"""Requests to the API server over one pool of connections, on trio.
-
-httpcore alone, beneath httpx: a binding takes half of httpx's processor time, and a scheduler makes thousands.  JSON
-goes through msgspec.
-"""
+"""Requests to the API server, JSON in and out, and watches line by line."""
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
-import httpcore
+import h11
 import msgspec
 import trio
 
+from orchestrators.kubernetes.api.connections import PATIENCE, Connection, Connections
 from orchestrators.kubernetes.api.credentials import Access
-from orchestrators.kubernetes.errors import RequestError, UnreachableError
+from orchestrators.kubernetes.errors import RequestError
 
 Json: TypeAlias = Mapping[str, Any]
 
-CONNECTIONS: Final = 64
-"""At most, watches included."""
-PATIENCE: Final = 30.0
-"""Seconds for a connection, and for an answer."""
 UNAUTHORIZED: Final = 401
+FAILED: Final = 400
+"""From here on a status says no."""
+JSON: Final = b"application/json"
 PATCHES: Final = {
     "merge": b"application/merge-patch+json",
     "strategic": b"application/strategic-merge-patch+json",
 }
-
-_encode, _decode = msgspec.json.encode, msgspec.json.decode
-_TIMES = {"connect": PATIENCE, "read": PATIENCE, "write": PATIENCE, "pool": None}
 
 
 class ApiClient:
@@ -45,20 +37,15 @@ class ApiClient:
     def __init__(self, access: Callable[[], Access]) -> None:
         self._ask = access
         self._access = access()
-        self._pool = _pool(self._access)
+        self._connections = Connections(self._access)
         self._asking = trio.Lock()
-
-    @property
-    def namespace(self) -> str:
-        """The one that the credentials belong to."""
-        return self._access.namespace
 
     async def __aenter__(self) -> ApiClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
-            await self._pool.aclose()
+        with trio.CancelScope(shield=True):
+            await self._connections.close()
 
     async def get(self, path: str, **parameters: str) -> dict[str, Any]:
         return await self._request("GET", _target(path, parameters))
@@ -76,113 +63,85 @@ class ApiClient:
         return await self._request("DELETE", path)
 
     async def _request(
-        self, method: str, target: str, body: Json | None = None, content_type: bytes = b"application/json"
+        self, method: str, target: str, body: Json | None = None, content_type: bytes = JSON
     ) -> dict[str, Any]:
-        content = None if body is None else _encode(body)
-        for last in (False, True):
-            access = self._access
-            headers = self._headers(access, content_type)
-            try:
-                response = await self._pool.request(
-                    method, access.server + target, headers=headers, content=content,
-                    extensions=_extensions(access, _TIMES),
-                )  # fmt: skip
-            except _NO_ANSWER as error:
-                raise UnreachableError(_no_answer(access, error)) from error
-            if response.status != UNAUTHORIZED or last:
-                break
-            await self._ask_again(access)
-        return _answer(response.status, response.content)
+        content = b"" if body is None else msgspec.json.encode(body)
+        while True:
+            access, connections = self._access, self._connections
+            head = _head(access, connections, method, target, content_type, len(content))
+            async with connections.one() as connection:
+                with trio.fail_after(PATIENCE):
+                    status = await connection.ask(head, content)
+                parts = []
+                while (chunk := await connection.chunk()) is not None:
+                    parts.append(chunk)
+            if status != UNAUTHORIZED or not await self._has_other_access(access):
+                return _answer(status, b"".join(parts))
 
     @asynccontextmanager
     async def lines(
         self, path: str, *, silence: float, **parameters: str
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
+    ) -> AsyncGenerator[AsyncGenerator[bytes]]:
         """A watch: its answer, line by line.  A connection that is silent for so many seconds is given up."""
-        access = self._access
-        try:
-            async with self._pool.stream(
-                "GET",
-                access.server + _target(path, parameters),
-                headers=self._headers(access, b"application/json"),
-                extensions=_extensions(access, {**_TIMES, "read": silence}),
-            ) as response:
-                if response.status == UNAUTHORIZED:
-                    await self._ask_again(access)
-                if response.status >= 400:
-                    _answer(response.status, await response.aread())
-                async with aclosing(_lines(response)) as lines:
+        access, connections = self._access, self._connections
+        head = _head(access, connections, "GET", _target(path, parameters), JSON, 0)
+        async with connections.one() as connection:
+            with trio.fail_after(PATIENCE):
+                status = await connection.ask(head, b"")
+            if status < FAILED:
+                async with aclosing(_lines(connection, silence)) as lines:
                     yield lines
-        except _NO_ANSWER as error:
-            raise UnreachableError(_no_answer(access, error)) from error
+                return
+            content = await connection.chunk() or b""
+        if status == UNAUTHORIZED:
+            await self._has_other_access(access)
+        _answer(status, content)
 
-    def _headers(self, access: Access, content_type: bytes) -> list[tuple[bytes, bytes]]:
-        found = [
-            (b"Accept", b"application/json"),
-            (b"Content-Type", content_type),
-            (b"User-Agent", b"rota"),
-        ]
-        return [*found, (b"Authorization", f"Bearer {access.token}".encode())] if access.token else found
-
-    async def _ask_again(self, refused: Access) -> None:
-        """Read the credentials again, unless somebody else has meanwhile."""
+    async def _has_other_access(self, refused: Access) -> bool:
+        """Read the credentials again, unless somebody else has meanwhile; whether they say anything new."""
         async with self._asking:
             if self._access is refused:
-                self._access = await trio.to_thread.run_sync(self._ask)
-                former, self._pool = self._pool, _pool(self._access)
-                await former.aclose()
+                found = await trio.to_thread.run_sync(self._ask)
+                if found.token == refused.token and found.server == refused.server:
+                    return False
+                former, self._access, self._connections = self._connections, found, Connections(found)
+                await former.close()
+            return True
 
 
-_NO_ANSWER = (
-    httpcore.NetworkError,
-    httpcore.TimeoutException,
-    httpcore.ProtocolError,
-    httpcore.ProxyError,
-    ssl.SSLError,
-)
-
-
-def _pool(access: Access) -> httpcore.AsyncConnectionPool:
-    sizes: dict[str, Any] = {"max_connections": CONNECTIONS, "max_keepalive_connections": CONNECTIONS}
-    if access.proxy:
-        return httpcore.AsyncHTTPProxy(access.proxy, ssl_context=access.tls, **sizes)
-    return httpcore.AsyncConnectionPool(ssl_context=access.tls, **sizes)
-
-
-def _extensions(access: Access, times: Mapping[str, float | None]) -> dict[str, Any]:
-    found: dict[str, Any] = {"timeout": dict(times)}
-    return {**found, "sni_hostname": access.server_name} if access.server_name else found
+def _head(
+    access: Access, connections: Connections, method: str, target: str, content_type: bytes, length: int
+) -> h11.Request:
+    headers = [(b"Host", connections.host), (b"Accept", JSON), (b"User-Agent", b"rota")]
+    if access.token:
+        headers.append((b"Authorization", f"Bearer {access.token}".encode()))
+    if length:
+        headers += [(b"Content-Type", content_type), (b"Content-Length", str(length).encode())]
+    return h11.Request(method=method, target=connections.prefix + target, headers=headers)
 
 
 def _target(path: str, parameters: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
-def _no_answer(access: Access, error: Exception) -> str:
-    return f"{access.server} does not answer: {str(error) or type(error).__name__}"
-
-
 def _answer(status: int, content: bytes) -> dict[str, Any]:
     try:
-        document = _decode(content) if content else {}
+        document = msgspec.json.decode(content) if content else {}
     except msgspec.DecodeError:
         document = {"message": content[:200].decode(errors="replace").strip()}
     if not isinstance(document, dict):
-        document = {"message": "the answer is no object"}
-        status = max(status, 502)
-    if status >= 400:
+        document, status = {"message": "the answer is no object"}, max(status, 502)
+    if status >= FAILED:
         raise RequestError(status, str(document.get("reason", "")), str(document.get("message", "")))
     return document
 
 
-async def _lines(response: httpcore.Response) -> AsyncGenerator[bytes]:
+async def _lines(connection: Connection, silence: float) -> AsyncGenerator[bytes]:
     begun = bytearray()
-    chunks: Any = response.aiter_stream()
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            begun += chunk
-            *whole, rest = begun.split(b"\n")
-            begun = bytearray(rest)
-            for line in whole:
-                if line:
-                    yield bytes(line)
+    while (chunk := await connection.chunk(silence)) is not None:
+        begun += chunk
+        *whole, rest = begun.split(b"\n")
+        begun = bytearray(rest)
+        for line in whole:
+            if line:
+                yield bytes(line)

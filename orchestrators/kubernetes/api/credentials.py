@@ -34,7 +34,6 @@ class Access:
     tls: ssl.SSLContext | None
     token: str | None = None
     server_name: str | None = None
-    proxy: str | None = None
     namespace: str = "default"
 
 
@@ -96,6 +95,8 @@ def _of_kubeconfig(config: Mapping[str, Any], wanted: str | None) -> Access:
         raise ValueError("no current-context; give --context NAME")
     context = _named(config, "contexts", name)
     cluster = _named(config, "clusters", context["cluster"])
+    if cluster.get("proxy-url"):
+        raise ValueError("proxy-url is not supported")
     user = dict(_named(config, "users", context["user"])) if context.get("user") else {}
     if "exec" in user:
         user |= _from_program(user["exec"])
@@ -108,7 +109,6 @@ def _of_kubeconfig(config: Mapping[str, Any], wanted: str | None) -> Access:
         _tls(cluster, user) if server.startswith("https:") else None,
         token.strip() if token else None,
         cluster.get("tls-server-name"),
-        cluster.get("proxy-url"),
         context.get("namespace") or "default",
     )
 

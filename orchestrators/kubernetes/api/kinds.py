@@ -31,6 +31,9 @@ POD: Final = Kind("Pod", CORE, "pods", "pods", namespaced=True, required=True)
 CLAIM: Final = Kind(
     "PersistentVolumeClaim", CORE, "persistentvolumeclaims", "persistent_volume_claims", namespaced=True
 )
+PRIORITY: Final = Kind(
+    "PriorityClass", "/apis/scheduling.k8s.io/v1", "priorityclasses", "priority_classes", namespaced=False
+)
 KINDS: Final = (
     NODE,
     POD,
@@ -42,9 +45,7 @@ KINDS: Final = (
         "disruption_budgets",
         namespaced=True,
     ),
-    Kind(
-        "PriorityClass", "/apis/scheduling.k8s.io/v1", "priorityclasses", "priority_classes", namespaced=False
-    ),
+    PRIORITY,
     Kind("PersistentVolume", CORE, "persistentvolumes", "persistent_volumes", namespaced=False),
     CLAIM,
     Kind("StorageClass", "/apis/storage.k8s.io/v1", "storageclasses", "storage_classes", namespaced=False),

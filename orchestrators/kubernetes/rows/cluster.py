@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from orchestrators.kubernetes.rows.budgets import budget_rows
 from orchestrators.kubernetes.rows.manifests import (
     Affinity,
     Metadata,
@@ -121,6 +122,7 @@ def rows_of(objects: ClusterObjects, scheduler_name: str, now: datetime, *, pree
     tables["pod"] = [_pod(each, now, None) for each in placed]
     tables["pod"] += [_pod(each, now, each.known.pod.spec.node_name) for each in moving]
     tables["running_pod"] = [_running_pod(each) for each in settled]
+    tables |= budget_rows(objects.disruption_budgets, [each.known.pod for each in moving])
     tables |= nodes.rows()
     return Rows(tables, tuple(refused), tuple(nodes.unreadable), awaiting)
 

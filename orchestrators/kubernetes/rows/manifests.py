@@ -24,11 +24,11 @@ class UnreadableError(ValueError):
     """An object says something that is malformed, or that this scheduler does not know.  The text says what."""
 
 
-class Lenient(Struct, frozen=True, rename=_camel):
+class Lenient(Struct, frozen=True, gc=False, rename=_camel):
     """Fields beside these do not concern scheduling."""
 
 
-class Strict(Struct, frozen=True, rename=_camel, forbid_unknown_fields=True):
+class Strict(Struct, frozen=True, gc=False, rename=_camel, forbid_unknown_fields=True):
     """All fields there are."""
 
 
@@ -387,6 +387,7 @@ class CsiNode(Lenient, frozen=True):
     spec: CsiNodeSpec = CsiNodeSpec()
 
 
+_KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(PodSpec)) | ELSEWHERE
 _Kind = TypeVar("_Kind", bound=Struct)
 
 
@@ -401,7 +402,6 @@ def read(manifest: Mapping[str, Any], kind: type[_Kind]) -> _Kind:
 def read_pod(manifest: Mapping[str, Any]) -> Pod:
     """A pod, if there is nothing in it that is not known."""
     pod = read(manifest, Pod)
-    known = {field.encode_name for field in msgspec.structs.fields(PodSpec)} | ELSEWHERE
-    if unknown := sorted(map(str, manifest["spec"].keys() - known)):
+    if unknown := sorted(map(str, manifest["spec"].keys() - _KNOWN)):
         raise UnreadableError(f"spec.{unknown[0]} is not known to this scheduler")
     return pod

@@ -48,9 +48,12 @@ class Known:
     whole: bool = True
     """Whether everything that it says was understood."""
 
-    @property
-    def name(self) -> str:
-        return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+    name: str = field(init=False)
+    """With its namespace."""
+
+    def __post_init__(self) -> None:
+        metadata = self.pod.metadata
+        object.__setattr__(self, "name", f"{metadata.namespace}/{metadata.name}")
 
 
 @dataclass(slots=True)

@@ -25,7 +25,6 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T"
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
-@lru_cache(maxsize=65_536)
 def quantity(text: str) -> Fraction:
     """The number that a quantity stands for."""
     found = _FORM.fullmatch(text) if len(text) <= _DIGITS else None
@@ -44,6 +43,7 @@ def quantity(text: str) -> Fraction:
     return -number * factor if found["sign"] == "-" else number * factor
 
 
+@lru_cache(maxsize=65_536)
 def amount(resource: str, value: str | int | float) -> int:
     """A quantity of a resource as a whole number of its unit, rounded up."""
     exact = quantity(str(value))

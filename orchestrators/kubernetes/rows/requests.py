@@ -6,7 +6,7 @@ that come after them: so the sum over containers and sidecars, or the largest mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from orchestrators.kubernetes.rows.manifests import (
@@ -15,7 +15,6 @@ from orchestrators.kubernetes.rows.manifests import (
     ContainerStatus,
     Pod,
     PodStatus,
-    Resources,
     UnreadableError,
 )
 from orchestrators.kubernetes.rows.quantities import LARGEST, amount
@@ -28,25 +27,25 @@ def requests(pod: Pod) -> Requests:
     """What is requested of each resource, zeros left out."""
     spec = pod.spec
     statuses = _statuses(pod.status)
-    infeasible = _resize_is_infeasible(pod.status)
+    infeasible = bool(statuses) and _resize_is_infeasible(pod.status)
     total: Requests = {}
     for container in spec.containers:
-        total = _sum(total, _of_container(container, statuses, infeasible))
+        _add(total, _of_container(container, statuses, infeasible))
     sidecars: Requests = {}
     starting: Requests = {}
     for container in spec.init_containers or ():
-        own = _of_container(container, statuses, infeasible)
+        moment = _of_container(container, statuses, infeasible)
+        _add(moment, sidecars)
         if container.restart_policy == "Always":
-            sidecars = own = _sum(sidecars, own)
-        else:
-            own = _sum(sidecars, own)
-        starting = _most(starting, own)
-    total = _most(_sum(total, sidecars), starting)
+            sidecars = moment
+        _raise(starting, moment)
+    _add(total, sidecars)
+    _raise(total, starting)
     if spec.resources is not None:
         for resource, value in _amounts(spec.resources.requests).items():
             if resource in ("cpu", "memory") or resource.startswith("hugepages-"):
                 total[resource] = value
-    total = _sum(total, _amounts(spec.overhead))
+    _add(total, _amounts(spec.overhead))
     return {resource: value for resource, value in total.items() if value}
 
 
@@ -64,21 +63,24 @@ def requests_to_place(pod: Pod) -> Requests:
 def _of_container(
     container: Container, statuses: Mapping[str, ContainerStatus], infeasible: bool
 ) -> Requests:
-    resources = container.resources or Resources()
-    asked = _amounts({**(resources.limits or {}), **(resources.requests or {})})
+    resources = container.resources
+    asked: Requests = {}
+    if resources is not None:
+        asked = _amounts(resources.limits) | _amounts(resources.requests)
     status = statuses.get(container.name)
     if status is None or status.resources is None:
         return asked
-    given = _most(_amounts(status.resources.requests), _amounts(status.allocated_resources))
-    return given if infeasible else _most(asked, given)
+    given = _amounts(status.resources.requests)
+    _raise(given, _amounts(status.allocated_resources))
+    if not infeasible:
+        _raise(given, asked)
+    return given
 
 
 def _statuses(status: PodStatus) -> dict[str, ContainerStatus]:
     """A container may be resized while it runs: what it has may be more than what it asks for."""
-    return {
-        each.name: each
-        for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    }
+    every = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return {each.name: each for each in every if each.resources is not None}
 
 
 def _resize_is_infeasible(status: PodStatus) -> bool:
@@ -87,16 +89,14 @@ def _resize_is_infeasible(status: PodStatus) -> bool:
 
 
 def _amounts(given: Amounts | None) -> Requests:
-    return {resource: amount(resource, value) for resource, value in (given or {}).items()}
+    return {resource: amount(resource, value) for resource, value in given.items()} if given else {}
 
 
-def _sum(*parts: Requests) -> Requests:
-    return {resource: sum(part.get(resource, 0) for part in parts) for resource in _all(parts)}
+def _add(to: Requests, more: Requests) -> None:
+    for resource, value in more.items():
+        to[resource] = to.get(resource, 0) + value
 
 
-def _most(*parts: Requests) -> Requests:
-    return {resource: max(part.get(resource, 0) for part in parts) for resource in _all(parts)}
-
-
-def _all(parts: Iterable[Requests]) -> dict[str, None]:
-    return dict.fromkeys(resource for part in parts for resource in part)
+def _raise(to: Requests, at_least: Requests) -> None:
+    for resource, value in at_least.items():
+        to[resource] = max(to.get(resource, 0), value)

@@ -167,7 +167,7 @@ class Volumes:
             raise UnreadableError(f"{name} has no volume yet")
         if spec.volume_name or storage.provisioner == _NO_PROVISIONER:
             raise UnreadableError(
-                f"{name} waits for one of the volumes that exist to be chosen, which is not covered by this scheduler"
+                f"{name} waits for one of the volumes that exist to be chosen, which is not covered"
             )
         if storage.allowed_topologies:
             found.reach.append(_allowed(storage))

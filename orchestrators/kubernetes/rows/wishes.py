@@ -31,7 +31,18 @@ TABLES = (
     "affinity_to",
     "topology_spread",
     "spread_to",
+    "node_preference",
+    "preferred_affinity",
+    "preferred_affinity_to",
 )
+
+
+FULL = 100
+"""Points that make up the whole of one resource: a percent of cpu or memory in use is one."""
+AFFINITY, TAINTS, IMAGES = 2 * FULL, -3 * FULL, FULL
+"""What the best node is worth to a pod: the weights that kube-scheduler gives its plugins."""
+ANYWAY = -20
+"""For each pair of pods that share a domain although they would rather be spread."""
 
 
 class Neighbours:
@@ -45,6 +56,8 @@ class Neighbours:
         self._inside: dict[str, Members] = {}
         for number, template in enumerate(templates):
             self._inside[template.namespace] = self._inside.get(template.namespace, 0) | 1 << number
+        self.wishing = members(number for number, each in enumerate(templates) if each.wishes is not None)
+        """Those whose pods need a place."""
 
     def meant(self, term: PodTerm, own: Template) -> Members:
         """The templates that a term of an affinity speaks of."""
@@ -97,12 +110,14 @@ def template_rows(neighbours: Neighbours, nodes: Nodes) -> Tables:
             for port, protocol, ip in template.ports
         ]
         _apart(tables, template, neighbours)
+        _preferred(tables, template, neighbours)
         if template.wishes is not None:
             _tolerations(tables, name, template.wishes)
             _nodes(tables, name, template.wishes, nodes)
             _resources(tables, name, template.wishes)
+            _node_points(tables, name, template.wishes, nodes)
             _near(tables, template, template.wishes, neighbours)
-            _spreads(tables, number, template, template.wishes, neighbours)
+            _spreads(tables, number, template, template.wishes, neighbours, nodes)
     return tables
 
 
@@ -203,23 +218,112 @@ def _resources(tables: Tables, name: str, wishes: Wishes) -> None:
     ]
 
 
-def _spreads(tables: Tables, number: int, template: Template, wishes: Wishes, neighbours: Neighbours) -> None:
+def _spreads(
+    tables: Tables, number: int, template: Template, wishes: Wishes, neighbours: Neighbours, nodes: Nodes
+) -> None:
+    hard = [each for each in wishes.spreads if each.when_unsatisfiable == "DoNotSchedule"]
+    labelled = nodes.index.everything
+    for spread in hard:
+        labelled &= nodes.index.having(spread.topology_key)
     for spread in wishes.spreads:
-        if spread.when_unsatisfiable != "DoNotSchedule":
-            continue
         counted = neighbours.counted(spread, template)
+        if spread.when_unsatisfiable != "DoNotSchedule":
+            name = f"{template.name} over {spread.topology_key}"
+            _preference(tables, name, template, spread.topology_key, ANYWAY, counted, neighbours)
+            continue
         key = {"template": template.name, "topology": spread.topology_key}
+        node_set, inside = nodes.name_set(labelled & _counting(spread, wishes, nodes))
         tables["topology_spread"].append(
             {
                 **key,
                 "max_skew": spread.max_skew,
                 "min_domains": spread.min_domains or 1,
                 "counts_itself": bool(counted >> number & 1),
-                "honors_affinity": spread.node_affinity_policy != "Ignore",
-                "honors_taints": spread.node_taints_policy == "Honor",
+                "node_set": node_set,
+                "inside": inside,
             }
         )
         tables["spread_to"] += [
             {**key, "other": neighbours.templates[each].name}
             for each in numbers(counted & ~members([number]))
         ]
+
+
+def _preferred(tables: Tables, template: Template, neighbours: Neighbours) -> None:
+    """Preferred affinities.  One of pods that run counts only where one that needs a place is meant."""
+    for number, (weight, term) in enumerate(template.preferred):
+        meant = neighbours.meant(term, template)
+        if template.wishes is None:
+            meant &= neighbours.wishing
+        points = AFFINITY * weight // FULL
+        _preference(
+            tables,
+            f"{template.name} prefers {number}",
+            template,
+            term.topology_key,
+            points,
+            meant,
+            neighbours,
+        )
+
+
+def _preference(
+    tables: Tables,
+    name: str,
+    template: Template,
+    topology: str,
+    points: int,
+    meant: Members,
+    neighbours: Neighbours,
+) -> None:
+    if meant:
+        tables["preferred_affinity"].append(
+            {"id": name, "template": template.name, "topology": topology, "points": points}
+        )
+        tables["preferred_affinity_to"] += [
+            {"affinity": name, "template": neighbours.templates[each].name} for each in numbers(meant)
+        ]
+
+
+def _node_points(tables: Tables, name: str, wishes: Wishes, nodes: Nodes) -> None:
+    """What nodes are worth by themselves: for their labels, taints and images."""
+    affinity = wishes.affinity.node_affinity or NodeAffinity()
+    preferred = affinity.preferred_during_scheduling_ignored_during_execution or ()
+    weights = sum(each.weight for each in preferred)
+    found = [
+        ("node affinity", nodes.index.term(each.preference), AFFINITY * each.weight // weights)
+        for each in preferred
+    ]
+    avoided = nodes.untolerated(wishes.tolerations, "PreferNoSchedule")
+    most = max(
+        (sum(each >> number & 1 for each in avoided) for number in numbers(_union(avoided))), default=1
+    )
+    found += [("taint", those, TAINTS // most) for those in avoided]
+    found += [("image", those, IMAGES * percent // FULL) for those, percent in nodes.images(wishes.images)]
+    total: dict[tuple[str, str], int] = {}
+    for reason, those, points in found:
+        if those and those != nodes.index.everything and points:
+            node_set, itself = nodes.name_set(those)
+            total[reason, node_set] = total.get((reason, node_set), 0) + (points if itself else -points)
+    tables["node_preference"] += [
+        {"template": name, "reason": reason, "node_set": node_set, "points": points}
+        for (reason, node_set), points in total.items()
+    ]
+
+
+def _union(sets: Iterable[Members]) -> Members:
+    found = 0
+    for each in sets:
+        found |= each
+    return found
+
+
+def _counting(spread: SpreadConstraint, wishes: Wishes, nodes: Nodes) -> Members:
+    """The nodes whose pods a spread counts, by its policies."""
+    found = nodes.index.everything
+    if spread.node_affinity_policy != "Ignore":
+        rules = node_rules(wishes, nodes)
+        found &= rules.get("node selector", found) & rules.get("node affinity", found)
+    if spread.node_taints_policy == "Honor":
+        found &= ~_union(nodes.untolerated(wishes.tolerations, "NoSchedule", "NoExecute"))
+    return found

@@ -43,7 +43,7 @@ def event(effect: Report, instance: str, moment: datetime) -> dict[str, Any]:
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"namespace": namespace, "generateName": f"{name[:40].rstrip('.-')}."},
+        "metadata": {"namespace": namespace, "generateName": f"{name[:40].rstrip('.-')}-"},
         "regarding": {
             "apiVersion": "v1", "kind": effect.kind, "namespace": namespace, "name": name, "uid": effect.uid,
         },

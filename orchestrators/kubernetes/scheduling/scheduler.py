@@ -128,7 +128,9 @@ class Scheduler:
 
     def changed(self, name: str, item: dict[str, Any], now: float, *, deleted: bool = False) -> None:
         former = self.caches[name].get(key_of(item))
-        if self.caches[name].change(item, deleted=deleted):
+        assumed = self._assumed.get(uid_of(item)) if name == "pods" and not deleted else None
+        is_known = assumed is not None and node_of(item) == assumed.node
+        if self.caches[name].change(item, deleted=deleted) and not is_known:
             self._wake(now + self.settings.gather)
         if name == "pods":
             self._settle(uid_of(item), None if deleted else item, now)

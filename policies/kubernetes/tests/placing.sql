@@ -131,6 +131,43 @@ INSERT INTO pod (name, template, priority, cpu, memory)
     WITH RECURSIVE number (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM number WHERE i < 52) SELECT i FROM number);
 EXPECT INFEASIBLE (bands_can_be_weighed);
 
+TEST 'a node that is preferred is worth some load';
+INSERT INTO node_set VALUES ('liked', 'b');
+INSERT INTO node_preference VALUES ('web', 'node affinity', 'liked', 200);
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10), ('q', 'plain', 10, 10);
+EXPECT pod('p') = 'b';
+EXPECT pod('q') = 'a';
+
+TEST 'a pod would rather be where a running one is that it likes';
+INSERT INTO preferred_affinity VALUES ('x', 'web', 'kubernetes.io/hostname', 200);
+INSERT INTO preferred_affinity_to VALUES ('x', 'plain');
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10);
+EXPECT pod('p') = 'b';
+
+TEST 'pods that would rather not meet are apart, also on a node that is fuller';
+INSERT INTO preferred_affinity VALUES ('x', 'web', 'kubernetes.io/hostname', -200);
+INSERT INTO preferred_affinity_to VALUES ('x', 'web');
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10), ('q', 'web', 10, 10);
+EXPECT pod('p'), pod('q') SPREAD;
+
+TEST 'pods that would rather meet do';
+INSERT INTO preferred_affinity VALUES ('x', 'web', 'kubernetes.io/hostname', 200);
+INSERT INTO preferred_affinity_to VALUES ('x', 'db');
+INSERT INTO node_set VALUES ('only', 'b');
+INSERT INTO node_rule VALUES ('db', 'node selector', 'only', TRUE);
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10), ('q', 'db', 10, 10);
+EXPECT pod('p'), pod('q') COLOCATED;
+
+TEST 'rather two pods move than a budget is overdrawn';
+DELETE FROM running_pod;
+INSERT INTO node (name, cpu, memory) VALUES ('c', 65, 65);
+INSERT INTO disruption_budget VALUES ('one', 0);
+INSERT INTO budget_pod VALUES ('one', 'kept');
+INSERT INTO pod (name, template, priority, cpu, memory, node) VALUES ('kept', 'plain', 1, 60, 60, 'a'), ('free', 'plain', 1, 60, 60, 'b'), ('also', 'plain', 1, 5, 5, 'b');
+INSERT INTO pod (name, template, priority, cpu, memory) VALUES ('new', 'plain', 3, 96, 96);
+EXPECT pod('kept') = 'a';
+EXPECT pod('new') = 'b';
+
 TEST 'a pod is on a node of the set that a rule names';
 INSERT INTO node_set VALUES ('ssd', 'b');
 INSERT INTO node_rule VALUES ('web', 'node affinity', 'ssd', TRUE);

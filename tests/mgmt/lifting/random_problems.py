@@ -162,6 +162,50 @@ class ProblemMaker:
         literal = self.problem.grids[0].null[[one]]
         return self.problem.equality(Lists(integers([0, len(mine)]), mine), theirs, literal)
 
+    def _of_pairs(self) -> tuple[list[tuple[int, int]], Lists]:
+        """Some pairs of rows, and literals that say the same of each: of what both have, or have not."""
+        random, problem = self.random, self.problem
+        every = [(one, other) for other in range(self.rows) for one in range(other)]
+        kind, chain = random.randrange(5), [(row, row + 1) for row in range(self.rows - 1)]
+        some = random.sample(every, random.randint(1, len(every)))
+        pairs = [every, every, chain, [(0, row) for row in range(1, self.rows)], some][kind]
+        inside = [v for v in range(self.values) if self._buckets[v]]
+        grid, parts = self.problem.grids[0], random.sample(range(6), random.randint(1, 3))
+        turned = [random.choice((0, 1)) for _ in parts]
+
+        def said(part: int, one: int, other: int) -> int:
+            if part < 2:
+                return int(grid.null[(one, other)[part]])
+            if part < 4:
+                return int(
+                    problem.disjunction_of(
+                        Lists.of([[self._cell((one, other)[part - 2], v) for v in inside]])
+                    )[0]
+                )
+            sets = [[v] for v in range(self.values)]
+            if part == 5:  # the same bucket
+                sets = [[v for v in range(self.values) if self._buckets[v] == bucket] for bucket in (0, 1)]
+            mine, theirs = (
+                problem.disjunction_of(Lists.of([[self._cell(row, v) for v in some] for some in sets]))
+                for row in (one, other)
+            )
+            return int(problem.equality(Lists(integers([0, len(mine)]), mine), theirs, grid.null[[one]])[0])
+
+        literals = [
+            [said(part, *pair) ^ turn for part, turn in zip(parts, turned, strict=True)] for pair in pairs
+        ]
+        return pairs, Lists.of(literals)
+
+    def _price_of_pairs(self) -> Linears:
+        """Pairs pay where all of their literals hold: the same, by weights of both, or anything."""
+        pairs, literals = self._of_pairs()
+        random, kind = self.random, self.random.randrange(3)
+        prices = [self._weights[one] * self._weights[other] for one, other in pairs]
+        prices = [prices, [random.choice((1, 2, -1)) for _ in pairs], [random.choice((1, 3))] * len(pairs)][
+            kind
+        ]
+        return self._total(self.problem.conjunction_of(literals).tolist(), prices)
+
     # ---- demands and objectives ---------------------------------------------------------------------
 
     def _source(self) -> Source:
@@ -170,15 +214,19 @@ class ProblemMaker:
 
     def _demand(self) -> None:
         random, problem = self.random, self.problem
-        kind = random.randrange(10)
-        if kind == 9:
+        kind = random.randrange(12)
+        if kind == 11:
             self._demand_different_buckets()
-        elif kind == 8:
+        elif kind == 10:
             self._demand_of_others()
-        elif kind == 7:
+        elif kind == 9:
             self._demand_evenness()
         elif kind == 6:
             self._demand_of_cells()
+        elif kind > 6 and self.rows > 1:
+            pairs, literals = self._of_pairs()
+            tags = Source(self._source().constraint, np.arange(len(pairs)))
+            problem.require_any(literals, tags)
         elif kind < 2:
             low, high = random.choice(((None, 2), (None, 4), (1, None), (0, 3), (None, 0)))
             when = self._literal(1) if random.random() < 0.3 else None
@@ -291,6 +339,8 @@ class ProblemMaker:
     def _objective(self, tier: int) -> None:
         random = self.random
         parts = [self._number() for _ in range(random.randint(1, 3))]
+        if random.random() < 0.4 and self.rows > 1:
+            parts.append(self._price_of_pairs())
         if random.random() < 0.3:
             moved = [self._cell(row, int(self.cells.current[row])) ^ 1 for row in range(self.rows)]
             parts.append(self._total(moved, [random.choice((1, 1, 3)) for _ in moved]))

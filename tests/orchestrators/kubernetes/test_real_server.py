@@ -23,13 +23,12 @@ from orchestrators.kubernetes.service import Service, ServiceSettings
 from tests.orchestrators.kubernetes.control_plane import ControlPlane, control_plane, node, pod
 from tests.orchestrators.kubernetes.servers.programs import missing
 
-pytestmark = [
-    pytest.mark.kubernetes,
-    pytest.mark.skipif(missing() is not None, reason=str(missing())),
-]
+MISSING = missing(["kube-apiserver"])
+pytestmark = [pytest.mark.kubernetes, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
 
 MANIFEST = Path(__file__).parents[3] / "deploy/kubernetes/rota-scheduler.yaml"
 PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 PATIENCE = 120.0
 QUICK = ElectionSettings(duration=3, renewed_within=2, period=0.5)
 
@@ -121,11 +120,10 @@ async def test_a_pod_without_a_place_is_told_why_in_kubernetes_manner(
 
     async with scheduling(plane, placer, explaining=20.0):
         (found,) = await _until(condition)
-        events = "/apis/events.k8s.io/v1/namespaces/default/events"
         reasons = await _until(
             lambda: [
                 each["note"]
-                for each in plane.request("GET", events)["items"]
+                for each in plane.request("GET", EVENTS)["items"]
                 if each["regarding"]["name"] == "large" and each["reason"] == "FailedScheduling"
             ]
         )
@@ -149,21 +147,24 @@ async def test_the_server_is_restarted(plane: ControlPlane, placer: Placer) -> N
         assert service.scheduler.statistics.bound == 2
 
 
-async def test_of_two_replicas_one_is_killed(plane: ControlPlane, placer: Placer) -> None:
-    _make(plane, node("n1"), pod("first"))
+async def test_of_two_replicas_one_is_killed(
+    plane: ControlPlane, placer: Placer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(*_: object) -> None:
+        """Who is killed hands nothing over."""
+
+    _make(plane, node("n1"), *(pod(f"p{i}") for i in range(30)))
     settings: dict[str, Any] = {"lease": ("kube-system", "rota-scheduler"), "election": QUICK}
     async with scheduling(plane, placer, **settings) as one:
+        monkeypatch.setattr(one, "_release", nothing)
+        await _until(lambda: any(_nodes(plane).values()))
+    async with scheduling(plane, placer, **settings) as other:
+        _make(plane, pod("after"))
         await _until(lambda: all(_nodes(plane).values()))
-        async with scheduling(plane, placer, **settings) as other:
-            await trio.sleep(2)
-            assert other.scheduler.statistics.bound == 0
-            assert one.scheduler.leads(trio.current_time())
-            plane.request("PATCH", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/rota-scheduler",
-                          {"spec": {"holderIdentity": other.identity}})  # fmt: skip
-            _make(plane, pod("second"))
-            await _until(lambda: all(_nodes(plane).values()))
-            assert one.scheduler.statistics.bound + other.scheduler.statistics.bound == 2
-            assert other.scheduler.leads(trio.current_time())
+        assert other.scheduler.statistics.bound >= 1
+        assert (
+            one.scheduler.statistics.bound + other.scheduler.statistics.bound <= 31
+        )  # the server binds once
 
 
 async def test_a_pod_that_somebody_else_binds_is_bound_once(plane: ControlPlane, placer: Placer) -> None:
@@ -182,11 +183,18 @@ async def test_hostile_manifests_are_told_and_the_others_scheduled(
     plane: ControlPlane, placer: Placer
 ) -> None:
     hostile = pod("huge", "1")
-    hostile["spec"]["containers"][0]["resources"]["requests"]["example.com/thing"] = "9000P"
+    resources = hostile["spec"]["containers"][0]["resources"]
+    resources["requests"]["example.com/thing"] = "9000P"
+    resources["limits"] = {"example.com/thing": "9000P"}
     labels = {f"label-{i}": "x" * 60 for i in range(2000)}
     many = pod("labels")
     many["metadata"]["labels"] = labels
     _make(plane, node("n1"), hostile, many, pod("plain"))
+
+    def told() -> set[str]:
+        events = plane.request("GET", EVENTS)["items"]
+        return {each["regarding"]["name"] for each in events if each["reason"] == "FailedScheduling"}
+
     async with scheduling(plane, placer):
-        await _until(lambda: _nodes(plane)["plain"] and _nodes(plane)["labels"])
-    assert _nodes(plane)["huge"] is None
+        await _until(lambda: _nodes(plane)["plain"] and {"huge", "labels"} <= told())
+    assert _nodes(plane) == {"plain": "n1", "huge": None, "labels": None}

@@ -55,6 +55,17 @@ def test_a_pod_that_is_decided_counts_on_its_node_until_the_watch_shows_it() -> 
     assert [each["spec"].get("nodeName") for each in second.objects.pods] == ["n1", None]
 
 
+def test_that_a_decision_is_carried_out_is_no_news() -> None:
+    found = scheduler(pod("a"), pod("b"))
+    batch = taken(found, 0)
+    found.placed(batch, Placement({("default", "a"): "n1"}, left_out=(("default", "b"),)), 0)
+    found.explained(batch, {}, 0)
+    found.changed("pods", identified(pod("a", nodeName="n1")), 1)
+    assert found.batch(2) is None
+    found.changed("pods", identified(pod("a", nodeName="n1")), 3, deleted=True)
+    assert names(taken(found, 3)) == {"b"}
+
+
 def test_nothing_is_done_before_everything_is_listed_and_while_another_one_leads() -> None:
     found = Scheduler(["nodes", "pods"], SchedulingSettings(gather=0.0))
     found.listed("pods", [identified(pod("a"))], 0)

@@ -6,11 +6,12 @@ no cell stands for itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers
+from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, stacked
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.problem import NO_BOUND
@@ -73,6 +74,14 @@ class Ranges:
             told.upper,
             Demanded(told.rows, np.sign(told.factors), told.lower, told.upper),
         )
+
+
+def joined_ranges(parts: Sequence[Ranges]) -> Ranges:
+    """All of them, one after the other, which nobody asks of what demands them."""
+    lower, upper = (
+        np.concatenate(some) for some in zip(*((part.lower, part.upper) for part in parts), strict=True)
+    )
+    return Ranges.of(stacked([part.linears for part in parts]), lower, upper)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

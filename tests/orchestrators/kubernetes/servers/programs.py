@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -27,11 +28,11 @@ STAGING: Final = """
 """Modules that live in the repository of k8s.io/kubernetes, which requires each at v0.0.0."""
 
 
-def missing() -> str | None:
+def missing(names: Iterable[str] = NAMES) -> str | None:
     """One line that says what is not there, and what to do; None where all is."""
     if shutil.which("etcd") is None:
         return "no etcd: apt-get install etcd-server"
-    for name in NAMES:
+    for name in names:
         if not (CACHE / name).is_file():
             if shutil.which("go") is None:
                 return f"no {name} in {CACHE}, and no go to build it with"

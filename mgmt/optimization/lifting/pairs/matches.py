@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, LoadCost, Occupancy
-from mgmt.optimization.columns import Integers, Linears, Lists, components, filled, group_numbers
+from mgmt.optimization.assignment import NONE, Occupancy
+from mgmt.optimization.columns import Integers, Linears, Lists, components, filled
 from mgmt.optimization.lifting.choices import ChoiceCells
+from mgmt.optimization.lifting.pairs.row_pairs import load_of
 from mgmt.optimization.lifting.refusal import NotLiftedError
-from mgmt.optimization.lifting.row_pairs import load_of
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
-from mgmt.optimization.load_functions import LoadNumber, Product, Quotient, Total, constant
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,25 +52,6 @@ class Matches:
                 raise NotLiftedError("pairs of which one is not to match, of rows that may be in no bucket")
             two = filled(1, 2)
             yield Occupancy(name, load_of(group, bucket), two, filled(1, int(bucket.max()) + 1))
-
-    def costs(self, name: str, factors: Integers, rows: int) -> Iterator[LoadCost]:
-        """A price for each pair that matches: of n rows of a bucket, all of which pay the same, n (n - 1) / 2 do."""
-        for kind, bucket in enumerate(self.buckets):
-            inside = self.kind == kind
-            one, other = np.sort(np.stack((self.left[inside], self.right[inside])), axis=0)
-            first, number = group_numbers(one, other)
-            prices = filled(len(first), 0)
-            np.add.at(prices, number, factors[inside])
-            for price in np.unique(prices[prices != 0]).tolist():
-                mine = first[prices == price]
-                group = components(one[mine], other[mine], rows)
-                sizes = np.bincount(group[group >= 0])
-                if int((sizes * (sizes - 1)).sum()) != 2 * len(mine):
-                    raise NotLiftedError("prices of pairs that are no whole groups")
-                load = LoadNumber(0)
-                pairs = Quotient(Product(load, Total((load, constant(-1)))), constant(2))
-                cost = pairs if price == 1 else Product(constant(price), pairs)
-                yield LoadCost(name, 1, (load_of(group, bucket),), cost, False)
 
 
 def matches_of(sums: CellSums, atoms: Integers) -> Matches:
