@@ -99,21 +99,20 @@ async def carry_out(
         _save(journal, migrations)  # what is asked for is known to whoever comes after us
         lost = await _perform(vcenter, migrations, actions, seen, clock)
         _save(journal, migrations)
-        try:
-            if not lost and not migrations.finished:
-                await trio.sleep(_PAUSE)
-                whole, tasks = await vcenter.look(_LOOK)
-                seen = whole.part(cluster)
-                migrations.observed(seen, tasks, clock())
-        except UnreachableError as error:
-            lost = error
-        if lost:
-            migrations.disconnected(clock())
-            tell(str(lost))
-            await vcenter.reconnect()
-            whole, tasks = await vcenter.look()
+        while not migrations.finished:
+            if lost is not None:
+                migrations.disconnected(clock())
+                tell(str(lost))
+                await vcenter.reconnect()
+            await trio.sleep(_PAUSE)
+            try:
+                whole, tasks = await vcenter.look(0 if lost else _LOOK)
+            except UnreachableError as error:
+                lost = error
+                continue
             seen = whole.part(cluster)
             migrations.observed(seen, tasks, clock())
+            break
         _tell(migrations, tell)
     _save(journal, migrations)
     _tell(migrations, tell)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from statistics import pstdev
+from typing import Any
+
+import msgspec
 
 import mgmt
 from mgmt import Model, Solution, SolveStatus
@@ -15,6 +18,14 @@ from orchestrators.vsphere.move_order import Budgets, Occupancy, Order, most_loa
 from orchestrators.vsphere.pack_rows import rows_of
 
 PACK = "vm_balance"
+_BALANCE = ("highest_utilisation", "lowest_utilisation")
+"""What is left out where rules are to be kept and nothing more."""
+_FOR_RULES = 0.3
+"""Of the time, to keep rules with few moves before balance."""
+_NOTHING = 1e-6
+"""Parts of a host: what gains less is no gain."""
+_TRIED = 4
+"""Of the emptiest hosts, for each move that is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,7 @@ class Planner:
         self.database = mgmt.Database()
         self.database.load_schema(pack.schema)
         self.model = Model.build(self.database, pack)
+        self._rules_only = self.model.revised(lambda query: None if query.name in _BALANCE else query)
 
     def fill(
         self, part: Inventory, settings: PlanSettings, samples: Mapping[str, tuple[int, ...]] | None = None
@@ -92,52 +104,147 @@ class Planner:
     ) -> Plan:
         """The best placement of one cluster (``Inventory.part``), and how to get there.
 
-        Raises mgmt.InfeasibleError with the rules that clash, mgmt.SolveTimeout, ContradictoryRulesError.
+        What rules require comes first, with as few moves as that takes; balance begins from there.  Raises
+        mgmt.InfeasibleError with the rules that clash, mgmt.SolveTimeout, ContradictoryRulesError.
         """
-        self.fill(part, settings, samples)
-        solution = self.model.solve(settings.budget, settings.seed)
-        return plan_of(part, solution, settings)
+        required = required_moves(part)
+        kept: Inventory | None = part
+        left = settings.budget
+        if required:
+            found = self._with_rules_kept(part, settings, required)
+            kept, left = (None, left) if found is None else (_after(part, found), left - found.seconds)
+        if kept is None:
+            self.fill(part, settings, samples)
+            solution = self.model.solve(settings.budget, settings.seed)
+            return plan_of(part, part, _after(part, solution), solution, settings, required)
+        moved = sum(one.host != other.host for one, other in zip(part.machines, kept.machines, strict=True))
+        simple = best_single_moves(kept, settings.gain_per_move / 100)
+        most = moved + len(simple)
+        if settings.migrations is not None:
+            most = min(most, settings.migrations - moved)
+        limited = None if settings.gain_per_move <= 0 and settings.migrations is None else most
+        self.fill(kept, replace(settings, migrations=limited), samples)
+        solution = self.model.solve(max(left, settings.budget / 2), settings.seed)
+        after = _after(kept, solution)
+        if solution.status is SolveStatus.FEASIBLE and (limited is None or len(simple) <= limited):
+            other = _moved(kept, _places(simple))
+            if balance_of(other, {}).spread < balance_of(after, {}).spread and self._accepts(other):
+                after = other
+        return plan_of(part, kept, after, solution, settings, required)
 
+    def _accepts(self, placed: Inventory) -> bool:
+        """Whether a placement keeps all rules, by what the database says."""
+        places: dict[tuple[Any, ...], Any] = {(machine.name,): machine.host for machine in placed.machines}
+        return self.model.accepts({("vm", "controllable__host"): places})
 
-def plan_of(part: Inventory, solution: Solution, settings: PlanSettings) -> Plan:
-    """A solution as moves in order, without those for balance that gain too little."""
-    required = required_moves(part)
-    moves = [Move(str(d.primary_key[0]), str(d.old), str(d.new)) for d in solution.deltas]
-    chosen = worthwhile(part, moves, required, settings.gain_per_move / 100)
-    order = ordered(part, most_loaded_first(part, chosen, required), settings.budgets)
-    final = {step.move.machine: step.move.destination for step in order.steps}
-    after = balance_of(part, final)
-    held = ""
-    if len(chosen) < len(moves):
-        best = balance_of(part, {move.machine: move.destination for move in moves}).deviation
-        held = (
-            f"{len(moves) - len(chosen)} further moves would bring the deviation from {100 * after.deviation:.2f} to "
-            f"{100 * best:.2f} points, less than {settings.gain_per_move:g} for each"
+    def _with_rules_kept(
+        self, part: Inventory, settings: PlanSettings, concerned: Collection[str]
+    ) -> Solution | None:
+        """How rules are kept, if moving the machines concerned is enough for that."""
+        stays = (
+            machine if machine.name in concerned else msgspec.structs.replace(machine, stays="it may stay")
+            for machine in part.machines
         )
-    return Plan(part.clusters[0].name, solution, order, required, balance_of(part, {}), after, held)
+        self.fill(msgspec.structs.replace(part, machines=tuple(stays)), settings)
+        try:
+            return self._rules_only.solve(_FOR_RULES * settings.budget, settings.seed, clashes=False)
+        except (mgmt.InfeasibleError, mgmt.SolveTimeout):
+            return None
 
 
-def worthwhile(
-    part: Inventory, moves: Sequence[Move], required: Mapping[str, str], least: float
-) -> list[Move]:
-    """Those that are required, and of the others the most effective until one gains less than ``least``.
+def _after(part: Inventory, solution: Solution) -> Inventory:
+    """The state that a solution leads to."""
+    return _moved(part, {str(delta.primary_key[0]): str(delta.new) for delta in solution.deltas})
 
-    What a move gains is by how much the standard deviation of the hosts' use becomes smaller.  Machines that are kept
-    together go together.
+
+def _moved(part: Inventory, places: Mapping[str, str]) -> Inventory:
+    machines = (
+        msgspec.structs.replace(machine, host=places.get(machine.name, machine.host))
+        for machine in part.machines
+    )
+    return msgspec.structs.replace(part, machines=tuple(machines))
+
+
+def plan_of(
+    part: Inventory,
+    kept: Inventory,
+    after: Inventory,
+    solution: Solution,
+    settings: PlanSettings,
+    required: Mapping[str, str],
+) -> Plan:
+    """The way to ``after`` as moves in order, without those for balance if they gain too little.
+
+    ``kept``: what the solution begins with, where rules are kept already.
     """
-    if least <= 0:
-        return list(moves)
-    chosen = [move for move in moves if move.machine in required]
-    shares = _Shares(part, chosen)
-    groups = _groups(part, [move for move in moves if move.machine not in required])
-    while groups:
-        best = max(groups, key=shares.gain)
-        if shares.gain(best) < least:
-            break
-        groups.remove(best)
-        chosen += best
-        shares.make(best)
-    return chosen
+    rules, whole = _moves(part, kept), _moves(part, after)
+    before, least = balance_of(part, _places(rules)).deviation, settings.gain_per_move / 100
+    further = len(whole) - len(rules)
+    gain = before - balance_of(part, _places(whole)).deviation
+    held = ""
+    if further > 0 and gain < least * further and not (required and kept is part):
+        held = f"{further} moves for balance would lower the deviation by {100 * gain:.2f} points, too little for that"
+        whole = rules
+    order = ordered(part, most_loaded_first(part, whole, required), settings.budgets)
+    final = {step.move.machine: step.move.destination for step in order.steps}
+    return Plan(
+        part.clusters[0].name,
+        solution,
+        order,
+        required,
+        balance_of(part, {}),
+        balance_of(part, final),
+        held,
+    )
+
+
+def _moves(part: Inventory, after: Inventory) -> list[Move]:
+    pairs = zip(part.machines, after.machines, strict=True)
+    return [Move(one.name, one.host, other.host) for one, other in pairs if one.host != other.host]
+
+
+def _places(moves: Sequence[Move]) -> dict[str, str]:
+    return {move.machine: move.destination for move in moves}
+
+
+def best_single_moves(part: Inventory, least: float) -> list[Move]:
+    """Moves that lower the deviation by ``least`` each: the best from the fullest host, again and again.
+
+    As many are worth searching for; and where time ends before the search has found anything better, they are made.
+    Machines that rules speak of are left alone.
+    """
+    shares, occupancy = _Shares(part, ()), Occupancy(part)
+    bound = {name for rule in part.clusters[0].rules for name in rule.machines}
+    on: dict[str, list[str]] = {host.name: [] for host in part.hosts}
+    for machine in part.machines:
+        if not machine.stays and machine.name not in bound:
+            on[machine.host].append(machine.name)
+    found: list[Move] = []
+    while len(found) < len(part.machines):
+        hosts = shares.fullest_first()
+        moves = [
+            Move(name, hosts[0], host)
+            for host in hosts[: -1 - _TRIED : -1]
+            for name in on[hosts[0]]
+            if host != hosts[0]
+        ]
+        worth = [move for move in moves if shares.gain([move]) >= max(least, _NOTHING)]
+        worth.sort(key=lambda move: shares.gain([move]), reverse=True)
+        best = next((m for m in worth if not _forbidden(occupancy, m)), None)
+        if best is None:
+            return found
+        shares.make([best])
+        occupancy.begin(best)
+        occupancy.end(best)
+        on[best.source].remove(best.machine)
+        on[best.destination].append(best.machine)
+        found.append(best)
+    return found
+
+
+def _forbidden(occupancy: Occupancy, move: Move) -> bool:
+    permitted = occupancy.is_permitted(move.machine, move.destination)
+    return not permitted or bool(occupancy.obstacle(move.machine, move.destination))
 
 
 class _Shares:
@@ -149,6 +256,9 @@ class _Shares:
         used = _used(part, {move.machine: move.destination for move in made})
         self._share = {name: used[name] / most for name, most in self._cpu.items()}
         self._sum()
+
+    def fullest_first(self) -> list[str]:
+        return sorted(self._share, key=self._share.__getitem__, reverse=True)
 
     def _sum(self) -> None:
         values = self._share.values()
@@ -174,23 +284,6 @@ class _Shares:
         for host, more in self._changes(group).items():
             self._share[host] += more
         self._sum()
-
-
-def _groups(part: Inventory, moves: Sequence[Move]) -> list[list[Move]]:
-    """Moves by themselves, but those of a rule that keeps machines together with each other."""
-    group_of: dict[str, list[Move]] = {move.machine: [move] for move in moves}
-    for rule in part.clusters[0].rules:
-        if rule.kind is RuleKind.TOGETHER:
-            joined: list[Move] = []
-            for name in rule.machines:
-                joined += [move for move in group_of.get(name, ()) if move not in joined]
-            for move in joined:
-                group_of[move.machine] = joined
-    found: list[list[Move]] = []
-    for group in group_of.values():
-        if not any(group is other for other in found):
-            found.append(group)
-    return found
 
 
 def balance_of(part: Inventory, moved: Mapping[str, str]) -> Balance:

@@ -1,0 +1,140 @@
+"""The shell, with a vCenter that is lost and comes back, in virtual time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from orchestrators.vsphere.errors import CredentialsError, NoPermissionError, UnreachableError
+from orchestrators.vsphere.inventory import Inventory, Move
+from orchestrators.vsphere.migrations import Cancel, Migrations, Start, Task
+from tests.orchestrators.vsphere.states import cluster, host, machine
+from tests.orchestrators.vsphere.test_migrations import Fake
+
+pytest.importorskip("pyVmomi")
+
+MOVES = [Move("p", "a", "b"), Move("q", "a", "c")]
+
+
+class Lossy:
+    """A vCenter in the place of ``VCenter``: each call may be told to fail, before or after it has its effect."""
+
+    def __init__(self) -> None:
+        self.fake = Fake(cluster([host("a"), host("b"), host("c")], [machine("p", "a"), machine("q", "a")]))
+        self.begun: Counter[str] = Counter()
+        self.down = 0
+        self.faults: list[str] = []
+        self.looks = 0
+
+    async def look(self, wait: float = 0.0) -> tuple[Inventory, list[Task]]:
+        await trio.sleep(wait)
+        self.looks += 1
+        if self.faults and self.faults[0] == "look":
+            self.faults.pop(0)
+            raise UnreachableError("it does not answer")
+        for id_ in self.fake.running():
+            self.fake.end(id_)
+        return self.fake.state, list(self.fake.tasks.values())
+
+    async def start(self, action: Start, _: Inventory) -> str:
+        fault = self.faults.pop(0) if self.faults and self.faults[0] != "look" else ""
+        if fault == "permission":
+            raise NoPermissionError("ada may not do this: it lacks Resource.HotMigrate")
+        if fault == "request":
+            raise UnreachableError("it does not answer")
+        self.begun[action.machine] += 1
+        task = self.fake.start(action)
+        if fault == "answer":
+            raise UnreachableError("it does not answer")
+        return task
+
+    async def cancel(self, action: Cancel) -> None:
+        raise AssertionError(action)
+
+    async def reconnect(self) -> None:
+        await trio.sleep(60)
+
+
+async def run(*faults: str) -> tuple[Lossy, dict[str, str], list[str]]:
+    from orchestrators.vsphere.execution import carry_out
+
+    vcenter, lines = Lossy(), list[str]()
+    vcenter.faults = list(faults)
+    migrations = Migrations.of(MOVES, vcenter.fake.state)
+    tell: Callable[[str], None] = lines.append
+    shown: Any = vcenter
+    with trio.fail_after(1000):
+        await carry_out(shown, migrations, tell=tell, clock=trio.current_time)
+    return vcenter, {entry.machine: str(entry.state) for entry in migrations.entries}, lines
+
+
+DONE = {"p": "done", "q": "done"}
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [["answer"], ["request"], ["answer", "answer"], ["request", "look"], ["look", "look"]],
+    ids=" ".join,
+)
+async def test_whatever_is_lost_everything_moves_once(
+    faults: list[str], autojump_clock: trio.testing.MockClock
+) -> None:
+    vcenter, states, lines = await run(*faults)
+    assert (states, vcenter.begun) == (DONE, {"p": 1, "q": 1})
+    assert "it does not answer" in lines
+
+
+async def test_a_missing_privilege_is_told_of_each_move(autojump_clock: trio.testing.MockClock) -> None:
+    _, states, lines = await run("permission")
+    assert sorted(states.values()) == ["done", "failed"]
+    assert any("not moved" in line and "it lacks Resource.HotMigrate" in line for line in lines), lines
+
+
+async def test_it_connects_again_until_that_works_and_ends_where_it_is_refused(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    from orchestrators.vsphere.connection import Address, Connection, Credentials
+    from orchestrators.vsphere.execution import VCenter
+
+    connection = Connection(Address("vcenter.example"), Credentials("ada", "secret"))
+    outcomes: list[Exception | None] = [UnreachableError("refused"), UnreachableError("refused"), None]
+
+    async def connect() -> None:
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+
+    connection.connect = connect  # type: ignore[method-assign]
+    lines: list[str] = []
+    vcenter = VCenter(connection, lines.append)
+    await vcenter.reconnect()
+    assert lines == [
+        "refused; trying again in 1 s",
+        "refused; trying again in 2 s",
+        "connected to vcenter.example again",
+    ]
+    outcomes = [UnreachableError("refused"), CredentialsError("the password has changed")]
+    with pytest.raises(CredentialsError):
+        await vcenter.reconnect()
+
+
+def test_faults_of_vcenter_are_told_in_one_line() -> None:
+    from pyVmomi import vim, vmodl
+
+    from orchestrators.vsphere.connection import Address, Connection, Credentials
+    from orchestrators.vsphere.errors import RefusedError, SessionExpiredError
+
+    connection = Connection(Address.parsed("https://vcenter.example/sdk"), Credentials("ada", "secret"))
+    missing = connection.translated(vim.fault.NoPermission(privilegeId="Resource.HotMigrate"))
+    assert isinstance(missing, NoPermissionError)
+    assert str(missing) == "ada may not do this at vcenter.example: it lacks Resource.HotMigrate"
+    assert isinstance(connection.translated(vim.fault.NotAuthenticated()), SessionExpiredError)
+    refused = connection.translated(vmodl.fault.InvalidArgument(msg="a host\n of another cluster"))
+    assert isinstance(refused, RefusedError)
+    assert str(refused) == "a host of another cluster (InvalidArgument)"
+    assert connection.translated(KeyError("a defect of ours")) is None
