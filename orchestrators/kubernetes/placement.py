@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.resources import files
 from typing import Any, Final, TypeAlias
 
 from mgmt import Database, Model, Solution, SourceText, load_pack
@@ -17,6 +18,16 @@ Key: TypeAlias = tuple[str, str]
 
 TABLE: Final = "pod"
 VARIABLE: Final = "controllable__node"
+ONE_BY_ONE: Final = ("least_requested", "not_all_on_one_node")
+"""Objectives of the pack that weigh each pod alone: of a batch they leave the fullest node half as full again."""
+
+
+def own_text(name: str) -> SourceText:
+    """SQL of this package."""
+    return SourceText(name, (files(__package__) / name).read_text(encoding="utf-8"))
+
+
+EVENNESS: Final = own_text("evenness.sql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +74,8 @@ class Placer:
         self.model = self._built(policies)
 
     def _built(self, policies: Sequence[SourceText]) -> Model:
-        return Model.build(self._database, [self._pack, *policies])
+        model = Model.build(self._database, [self._pack, EVENNESS, *policies])
+        return model.revised(lambda query: None if query.name in ONE_BY_ONE else query)
 
     def place(
         self,

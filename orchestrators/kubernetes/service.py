@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import trio
 
-from mgmt import PolicyError
+from mgmt import PolicyError, SolveTimeout
 from orchestrators.kubernetes.api.client import ApiClient
 from orchestrators.kubernetes.api.kinds import CLAIM, CONFIG_MAP, EVENT, KINDS, LEASE, POD, Kind
 from orchestrators.kubernetes.api.reflector import Listed, news
@@ -39,6 +39,8 @@ REPORTERS: Final = 4
 WAITING_REPORTS: Final = 10_000
 """Events and conditions that wait to be sent; more are dropped and counted, and never hold a binding up."""
 PAUSE: Final = 0.5
+LONGEST_STRETCH: Final = 32
+"""Times the budget that a solve may take where less was too little to find any placement."""
 CONFLICT: Final = 409
 NOT_FOUND: Final = 404
 
@@ -80,6 +82,7 @@ class Service:
         self.scheduler = Scheduler([kind.field for kind in KINDS], self.settings.scheduling)
         self.identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
         self.metrics = Metrics()
+        self._stretch = 1  # of the budget, while the machine is too busy for it
         self._client, self._placer, self._run_blocking = client, placer, run_blocking
         self._news = trio.Event()
         self._new_policies: Json | None = None
@@ -157,18 +160,21 @@ class Service:
     async def _place(self, batch: Batch) -> None:
         moment = datetime.now(UTC)
         solve = partial(
-            self._placer.place, batch.objects, clearing=batch.clearing, budget=self.settings.budget,
+            self._placer.place, batch.objects, clearing=batch.clearing, budget=self.settings.budget * self._stretch,
             seed=self.settings.seed, now=moment,
         )  # fmt: skip
         begin = trio.current_time()
         try:
             placement = await self._run_blocking(solve)
         except PolicyError as error:
+            if isinstance(error, SolveTimeout):
+                self._stretch = min(2 * self._stretch, LONGEST_STRETCH)
             log.warning("no placement of %d pods: %s", len(batch.pending), error)
             self._do(self._blamed(batch, str(error)))
             self.scheduler.failed(trio.current_time())
             self.metrics.failures.inc()
             return
+        self._stretch = 1
         self.metrics.solves.observe(trio.current_time() - begin)
         self.metrics.pending.set(len(placement.left_out) + len(placement.refused))
         self._do(self.scheduler.placed(batch, placement, trio.current_time()))

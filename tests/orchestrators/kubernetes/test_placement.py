@@ -14,6 +14,7 @@ from orchestrators.kubernetes.errors import ObjectsError
 from orchestrators.kubernetes.explanations import explanations
 from orchestrators.kubernetes.own_policies import of_folder
 from orchestrators.kubernetes.placement import Placer
+from orchestrators.kubernetes.rebalancing import rebalancing
 from orchestrators.kubernetes.simulation import Simulator, objects_of
 from tests.orchestrators.kubernetes.control_plane import node, pod
 
@@ -36,7 +37,7 @@ def tainted(name: str) -> dict[str, Any]:
 
 def test_the_reasons_are_counted_by_node(placer: Placer) -> None:
     objects = objects_of([dump(tainted("t1"), tainted("t2"), node("n1", "1"), pod("large", "3"))])
-    placement = placer.place(objects, now=NOW)
+    placement = placer.place(objects, budget=60, now=NOW)
     ((key, message),) = explanations(placer, objects, placement, budget=60, now=NOW)
     assert key == ("default", "large")
     assert message.startswith("0/3 nodes are available: ")
@@ -48,10 +49,10 @@ def test_a_pod_of_higher_priority_has_others_make_way(placer: Placer) -> None:
     objects = objects_of(
         [dump(node("n1", "4"), pod("low", "3", nodeName="n1", priority=1), pod("high", "3", priority=5))]
     )
-    placement = placer.place(objects, now=NOW)
+    placement = placer.place(objects, budget=60, now=NOW)
     preemption = placement.preemptions["default", "high"]
     assert (preemption.node, preemption.victims) == ("n1", (("default", "low"),))
-    assert not placer.place(objects, clearing=[("default", "high")], now=NOW).preemptions
+    assert not placer.place(objects, clearing=[("default", "high")], budget=60, now=NOW).preemptions
 
 
 def test_a_zone_that_is_lost_sends_its_pods_elsewhere(placer: Placer) -> None:
@@ -65,7 +66,7 @@ def test_a_zone_that_is_lost_sends_its_pods_elsewhere(placer: Placer) -> None:
             )
         ]
     )
-    simulator = Simulator(objects, placer, every_scheduler=True, budget=5)
+    simulator = Simulator(objects, placer, every_scheduler=True, budget=60)
     bound = simulator.without(zones=["a"]).run().placement.bound
     assert bound == {("default", "web"): "b1", ("default", "new"): "b1"}
     with pytest.raises(ObjectsError, match="'c'"):
@@ -86,5 +87,21 @@ def test_rules_that_are_wrong_leave_those_before_in_force() -> None:
     for each in gang:
         each["metadata"]["labels"] |= {"rota/gang": "g", "rota/gang-size": "3"}
     two, three = ([node(f"n{i}", "4") for i in range(number)] for number in (2, 3))
-    assert not placer.place(objects_of([dump(*two, *gang)]), now=NOW).bound
-    assert len(placer.place(objects_of([dump(*three, *gang)]), now=NOW).bound) == 3
+    assert not placer.place(objects_of([dump(*two, *gang)]), budget=60, now=NOW).bound
+    assert len(placer.place(objects_of([dump(*three, *gang)]), budget=60, now=NOW).bound) == 3
+
+
+def test_rebalancing_evicts_no_more_than_helps_and_budgets_allow() -> None:
+    pods = [pod(f"web-{i}", "500m", app="web", nodeName="n0") for i in range(12)]
+    for each in pods:
+        each["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "web", "controller": True}]
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": 5},
+    }
+    text = dump(*(node(f"n{i}", "8") for i in range(4)), *pods, pod("alone", "1", nodeName="n1"), budget)
+    found = rebalancing(objects_of([text]), evictions=20, budget=60)
+    assert (len(found.evictions), found.movable) == (5, 12)
+    assert {each.node for each in found.evictions} == {"n0"}

@@ -183,6 +183,55 @@ def simulate(
             emit(report.document(simulation), json_wanted, lambda _: report.show(simulation))
 
 
+@kube.command(short_help="Which evictions would even out load.")
+@click.argument(
+    "dumps", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True), metavar="DUMP..."
+)
+@click.option("--dry-run", is_flag=True, help="Only say so.  It must be given: nothing is evicted yet.")
+@click.option(
+    "--evictions",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    metavar="NUMBER",
+    help="At most so many.",
+)
+@policies
+@budget(10.0)
+@json_option
+def rebalance(
+    dumps: Sequence[Path],
+    dry_run: bool,
+    evictions: int,
+    folder: Path | None,
+    budget: float,
+    json_wanted: bool,
+) -> None:
+    """Which few evictions would mend preferences that are violated, and even out load; disruption budgets are kept.
+
+    Pods move that a controller would make again elsewhere: not those of DaemonSets and Jobs.
+
+    \b
+    Examples:
+      kubectl get nodes,pods,pdb -A -o json | rota kube rebalance --dry-run -
+      rota kube rebalance --dry-run --evictions 3 dump.json
+    """
+    from orchestrators.kubernetes.own_policies import of_folder
+    from orchestrators.kubernetes.rebalancing import rebalancing
+    from orchestrators.kubernetes.simulation import objects_of
+    from rota.commands.orchestrators.kube import report
+    from rota.terminal.output import emit
+
+    if not dry_run:
+        raise UsageProblem("nothing is evicted yet: give --dry-run to see which evictions would help")
+    with problems_told():
+        objects = objects_of(_read(path) for path in dumps)
+        found = rebalancing(
+            objects, () if folder is None else of_folder(folder), evictions=evictions, budget=budget
+        )
+    emit(report.rebalancing_document(found), json_wanted, lambda _: report.show_rebalancing(found))
+
+
 COMMANDS = (kube,)
 
 

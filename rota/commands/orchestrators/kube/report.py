@@ -12,6 +12,7 @@ from rota.terminal.output import table
 
 if TYPE_CHECKING:
     from mgmt import Headroom
+    from orchestrators.kubernetes.rebalancing import Rebalancing
     from orchestrators.kubernetes.simulation import Simulation
 
 
@@ -66,3 +67,29 @@ def show_headroom(pod: str, room: Headroom) -> None:
     least = "" if room.exact else "at least "
     why = f"; then {', '.join(member.constraint for member in room.core)} forbids it" if room.core else ""
     click.echo(f"{least}{room.count} more pods like {pod} fit{why}")
+
+
+def rebalancing_document(found: Rebalancing) -> Mapping[str, Any]:
+    return {
+        "evictions": [
+            {"pod": "/".join(each.pod), "node": each.node, "to": each.to} for each in found.evictions
+        ],
+        "movable": found.movable,
+        "proven": found.proven,
+        "objectives": [
+            {"name": each.name, "before": each.before, "after": each.after} for each in found.objectives
+        ],
+    }
+
+
+def show_rebalancing(found: Rebalancing) -> None:
+    """The evictions, and what each objective was and would be."""
+    if found.evictions:
+        table(
+            ("evict", "from", "so that it goes to"),
+            [("/".join(e.pod), e.node, e.to) for e in found.evictions],
+        )
+    changed = [each for each in found.objectives if each.before != each.after]
+    table(("", "before", "after"), [(each.name, each.before, each.after) for each in changed])
+    status = "proven" if found.proven else "the best that was found in the time given"
+    click.echo(f"{len(found.evictions)} evictions of {found.movable} pods that may move, {status}")
