@@ -247,7 +247,8 @@ def vsphere(seeds: Sequence[int], budget: float, server: bool) -> Result:
         ),
     ]
     if server:
-        figures |= trio.run(_applied, planner, seeds[0], budget)
+        with SimulatedVCenter(skewed(32, 1000, seeds[0])) as served:
+            figures |= trio.run(_applied, planner, served, seeds[0], budget)
         rows.append(
             (
                 "moved on the simulated vCenter",
@@ -270,18 +271,17 @@ def _points(parts: Any) -> float:
     return round(100 * float(statistics.median(parts)), 3)
 
 
-async def _applied(planner: Planner, seed: int, budget: float) -> dict[str, Any]:
+async def _applied(planner: Planner, server: SimulatedVCenter, seed: int, budget: float) -> dict[str, Any]:
     """The same size on a simulated vCenter: observed, planned, moved and read again."""
-    with SimulatedVCenter(skewed(32, 1000, seed)) as server:
-        async with connected(server.address, server.credentials, lambda _: None) as vcenter:
-            whole, _ = await vcenter.look()
-            part = whole.part(whole.clusters[0].name)
-            plan = planner.plan(part, PlanSettings(budget=budget, seed=seed))
-            migrations = Migrations.of([step.move for step in plan.order.steps], part)
-            began = time.perf_counter()
-            await carry_out(vcenter, migrations, tell=lambda _: None)
-            seconds = time.perf_counter() - began
-            after, _ = await vcenter.look()
+    async with connected(server.address, server.credentials, lambda _: None) as vcenter:
+        whole, _ = await vcenter.look()
+        part = whole.part(whole.clusters[0].name)
+        plan = planner.plan(part, PlanSettings(budget=budget, seed=seed))
+        migrations = Migrations.of([step.move for step in plan.order.steps], part)
+        began = time.perf_counter()
+        await carry_out(vcenter, migrations, tell=lambda _: None)
+        seconds = time.perf_counter() - began
+        after, _ = await vcenter.look()
     places = {machine.name: machine.host for machine in after.machines}
     return {
         "applied": migrations.count(State.DONE),

@@ -15,7 +15,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from mgmt import CoreMember, InfeasibleError, PolicyError, SourceText
+from mgmt import CoreMember, InfeasibleError, PolicyError, SolveTimeout, SourceText
 from orchestrators.kubernetes.placement import TABLE, VARIABLE, Key, Placement, Placer, after
 from orchestrators.kubernetes.rows import ClusterObjects
 
@@ -85,9 +85,11 @@ def _reasons(
     """Of one pod, given where all others are."""
     placer.load(replace(objects, pods=(*objects.pods, pod)), now)
     try:
-        placer.model.extended(_MUST).solve(end - time.monotonic(), now=now)
+        placer.model.without_objectives().extended(_MUST).solve(end - time.monotonic(), now=now)
     except InfeasibleError as error:
         core = [member for member in error.core if member.constraint != ASKED]
+    except SolveTimeout:
+        return ""
     except PolicyError as error:
         return str(error)
     else:

@@ -39,7 +39,7 @@ REPORTERS: Final = 4
 WAITING_REPORTS: Final = 10_000
 """Events and conditions that wait to be sent; more are dropped and counted, and never hold a binding up."""
 PAUSE: Final = 0.5
-LONGEST_STRETCH: Final = 32
+LONGEST_STRETCH: Final = 16
 """Times the budget that a solve may take where less was too little to find any placement."""
 CONFLICT: Final = 409
 NOT_FOUND: Final = 404
@@ -61,7 +61,7 @@ class ServiceSettings:
 
     scheduling: SchedulingSettings = field(default_factory=SchedulingSettings)
     budget: float = 1.0
-    explaining: float = 1.0
+    explaining: float = 3.0
     lease: tuple[str, str] | None = ("kube-system", "rota-scheduler")
     election: ElectionSettings = field(default_factory=ElectionSettings)
     config_map: tuple[str, str] | None = None
@@ -167,14 +167,15 @@ class Service:
         try:
             placement = await self._run_blocking(solve)
         except PolicyError as error:
-            if isinstance(error, SolveTimeout):
-                self._stretch = min(2 * self._stretch, LONGEST_STRETCH)
             log.warning("no placement of %d pods: %s", len(batch.pending), error)
-            self._do(self._blamed(batch, str(error)))
-            self.scheduler.failed(trio.current_time())
             self.metrics.failures.inc()
+            if isinstance(error, SolveTimeout) and self._stretch < LONGEST_STRETCH:
+                self._stretch *= 4  # nobody need be told yet
+            else:
+                self._do(self._blamed(batch, str(error)))
+            self.scheduler.failed(trio.current_time())
             return
-        self._stretch = 1
+        self._stretch = max(1, self._stretch // 2)
         self.metrics.solves.observe(trio.current_time() - begin)
         self.metrics.pending.set(len(placement.left_out) + len(placement.refused))
         self._do(self.scheduler.placed(batch, placement, trio.current_time()))

@@ -48,8 +48,7 @@ class LiftedConstraints:
         limits = tuple(chain.from_iterable(_in_units(limit, rows) for limit, rows in placed))
         skews = [(one, demands.origins[one]()) for one in demands.conditions if isinstance(one, Skew)]
         bans = _bans(demands, cells)
-        required = np.array([column.required for column in cells.columns], np.bool_)
-        table = np.concatenate((cells.domains, ~required[:, None]), axis=1)
+        table = cells.may_have
         rank, number = alike_rows(table)
         constraints = ConstraintSet(
             rank[cells.column],

@@ -84,9 +84,14 @@ class ChoiceCells:
         return np.fromiter(told, np.int64, len(self.columns))[self.column]
 
     @cached_property
+    def required_columns(self) -> Mask:
+        """By column whether its rows must have values."""
+        return np.array([column.required for column in self.columns], np.bool_)
+
+    @cached_property
     def required(self) -> Mask:
         """(R,) whether a row must have a value."""
-        return self._of_rows(column.required for column in self.columns).astype(np.bool_)
+        return self.required_columns[self.column]
 
     @cached_property
     def current(self) -> Indices:
@@ -106,6 +111,11 @@ class ChoiceCells:
         for number, column in enumerate(self.columns):
             found[number, column.values] = True
         return found
+
+    @cached_property
+    def may_have(self) -> Mask:
+        """The same, and behind the values whether rows may have none."""
+        return np.append(self.domains, ~self.required_columns[:, None], axis=1)
 
     def of_domains(self, rows: Integers) -> Lists:
         """The values that these rows may have, in order."""
@@ -222,7 +232,7 @@ def following_rows(problem: FactoredProblem, cells: ChoiceCells) -> FollowingRow
     one, other, targets = _conjunctions_of_two(problem)
     rows = [known.of(literals >> 1)[0] for literals in (one, other)]
     flag = np.array([column.is_flag for column in cells.columns], np.bool_)
-    required = np.array([column.required for column in cells.columns], np.bool_)
+    required = cells.required_columns
     pairs = [filled(0, 0)] * 3
     for left, right, (own, beside) in ((one, other, rows), (other, one, rows[::-1])):
         mine = (left & 1 == 0) & (own != NONE) & (beside != NONE)

@@ -25,6 +25,7 @@ from mgmt.optimization.columns import (
     sum_of,
 )
 from mgmt.optimization.general.operators import Operator
+from mgmt.optimization.lifting.guards import with_matches_known
 from mgmt.optimization.lifting.sums.cell_sums import MOST_TERMS, CellSums
 from mgmt.optimization.lifting.sums.normal_form import Rowwise
 from mgmt.optimization.problem import NO_BOUND, LiteralRows, Relation, Rows
@@ -139,7 +140,7 @@ class _Rewriter:
 
     def simplified(self, clauses: Clauses) -> Clauses:
         for _ in range(_MOST_ROUNDS):
-            clauses = self._settled(clauses)
+            clauses = self._settled(with_matches_known(self._settled(clauses), self._sums))
             changed = self._round(clauses)
             if changed is None or len(changed.linears.terms.items) > MOST_TERMS:
                 break
@@ -352,12 +353,13 @@ class _Rewriter:
         """Bounds with each operand of an atom in place of it: one atom of each bound, at these places of the terms."""
         linears = bounds.linears
         owners, factors = linears.terms.owners[places], linears.coefficients[places]
-        operands, owner = _operands(self._sums, linears.terms.items[places])
         rest = linears.take(owners)
+        count = int(self._sums.operand_counts(linears.terms.items[places]).sum())
+        if count * int(rest.terms.lengths.max(initial=1)) > MOST_TERMS:
+            return _none()
+        operands, owner = _operands(self._sums, linears.terms.items[places])
         kept = rest.terms.items != np.repeat(linears.terms.items[places], rest.terms.lengths)
         rest = Linears(rest.constants, rest.terms.keep(kept), rest.coefficients[kept])
-        if len(operands) * int(rest.terms.lengths.max(initial=1)) > MOST_TERMS:
-            return _none()
         whole = sum_of(rest.take(owner), operands.scaled(factors[owner]))
         where = owners[owner]
         return _bounds(whole, bounds.lower[where], bounds.upper[where], bounds.of[where])

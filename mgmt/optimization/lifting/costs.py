@@ -139,7 +139,7 @@ class CostLifter:
 
     def _of_one_shape(self, name: str, atoms: Integers, factors: Integers) -> list[LoadCost]:
         peaks = bool(self._sums.is_defined(Operator.MAXIMUM, atoms).all())
-        wide = peaks and (len(atoms) == 1 or self._operands_each(atoms) >= _WIDE)
+        wide = peaks and (len(atoms) == 1 or self._sums.operand_counts(atoms).max() >= _WIDE)
         if wide and not self._are_of_one_sum(atoms):
             if len(atoms) > _MOST_PEAKS:
                 raise NotLiftedError("a greatest of each of many groups")
@@ -153,10 +153,6 @@ class CostLifter:
             LoadCost(name, weight, family.loads, self._placed(function, family, 0), False)
             for function, family in self._functions(linears)
         ]
-
-    def _operands_each(self, atoms: Integers) -> int:
-        _, owners = self._sums.operands(atoms)
-        return int(np.bincount(owners).max())
 
     def _are_of_one_sum(self, atoms: Integers) -> bool:
         """Whether each is the greatest of functions of one sum, as of what it is above a bound and below another."""

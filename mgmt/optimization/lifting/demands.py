@@ -6,14 +6,25 @@ two rows apart; clauses of several are alternatives, bucket by bucket.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Condition, Either, Limit, Occupancy, Skew
-from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, others, stacked
+from mgmt.optimization.columns import (
+    LIMIT,
+    Integers,
+    Linears,
+    Lists,
+    Mask,
+    filled,
+    group_numbers,
+    others,
+    stacked,
+    sum_of,
+)
 from mgmt.optimization.general.operators import Operator
 from mgmt.optimization.lifting.choices import AllowedValues, ChoiceCells
 from mgmt.optimization.lifting.clauses import Clauses, clauses_of, over, shifted
@@ -21,13 +32,14 @@ from mgmt.optimization.lifting.move_limits import are_move_limits, move_limits
 from mgmt.optimization.lifting.pairs.matches import matches_of
 from mgmt.optimization.lifting.pairs.row_pairs import PairedRows, RowPairs, one_part_only
 from mgmt.optimization.lifting.refusal import NotLiftedError
-from mgmt.optimization.lifting.skews import skews_of
+from mgmt.optimization.lifting.skews import skews_above_least, skews_of
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.lifting.sums.factors import Factors, places_in
 from mgmt.optimization.lifting.sums.families import Family, PlacedRows, families_of, loads_of
 from mgmt.optimization.lifting.sums.normal_form import (
     Demanded,
     Ranges,
+    Rowwise,
     as_literals,
     disjoined,
     is_membership,
@@ -94,7 +106,7 @@ class Demands:
         self.sums.deadline.check()
         name = "" if block.source is None else block.source.constraint
         try:
-            clauses = clauses_of(block, self.sums)
+            clauses = self._with_values(clauses_of(block, self.sums))
             unmixed = self.sums.unmixed(clauses.linears, clauses.owners)
             clauses = self._merged(replace(clauses, linears=unmixed))
         except NotLiftedError as reason:
@@ -194,8 +206,9 @@ class Demands:
             return clauses
         rest = others(len(clauses.owners), some)
         literals = as_literals(clauses.linears.take(some), clauses.lower[some], self.sums)
-        owner = clauses.owners[rest]
         has, has_not, always = disjoined(literals, clauses.owners[some], len(clauses), self.sums.stride)
+        rest = rest[~self._implies(clauses, rest, has)]
+        owner = clauses.owners[rest]
         made = []
         for linears, least in ((has, True), (has_not, False)):
             there = np.flatnonzero(linears.terms.lengths)
@@ -212,6 +225,51 @@ class Demands:
             clauses.name, clauses.rows, owners[order], whole.take(order), lower[order], upper[order]
         )
         return merged.take(np.flatnonzero(~always)) if always.any() else merged
+
+    def _implies(self, clauses: Clauses, bounds: Integers, has: Linears) -> Mask:
+        """Which bounds forbid so many cells that a row of theirs has one of those that its clause wants."""
+        linears, owners = clauses.linears.take(bounds), clauses.owners[bounds]
+        unit = ~linears.terms.any(linears.coefficients != 1) & (clauses.upper[bounds] <= 0)
+        plain = ~self.sums.atomic(linears) & ~self.sums.is_product(linears)
+        some = np.flatnonzero(unit & plain & (has.terms.lengths[owners] > 0))
+        rowwise = Rowwise.of(sum_of(linears.take(some), has.take(owners[some])), self.sums)
+        found = np.zeros(len(bounds), np.bool_)
+        found[some] = np.bincount(rowwise.owners[rowwise.complete], minlength=len(some)) > 0
+        return found
+
+    def _with_values(self, clauses: Clauses) -> Clauses:
+        """Where a bound, beside others, is on what one row has: the values that it has, or has not."""
+        sums, cells = self.sums, self._cells
+        several = np.bincount(clauses.owners, minlength=len(clauses))[clauses.owners] > 1
+        plain = ~sums.atomic(clauses.linears) & ~sums.is_product(clauses.linears)
+        some = np.flatnonzero(several & plain)
+        some = some[self._rows_in(clauses.linears.take(some)) == 1]
+        if not len(some):
+            return clauses
+        rows, number, allows = values_within(
+            Ranges.of(clauses.linears.take(some), clauses.lower[some], clauses.upper[some]), sums
+        )
+        first, kind = group_numbers(number, cells.column[rows])
+        may_have = cells.may_have[cells.column[rows[first]]]
+        inside, outside = allows[number[first]] & may_have, ~allows[number[first]] & may_have
+        told = np.asarray(inside.any(1) & outside.any(1))[kind]
+        some, rows, kind = some[told], rows[told], kind[told]
+        if not len(some):
+            return clauses
+        negated = inside[:, -1]
+        sets = Lists.of(
+            [np.flatnonzero(one).tolist() for one in np.where(negated[:, None], outside, inside)[:, :-1]]
+        )
+        values = sets.take(kind)
+        terms = Lists(values.starts, rows[values.owners] * sums.stride + values.items)
+        made = Linears(filled(len(some), 0), terms, filled(len(terms.items), 1))
+        lower, upper = clauses.lower.copy(), clauses.upper.copy()
+        lower[some] = np.where(negated[kind], -NO_BOUND, 1)
+        upper[some] = np.where(negated[kind], 0, NO_BOUND)
+        others = np.setdiff1d(np.arange(len(clauses.owners)), some)
+        order = np.argsort(np.concatenate((others, some)))
+        linears = stacked([clauses.linears.take(others), made]).take(order)
+        return replace(clauses, linears=linears, lower=lower, upper=upper)
 
     def _with_memberships(self, clauses: Clauses) -> Clauses:
         """Products written out where a bound, beside others, asks only whether there is anybody."""
@@ -234,6 +292,8 @@ class Demands:
 
     def _add_alternatives(self, clauses: Clauses) -> None:
         """One of several bounds on sums over cells holds."""
+        if self._add_far_from_least(clauses):
+            return
         if self.sums.atomic(clauses.linears).any():
             self._add_mismatches(clauses)
             return
@@ -255,6 +315,10 @@ class Demands:
             self._add_either(clauses.name, columns)
 
     def _add_either(self, name: str, columns: list[Ranges]) -> None:
+        if len(columns) == 2:
+            columns = self._add_excused_differences(name, columns)
+            if not len(columns[0]):
+                return
         factors = [self.sums.factors(column.linears) for column in columns]
         if len(columns) == 2:
             unconditional = self._unconditional(columns, factors)
@@ -265,6 +329,8 @@ class Demands:
                 once, _ = group_numbers(told.row_kind, told.value_kind, bound.lower, bound.upper)
                 self._add_normalized(name, bound.take(np.sort(once)))
                 columns, factors = [one.take(kept) for one in columns], [one.take(kept) for one in factors]
+            columns = self._with_guards_joined(columns, factors)
+            factors = [self.sums.factors(column.linears) for column in columns]
             if not len(columns[0]) or self._add_all_or_none(name, columns, factors):
                 return
         for family in families_of(factors, self._cells.rows, self._cells.values):
@@ -275,17 +341,73 @@ class Demands:
             # Places that no clause is about may have anything.
             self.conditions.append(Either(name, limits))
 
+    def _add_excused_differences(self, name: str, columns: Sequence[Ranges]) -> list[Ranges]:
+        """Skews where beside a difference of sums stands at most what the one comes to; the others are left."""
+        mixed = [column.linears.terms.any(column.linears.coefficients < 0) for column in columns]
+        for at in (0, 1):
+            difference, excuse = columns[at], columns[1 - at]
+            some = mixed[at] & ~mixed[1 - at] & (excuse.lower <= 0) & (excuse.upper < NO_BOUND)
+            if some.any():
+                excuse = excuse.take(some)
+                excuse = replace(excuse, linears=self.sums.written_out(excuse.linears)).multiplied()
+                self._add_skews(skews_of(name, difference.take(some).multiplied(), self.sums, excuse))
+                columns, mixed = [one.take(~some) for one in columns], [one[~some] for one in mixed]
+        return list(columns)
+
+    def _add_far_from_least(self, clauses: Clauses) -> bool:
+        """Skews where a sum with the negated least of some, too many to be written out, stands in each clause."""
+        least = clauses.linears.terms.any(self.sums.is_defined(Operator.MAXIMUM, clauses.linears.terms.items))
+        size = len(clauses.owners) // len(clauses)
+        if size > 2 or not bool((np.bincount(clauses.owners[least], minlength=len(clauses)) == 1).all()):
+            return False
+        where, beside = np.flatnonzero(least), np.flatnonzero(~least)
+        ranges = Ranges.of(
+            clauses.linears.take(where), clauses.lower[where], clauses.upper[where], clauses.rows
+        )
+        excuses = Ranges.of(clauses.linears.take(beside), clauses.lower[beside], clauses.upper[beside])
+        self._add_skews(skews_above_least(clauses.name, ranges, self.sums, excuses))
+        return True
+
+    def _add_skews(self, skews: Mapping[Skew, PlacedRows]) -> None:
+        self.conditions.extend(skews)
+        self.origins.update({skew: partial(_itself, told) for skew, told in skews.items()})
+
+    def _with_guards_joined(self, columns: Sequence[Ranges], factors: Sequence[Factors]) -> list[Ranges]:
+        """Where rows of several clauses are to have none of some values, or else the same holds, as one clause."""
+        bound, guard = columns
+        some = np.flatnonzero(self._forbids(guard) & factors[0].whole & factors[1].whole)
+        told = (
+            factors[0].row_kind[some],
+            *(one.value_kind[some] for one in factors),
+            bound.lower[some],
+            bound.upper[some],
+        )
+        first, number = group_numbers(*told)
+        if len(first) == len(some):
+            return list(columns)
+        whole = guard.linears.take(some).summed(number, len(first))
+        whole = replace(whole, coefficients=np.ones_like(whole.coefficients))
+        others = np.setdiff1d(np.arange(len(bound)), some)
+        order = np.argsort(np.append(others, some[first]), kind="stable")
+        kept = np.append(others, some[first])[order]
+        linears = stacked([guard.linears.take(others), whole]).take(order)
+        joined = replace(guard.take(kept), linears=linears)
+        return [bound.take(kept), joined]
+
+    def _forbids(self, guard: Ranges) -> Mask:
+        """Which bounds are that none of some rows has one of some values."""
+        even = ~guard.linears.terms.any(guard.linears.coefficients != 1)
+        found: Mask = even & (guard.upper == 0) & (guard.lower <= 0) & ~self.sums.is_product(guard.linears)
+        return found
+
     def _unconditional(self, columns: Sequence[Ranges], factors: Sequence[Factors]) -> Mask:
         """Which first bounds hold anyway: they are demanded of each row that counts there if it is there.
 
         A sum of no negative weight is 0 where nobody is.
         """
         bound, guard = columns
-        terms = guard.linears.terms
-        of_row = (guard.upper == 0) & (guard.lower <= 0) & ~self.sums.is_product(guard.linears)
-        of_row &= ~terms.any(guard.linears.coefficients != 1)
-        told = factors[0]
-        asked = told.whole & (bound.lower <= 0) & (bound.upper >= 0) & of_row
+        terms, told = guard.linears.terms, factors[0]
+        asked = told.whole & (bound.lower <= 0) & (bound.upper >= 0) & self._forbids(guard)
         asked &= ~told.rows.any(told.weights < 0)[told.row_kind]
         some = np.flatnonzero(asked)
         first, group = group_numbers(told.row_kind[some], told.value_kind[some], bound.upper[some])
@@ -404,9 +526,7 @@ class Demands:
         moves = are_move_limits(differences, self.sums, self._cells.current)
         self.conditions.extend(move_limits(name, differences.take(moves), self.sums, self._cells.rows))
         differences = differences.take(~moves)
-        for skew, told in skews_of(name, differences, self.sums).items():
-            self.conditions.append(skew)
-            self.origins[skew] = partial(_itself, told)
+        self._add_skews(skews_of(name, differences, self.sums))
 
     def _add_clauses(self, name: str, some: Ranges) -> None:
         """One of several rows has, or has not, some values: those that are asked about the same are one alternative."""
@@ -456,6 +576,8 @@ class Demands:
         """Bounds on the number of sums that are not nothing: how many buckets are used."""
         linears, sums = clauses.linears, self.sums
         terms, factors, owners = linears.terms.items, linears.coefficients, linears.terms.owners
+        if self._add_far_from_least(clauses) or self._add_all_different(clauses):
+            return
         if bool(sums.is_defined(Operator.MATCH, terms).all()):
             self._add_matches(clauses)
             return
@@ -482,6 +604,50 @@ class Demands:
         lower, upper = np.maximum(low, 0), np.minimum(high, linears.terms.lengths)
         factored = self.sums.factors(used.linears).without_weights()
         self._add_occupancies(clauses.name, factored, owners, lower, upper)
+
+    def _add_all_different(self, clauses: Clauses) -> bool:
+        """As many sums are something as there can be rows in them: no sum is more than 1, and no row elsewhere."""
+        sums, linears = self.sums, clauses.linears
+        items, owners, atom = linears.terms.items, linears.terms.owners, sums.is_atom(linears.terms.items)
+        defined = sums.is_defined(Operator.AT_MOST_ZERO, items[atom])
+        if not atom.any() or not defined.all() or not bool(linears.terms.any(~atom).all()):
+            return False
+        operands = sums.written_out(sums.operands(items[atom])[0])
+        factors, rising = linears.coefficients[atom], operands.terms.any(operands.coefficients > 0)
+        # 1 less a sum is at most 0 where that is something, and a sum where it is nothing.
+        sign = 1 if bool(((factors > 0) ^ rising).all()) else -1
+        amounts = operands.scaled(np.where(rising, 1, -1)).plus(np.where(rising, 0, 1))
+        even = (amounts.constants == 0) & ~amounts.terms.any(amounts.coefficients <= 0)
+        if (
+            sums.atomic(operands).any()
+            or not even.all()
+            or bool((factors * np.where(rising, -1, 1) != sign).any())
+        ):
+            return False
+        lower = clauses.lower if sign > 0 else np.where(clauses.upper == NO_BOUND, -NO_BOUND, -clauses.upper)
+        cells = Linears(
+            filled(len(linears), 0), linears.terms.keep(~atom), sign * linears.coefficients[~atom]
+        )
+        whose = owners[atom]
+        most = stacked([cells, amounts]).summed(np.append(np.arange(len(linears)), whose), len(linears))
+        most = sums.unmixed(most, np.arange(len(most)))
+        rowwise = Rowwise.of(most, sums)
+        lower = lower + np.bincount(whose[rising], minlength=len(linears))
+        if bool((lower < -LIMIT).any()) or bool((rowwise.ends(len(most))[1] != lower).any()):
+            return False
+        by_row = Linears(
+            0 * rowwise.rows,
+            Lists.grouped(rowwise.number, most.terms.items, len(rowwise.rows)),
+            most.coefficients,
+        )
+        for linears, clause, low, high in (
+            (by_row, rowwise.owners, rowwise.most, filled(len(by_row), NO_BOUND)),
+            (amounts, whose, filled(len(amounts), -NO_BOUND), filled(len(amounts), 1)),
+        ):
+            self._add_ranges(
+                Clauses(clauses.name, clauses.rows[clause], np.arange(len(clause)), linears, low, high)
+            )
+        return True
 
     def _add_matches(self, clauses: Clauses) -> None:
         """Pairs of rows match."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
+import sys
 from pathlib import Path
 
 from orchestrators.vsphere.errors import SimulatorError
@@ -20,6 +22,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     described = skewed(given.hosts, given.machines, given.seed, round(1000 * given.seconds))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the server ends with this process
     login, authority = Path("vcenter.login"), Path("vcenter.pem")
     try:
         with SimulatedVCenter(described, given.listen) as vcenter:

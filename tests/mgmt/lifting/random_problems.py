@@ -214,8 +214,14 @@ class ProblemMaker:
 
     def _demand(self) -> None:
         random, problem = self.random, self.problem
-        kind = random.randrange(9)
-        if kind == 6:
+        kind = random.randrange(12)
+        if kind == 11:
+            self._demand_different_buckets()
+        elif kind == 10:
+            self._demand_of_others()
+        elif kind == 9:
+            self._demand_evenness()
+        elif kind == 6:
             self._demand_of_cells()
         elif kind > 6 and self.rows > 1:
             pairs, literals = self._of_pairs()
@@ -239,6 +245,83 @@ class ProblemMaker:
                     for value in range(self.values):
                         both = integers([self._cell(one, value) ^ 1, self._cell(other, value) ^ 1])
                         problem.require_any(Lists.side_by_side(both[:1], both[1:]), source)
+
+    def _demand_evenness(self) -> None:
+        """What some values have, and something besides, is not far above the least that any of them has."""
+        random, problem, source = self.random, self.problem, self._source()
+        weighted = random.random() < 0.3
+        weights = self._weights if weighted else [1] * self.rows
+        beside = [random.choice((0, 0, 1, 3)) for _ in range(self.values)]
+        loads = [
+            self._total([self._cell(row, value) for row in range(self.rows)], weights).plus(integers([more]))
+            for value, more in enumerate(beside)
+        ]
+        greatest = problem.maximum(_stacked(loads).scaled(-1), filled(self.values, 0), 1)
+        most, excused = random.randint(0, 2), random.choice((None, 0, 1))
+        for load, more in zip(loads, beside, strict=True):
+            above = _stacked([load, greatest]).summed(filled(2, 0), 1)
+            parts = [problem.at_most(above, most + random.choice((0, 0, 0, 1)))]
+            if excused is not None:
+                parts.append(problem.at_most(load, excused + more))
+            problem.require_any(Lists.side_by_side(*parts), source)
+
+    def _demand_different_buckets(self) -> None:
+        """Rows are in as many buckets as they are, or as are placed."""
+        random, problem = self.random, self.problem
+        rows = sorted(random.sample(range(self.rows), random.randint(1, self.rows)))
+        buckets = [[v for v in range(self.values) if self._buckets[v] == bucket] for bucket in (0, 1)]
+        if random.random() < 0.5:
+            buckets = [[value] for value in range(self.values)]
+        parts = []
+        for bucket in buckets[random.choice((0, 0, 1)) :]:
+            cells = [self._cell(row, value) for row in rows for value in bucket]
+            load = self._total(cells, [1] * len(cells))
+            used = problem.at_most(load, 0) ^ 1
+            parts.append(Linears.literals(used))
+        every = [self._cell(row, value) for row in rows for value in range(self.values)]
+        placed = self._total(every, [-1] * len(every))
+        total = _stacked([*parts, placed]).summed(filled(len(parts) + 1, 0), 1)
+        sign = random.choice((1, -1))
+        low, high = random.choice(((0, 0), (0, None)))
+        least, most = (low, high) if sign > 0 else (None if high is None else -high, -low)
+        problem.require_range(total.scaled(sign), least, most, self._source())
+
+    def _demand_of_others(self) -> None:
+        """Rows with some values have so many others in the same bucket, each of the weight of its row."""
+        random, problem, source = self.random, self.problem, self._source()
+        by_value = [[value] for value in range(self.values)]
+        two = [[v for v in range(self.values) if self._buckets[v] == bucket] for bucket in (0, 1)]
+        buckets = random.choice((by_value, [bucket for bucket in two if bucket]))[random.choice((0, 0, -1)) :]
+        every = range(self.rows)
+        inside = [
+            [
+                int(problem.disjunction_of(Lists.of([[self._cell(row, v) for v in bucket]]))[0])
+                for bucket in buckets
+            ]
+            for row in every
+        ]
+        placed = [int(problem.disjunction_of(Lists.of([own]))[0]) for own in inside]
+        seen = [value for value in range(self.values) if random.random() < 0.7]
+        weights = self._weights if random.random() < 0.3 else [1] * self.rows
+        low, high = random.choice(((None, 1), (None, 2), (1, None), (2, None), (1, 1)))
+        asked = [row for row in every if random.random() < 0.7]
+        counted = [row for row in every if random.random() < 0.8]
+        itself, gated = random.random() < 0.4, random.random() < 0.4
+        for row in asked:
+            literals = [placed[row]] if itself else []
+            for other in counted:
+                if other != row:
+                    pair = Lists.of([inside[row]]), integers(inside[other]), integers([placed[row] ^ 1])
+                    match = problem.equality(*pair)
+                    both = problem.conjunction(match, integers([placed[other]])) if gated else match
+                    literals.append(int(both[0]))
+            weigh = [weights[row]] * itself + [weights[other] for other in counted if other != row]
+            total = self._total(literals, weigh)
+            away = problem.disjunction_of(Lists.of([[self._cell(row, v) for v in seen]])) ^ 1
+            bounds = [problem.at_most(total, high)] if high is not None else []
+            bounds += [problem.at_most(total.scaled(-1), -low)] if low is not None else []
+            for bound in bounds:
+                problem.require_any(Lists.side_by_side(away, bound), source)
 
     def _demand_of_cells(self) -> None:
         """Of the cells of each group of rows with each bucket of values at most one holds, or none."""

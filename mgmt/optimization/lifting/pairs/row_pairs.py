@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -29,11 +29,13 @@ from mgmt.optimization.columns import (
 )
 from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.dense_ranks import alike_rows
-from mgmt.optimization.lifting.clauses import Clauses
 from mgmt.optimization.lifting.pairs.tables import PairFunctions, PairTables, kinds_of_values
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
 from mgmt.optimization.lifting.sums.normal_form import Ranges, Rowwise, joined_ranges
+
+if TYPE_CHECKING:
+    from mgmt.optimization.lifting.clauses import Clauses
 
 _MOST_CLIQUES = 5_000
 _MOST_IN_PARTS = 3_000

@@ -7,6 +7,7 @@ the last, for none; a column for each of the second row's.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,11 @@ from mgmt.optimization.assignment import NONE
 from mgmt.optimization.columns import Integers, Linears, Lists, Mask, filled, group_numbers, joined, stacked
 from mgmt.optimization.dense_ranks import alike_rows
 from mgmt.optimization.general.operators import Operator, operate
-from mgmt.optimization.lifting.clauses import Clauses
 from mgmt.optimization.lifting.refusal import NotLiftedError
 from mgmt.optimization.lifting.sums.cell_sums import CellSums
+
+if TYPE_CHECKING:
+    from mgmt.optimization.lifting.clauses import Clauses
 
 _MOST_ENTRIES = 16_000_000
 """Of all tables together."""

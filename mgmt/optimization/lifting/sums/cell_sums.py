@@ -252,7 +252,7 @@ class CellSums:
         everywhere = Lists(block.starts, np.arange(int(block.starts[-1])))
         if len(alone):
             of_alone = everywhere.take(alone)
-            table = self._tabulated(block.operator, of_alone.starts, operands.take(of_alone.items))
+            table = self.tabulated(block.operator, of_alone.starts, operands.take(of_alone.items))
             self._set(block.variables[alone], table)
         if len(others):
             slots = block.variables[others] - self.problem.grid_cells
@@ -268,7 +268,7 @@ class CellSums:
         rows = np.minimum(terms, self.width - 1) // self.stride
         return self.following.choosing(rows) if self.following.any else rows
 
-    def _tabulated(self, operator: Operator, starts: Integers, operands: Linears) -> Linears:
+    def tabulated(self, operator: Operator, starts: Integers, operands: Linears) -> Linears:
         """What depends on one row each."""
         return self.told(lambda begins, values: operate(operator, begins, values), starts, operands)
 
@@ -412,6 +412,14 @@ class CellSums:
         owner = np.concatenate([filled(0, 0), *owners])
         order = np.argsort(owner, kind="stable")
         return stacked(found).take(order), owner[order]
+
+    def operand_counts(self, atoms: Integers) -> Integers:
+        """How many operands each of these atoms has, all of one operator."""
+        slots, found = self.slots(atoms), filled(len(atoms), 0)
+        for number in np.unique(self.block[slots]).tolist():
+            mine = self.block[slots] == number
+            found[mine] = self.atoms[number].operands.lengths[self.place[slots[mine]]]
+        return found
 
     def row_of(self, cells: Integers) -> Integers:
         return cells // self.stride
