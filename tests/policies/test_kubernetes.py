@@ -472,8 +472,8 @@ def test_a_higher_band_takes_the_place_of_a_lower_one(cluster: Pack) -> None:
 def test_preemption_is_proven_although_weights_are_far_apart(cluster: Pack, seed: int) -> None:
     """The linear program of the last tier used to be taken for infeasible, for roundoff: nothing was proven then."""
     solution = cluster.solve(workloads.preemption(seed))
-    assert {objective.name: objective.after for objective in solution.objectives} == {
-        "pods_left_out": 60, "least_harm": 60, "least_requested": 0, "not_all_on_one_node": 16_000
+    assert {objective.name: objective.after for objective in solution.objectives if objective.after} == {
+        "pods_left_out": 60, "least_harm": 60, "not_all_on_one_node": 16_000
     }  # fmt: skip
 
 

@@ -10,7 +10,6 @@ import pytest
 from mgmt.compiler.model import Model
 from mgmt.explaining.policies.policy_test_syntax import parse_tests
 from mgmt.explaining.policies.policy_tests import run_tests
-from mgmt.language.parsing.statements import parse_statements
 from mgmt.language.policy_packs import load_pack, pack_names
 from mgmt.placement.intent import PolicyChoice
 from mgmt.solving.policy_listing import list_policies
@@ -37,13 +36,6 @@ def test_every_rule_is_explained_and_every_explanation_is_of_a_rule(name: str) -
     said = re.findall(r"^\| (?:(\d+) \| )?`([a-z_]+)` \|", load_pack(name).readme, re.MULTILINE)
     tables = set(re.findall(r"CREATE TABLE (\w+)", load_pack(name).schema))
     assert {rule: int(tier) if tier else None for tier, rule in said if rule not in tables} == tiers
-
-
-@pytest.mark.parametrize("name", [name for name in pack_names() if name != "datastore"])
-def test_every_rule_is_tested_by_name(name: str) -> None:
-    text = (TESTS / f"test_{name}.py").read_text()
-    rules = {s.name for source in load_pack(name).policies for s in parse_statements(source) if s.tail}
-    assert {rule for rule in rules if f'"{rule}"' not in text} == set()
 
 
 @pytest.mark.first

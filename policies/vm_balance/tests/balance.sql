@@ -49,11 +49,15 @@ EXPECT OBJECTIVE highest_utilisation = 400000000;
 EXPECT OBJECTIVE lowest_utilisation = 100000000;
 
 TEST 'a peak of a short while does not count';
-INSERT INTO vm_usage SELECT 'p', at, CASE WHEN at = 0 THEN 100 ELSE 20 END FROM range(20) AS samples (at);
+INSERT INTO vm_usage SELECT 'p', n, CASE WHEN n = 0 THEN 100 ELSE 20 END FROM range(20) AS samples (n);
 EXPECT OBJECTIVE highest_utilisation = 400000000;
 
-TEST 'what is promised fits, whatever is used';
-UPDATE vm SET cpu_reservation = 60, memory_reservation = 60 WHERE name IN ('p', 's');
+TEST 'what is promised of cpu fits, whatever is used';
+UPDATE vm SET cpu_reservation = 60 WHERE name IN ('p', 's');
+EXPECT vm('p'), vm('s') SPREAD;
+
+TEST 'what is promised of memory fits, whatever is used';
+UPDATE vm SET memory_reservation = 60 WHERE name IN ('p', 's');
 EXPECT vm('p'), vm('s') SPREAD;
 
 TEST 'room is kept for the loss of a host';
