@@ -67,7 +67,7 @@ class Observer:
             ],
         )
         collector = content.propertyCollector.CreatePropertyCollector()
-        collector.CreateFilter(spec, True)
+        collector.CreateFilter(spec, False)  # whole properties: no nested paths, which nobody would look at
         fields = content.customFieldsManager.field if content.customFieldsManager is not None else ()
         self._site_key = next((field.key for field in fields or () if field.name.lower() == SITE), None)
         self._collector = collector
