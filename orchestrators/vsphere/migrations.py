@@ -18,7 +18,7 @@ from enum import StrEnum
 
 import msgspec
 
-from orchestrators.vsphere.inventory import Inventory, Move
+from orchestrators.vsphere.inventory import Inventory, Machine, Move
 from orchestrators.vsphere.move_order import Budgets, Occupancy, startable
 
 
@@ -127,6 +127,7 @@ class Migrations:
     notices: list[Notice] = field(default_factory=list)
     """What has happened since they were last taken away."""
     _cancelled: bool = False
+    _resumed: bool = False
     _connected: bool = True
 
     @classmethod
@@ -152,9 +153,10 @@ class Migrations:
     ) -> Migrations:
         """Go on where a process ended.  Raises msgspec.DecodeError for what is no journal.
 
-        What it had not asked for yet is left out: a plan of today replaces it.
+        What it had not asked for yet, or in vain, is left out: a plan of today replaces it.
         """
         found = cls.of((), inventory, budgets, timeouts)
+        found._resumed = True
         found.entries = msgspec.json.decode(journal, type=list[Entry])
         for entry in found.entries:
             if entry.state is State.STARTING:
@@ -218,6 +220,7 @@ class Migrations:
         self.inventory = inventory
         by_id = {task.id: task for task in tasks}
         machines = {machine.name: machine for machine in inventory.machines}
+        occupancy = Occupancy(inventory)
         for entry in self._next_of_each():
             if entry.state is State.STARTING:
                 continue
@@ -229,6 +232,8 @@ class Migrations:
                     self._become(entry, State.DONE, now)
                 elif machine.host != entry.source:
                     self._become(entry, State.LEFT_OUT, now, f"somebody moved it to {machine.host}")
+                elif why := _unwanted(machine, entry.destination, occupancy):
+                    self._become(entry, State.LEFT_OUT, now, why)
             else:
                 task = by_id.get(entry.task or machine.task)
                 self._follow(entry, machine.host, task, now)
@@ -324,11 +329,20 @@ class Migrations:
             self._become(entry, State.FAILED, now, task.error or "vCenter does not say why")
         elif self._has_settled(entry, now):
             if entry.state is State.UNKNOWN:
-                self._become(entry, State.WAITING, now)
+                self._not_arrived(entry, now)
             elif task is not None or not entry.task:
                 self._become(entry, State.FAILED, now, f"its task ended, and it is on {host}")
             else:
                 self._become(entry, State.FAILED, now, f"its task is gone, and it is on {host}")
+
+    def _not_arrived(self, entry: Entry, now: float) -> None:
+        """It is asked for again, unless it is no longer wanted."""
+        if self._cancelled:
+            self._become(entry, State.LEFT_OUT, now, "cancelled")
+        elif self._resumed:
+            self._become(entry, State.LEFT_OUT, now, "its request did not arrive; it is planned anew")
+        else:
+            self._become(entry, State.WAITING, now)
 
     def _has_settled(self, entry: Entry, now: float) -> bool:
         """Whether what its task has done would be seen by now."""
@@ -346,6 +360,15 @@ class Migrations:
             for later in self.entries:
                 if later.machine == entry.machine and later.state is State.WAITING:
                     self._become(later, State.LEFT_OUT, now, "it has not got to where this begins")
+
+
+def _unwanted(machine: Machine, destination: str, occupancy: Occupancy) -> str:
+    """Why a move that waits is no longer to be made, by rules that have changed; empty if it is."""
+    if machine.stays and not machine.task:
+        return machine.stays
+    if destination in occupancy.capacity and not occupancy.is_permitted(machine.name, destination):
+        return f"it may no longer run on {destination}"
+    return ""
 
 
 _TOLD: Mapping[State, str] = {

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrators.vsphere.inventory import Inventory, Move
+from orchestrators.vsphere.inventory import Inventory, Move, Rule, RuleKind
 from orchestrators.vsphere.migrations import Cancel, Migrations, Start, State, Task, Timeouts
 from orchestrators.vsphere.move_order import Budgets
 from tests.orchestrators.vsphere.states import cluster, host, machine
@@ -145,6 +145,33 @@ def test_a_request_that_never_arrived_is_made_again_once_that_is_sure() -> None:
     assert migrations.actions(2) == []
     fake.show(migrations, 8)
     assert migrations.actions(8) == [Start("p", "b")]
+
+
+def test_a_request_that_never_arrived_is_not_made_again_once_it_is_cancelled_or_of_an_earlier_process() -> None:
+    for resumed, why in ((False, "cancelled"), (True, "its request did not arrive; it is planned anew")):
+        fake, migrations = begin(Move("p", "a", "b"))
+        migrations.actions(0)
+        if resumed:
+            migrations = Migrations.resumed(migrations.journal, fake.state, 1, timeouts=TIMEOUTS)
+        else:
+            migrations.disconnected(1)
+            migrations.cancel(1)
+        fake.show(migrations, 2)
+        fake.show(migrations, 8)
+        assert migrations.actions(8) == []
+        assert migrations.entries[0].why == why
+
+
+def test_a_rule_that_changes_meanwhile_leaves_out_what_waits() -> None:
+    fake, migrations = begin(Move("p", "a", "b"), Move("q", "a", "b"))
+    fake._put("p", stays="an override of the cluster makes its moves manual")
+    rule = Rule("r", RuleKind.OFF, ("q",), ("b",))
+    fake.state = msgspec.structs.replace(fake.state, clusters=cluster([], [], rule).clusters)
+    fake.show(migrations, 1)
+    assert [entry.why for entry in migrations.entries] == [
+        "an override of the cluster makes its moves manual",
+        "it may no longer run on b",
+    ]
 
 
 def test_a_later_process_finds_what_runs_and_leaves_out_what_was_not_asked_for() -> None:

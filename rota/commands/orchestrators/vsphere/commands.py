@@ -295,10 +295,10 @@ async def _apply(
 
     planner, done = Planner(), []
     async with server.connected(_say) as vcenter:
-        await _go_on(vcenter, scope, journal, _say)
         inventory, _ = await vcenter.look()
         parts = _chosen(inventory, scope)
         require_single_master((part.clusters[0] for part in parts), beside_drs=beside_drs)
+        await _go_on(vcenter, scope, journal, _say)
         for part in parts:
             found = await trio.to_thread.run_sync(_planned, planner, part, scope, json_wanted)
             done.append(await _carried_out(vcenter, part, found, scope, journal, _say))
@@ -376,7 +376,7 @@ async def _watch(
     planner = Planner()
     loops: dict[str, BalanceLoop] = {}
     async with server.connected(tell) as vcenter:
-        await _go_on(vcenter, scope, journal, tell)
+        gone_on = False
         while True:
             try:
                 inventory, _ = await vcenter.look(settings.sample)
@@ -386,6 +386,10 @@ async def _watch(
                 continue
             parts = _chosen(inventory, scope)
             require_single_master((part.clusters[0] for part in parts), beside_drs=beside_drs)
+            if not gone_on:
+                await _go_on(vcenter, scope, journal, tell)
+                gone_on = True
+                continue
             for part in parts:
                 loop = loops.setdefault(part.clusters[0].name, BalanceLoop(settings))
                 await _watch_once(vcenter, planner, loop, part, scope, journal, tell)
