@@ -291,7 +291,11 @@ class Migrations:
         if moving and now - self._idle_since <= self.timeouts.others:
             return
         for entry in self._next_of_each() if moving else self._ready():
-            why = occupancy.obstacle(entry.machine, entry.destination) if entry.machine in occupancy.place else ""
+            why = (
+                occupancy.obstacle(entry.machine, entry.destination)
+                if entry.machine in occupancy.place
+                else ""
+            )
             self._become(entry, State.LEFT_OUT, now, why or "it waits for moves that do not end")
 
     def _is_to_end(self, entry: Entry, now: float) -> bool:

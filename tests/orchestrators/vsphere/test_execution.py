@@ -108,7 +108,10 @@ async def test_a_fault_of_the_collector_or_of_a_login_is_a_lost_connection(
     from orchestrators.vsphere.execution import VCenter
 
     connection = Connection(Address("vcenter.example"), Credentials("ada", "secret"))
-    faults: list[Exception] = [RefusedError("it was canceled (RequestCanceled)"), RefusedError("(SystemError)")]
+    faults: list[Exception] = [
+        RefusedError("it was canceled (RequestCanceled)"),
+        RefusedError("(SystemError)"),
+    ]
 
     async def call(*_: object) -> None:
         if faults:

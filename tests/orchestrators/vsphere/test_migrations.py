@@ -147,7 +147,9 @@ def test_a_request_that_never_arrived_is_made_again_once_that_is_sure() -> None:
     assert migrations.actions(8) == [Start("p", "b")]
 
 
-def test_a_request_that_never_arrived_is_not_made_again_once_it_is_cancelled_or_of_an_earlier_process() -> None:
+def test_a_request_that_never_arrived_is_not_made_again_once_it_is_cancelled_or_of_an_earlier_process() -> (
+    None
+):
     for resumed, why in ((False, "cancelled"), (True, "its request did not arrive; it is planned anew")):
         fake, migrations = begin(Move("p", "a", "b"))
         migrations.actions(0)
