@@ -13,7 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from mgmt.compiler.partition import ColumnsOfDemand, Partition, Step, often_asked, partition_of
+from mgmt.compiler.partition import (
+    ColumnName,
+    ColumnsOfDemand,
+    Partition,
+    Step,
+    often_asked,
+    partition_of,
+    restricted,
+)
 from mgmt.compiler.relational.dependencies import PRESENT, UNKNOWN
 from mgmt.compiler.relational.memo import Memo
 from mgmt.compiler.relational.pushdown import pushed_sql
@@ -116,6 +124,21 @@ class Compilation:
     def partition(self) -> Partition:
         """Which variable columns the demands connect."""
         return partition_of(self.steps, self.catalog, self._known.columns)
+
+    @cached_property
+    def programs(self) -> tuple[tuple[tuple[Step, ...], frozenset[ColumnName] | None], ...]:
+        """What is decided together, with the columns (None: all): choices, and columns of numbers apart from them."""
+        numbers = [part for part in self.partition.parts if part.quantities]
+        choices = [part for part in self.partition.parts if not part.quantities]
+        if not (self.partition.divisible and numbers and choices):
+            return ((self.steps, None),)
+        return tuple(
+            (
+                restricted(self.steps, [each for part in group for each in part.demands]),
+                frozenset().union(*(part.columns for part in group)),
+            )
+            for group in (choices, numbers)
+        )
 
     @cached_property
     def kept_views(self) -> tuple[KeptView, ...]:

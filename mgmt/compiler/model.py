@@ -24,7 +24,7 @@ from mgmt.compiler.encoding.encoder import Encoder
 from mgmt.compiler.infeasibility.clashes import CellClash, Clash, ConstraintClash, error_of
 from mgmt.compiler.infeasibility.lifted_clash import LiftedClash
 from mgmt.compiler.infeasibility.relaxations import find_relaxations
-from mgmt.compiler.partition import ColumnName, Partition, Step, restricted
+from mgmt.compiler.partition import ColumnName, Partition, Step, candidates_of
 from mgmt.compiler.parts.encoded_part import EncodedPart
 from mgmt.compiler.relational.pushdown import pushed_sql
 from mgmt.compiler.results.solution import doubted, joint_statistics, solution_of, today_instead
@@ -293,9 +293,12 @@ class Model:
 
     def without_rows(self, snapshot: Snapshot) -> frozenset[str]:
         """The constraints and objectives that have no row to be about, whatever is decided."""
-        with snapshot.scratch():
-            rows = Encoder(snapshot).encode(self.program, self.catalog).rows
-        return frozenset(name for name in self.constraints if not rows[name])
+        with self.available_views(snapshot):
+            return frozenset(
+                name
+                for name, statements in candidates_of(self.program).items()
+                if not all(map(snapshot.rows, statements))
+            )
 
     @contextmanager
     def available_views(self, snapshot: Snapshot) -> Iterator[None]:
@@ -319,18 +322,8 @@ class Model:
 
     def encoded(self, snapshot: Snapshot) -> list[EncodedPart]:
         """Choices together, and apart from them the columns of numbers that no demand connects with any choice."""
-        partition = self.partition
         self._keep_views(snapshot)
-        numbers = [part for part in partition.parts if part.quantities]
-        choices = [part for part in partition.parts if not part.quantities]
-        if not (partition.divisible and numbers and choices):
-            return [self._in_cells(snapshot)]
-        found = []
-        for group in (choices, numbers):
-            program = restricted(self.program, [each for part in group for each in part.demands])
-            columns = frozenset().union(*(part.columns for part in group))
-            found.append(self._in_cells(snapshot, program, columns))
-        return found
+        return [self._in_cells(snapshot, *each) for each in self._compilation.programs]
 
     def _in_cells(
         self,
@@ -369,10 +362,14 @@ class Model:
         seed: int,
         workers: int,
     ) -> list[Decided] | None:
-        """The values of every part; None when one of them has none."""
+        """The values of every part; None when one of them has none.
+
+        Each but the last has half of the time that is left: choices may take all of it, so numbers go before them.
+        """
         decided = []
-        for part in parts:
-            found = part.solve(present, deadline=deadline, seed=seed, workers=workers)
+        for place, part in enumerate(sorted(parts, key=lambda part: part.cells is not None), 1):
+            until = deadline if place == len(parts) else deadline.part(0.5)
+            found = part.solve(present, deadline=until, seed=seed, workers=workers)
             if isinstance(found, Impossible):
                 return None
             decided.append(found)

@@ -155,6 +155,25 @@ def _columns_below(step: SplitQuery, views: _Views) -> frozenset[ColumnName]:
     return frozenset(found)
 
 
+def candidates_of(program: Sequence[Step]) -> dict[str, tuple[str, ...]]:
+    """Per demand, statements over the available views: if one of them has no row, the demand has none either."""
+    views = _Views.of(program)
+    steps = {step.name.lower(): step for step in program if isinstance(step, SplitQuery)}
+
+    def statements(step: SplitQuery) -> Iterator[str]:
+        names = [source.relation.name.lower() for source in step.bound.sources]
+        if views.unavailable.isdisjoint(names):
+            yield f"{step.sql} LIMIT 1"
+        if any(join.args.get("side") for join in step.bound.skeleton.args.get("joins") or ()):
+            return
+        for name in names:
+            # A view without keys has a row, whatever it is over.
+            if name in views.queries and steps[name].keys != ():
+                yield from statements(steps[name])
+
+    return {step.name: tuple(statements(step)) for step in steps.values() if step.bound.demand is not None}
+
+
 def _parts(
     demands: Sequence[ColumnsOfDemand], schema: Schema, numbers: frozenset[ColumnName]
 ) -> Iterator[Part]:

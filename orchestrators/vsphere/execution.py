@@ -10,13 +10,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import trio
 from pyVmomi import vim
 
 from orchestrators.vsphere.connection import Address, Connection, Credentials
-from orchestrators.vsphere.errors import UnreachableError, VsphereError
+from orchestrators.vsphere.errors import RefusedError, UnreachableError, VsphereError
 from orchestrators.vsphere.inventory import Inventory
 from orchestrators.vsphere.migrations import Cancel, Migrations, Start, Task
 from orchestrators.vsphere.observation import HOST, MACHINE
@@ -48,7 +47,7 @@ class VCenter:
         while True:
             try:
                 await self.connection.connect()
-            except UnreachableError as error:
+            except (UnreachableError, RefusedError) as error:  # one that is being started refuses at first
                 self._tell(f"{error}; trying again in {pause:.0f} s")
                 await trio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -92,34 +91,46 @@ async def carry_out(
     clock: Callable[[], float] = time.time,
 ) -> None:
     """Until all migrations have ended.  Raises CredentialsError and its like where a new login is refused."""
-    cluster = migrations.inventory.clusters[0].name
-    seen = migrations.inventory
+    lost, wait = None, 0.0
     while not migrations.finished:
+        await _observe(vcenter, migrations, lost, wait, tell, clock)
+        _tell(migrations, tell)
         actions = migrations.actions(clock())
         _save(journal, migrations)  # what is asked for is known to whoever comes after us
-        lost = await _perform(vcenter, migrations, actions, seen, clock)
+        lost = await _perform(vcenter, migrations, actions, clock)
         _save(journal, migrations)
-        while not migrations.finished:
-            if lost is not None:
-                migrations.disconnected(clock())
-                tell(str(lost))
-                await vcenter.reconnect()
-            await trio.sleep(_PAUSE)
-            try:
-                whole, tasks = await vcenter.look(0 if lost else _LOOK)
-            except UnreachableError as error:
-                lost = error
-                continue
-            seen = whole.part(cluster)
-            migrations.observed(seen, tasks, clock())
-            break
-        _tell(migrations, tell)
+        wait = _LOOK
     _save(journal, migrations)
     _tell(migrations, tell)
 
 
+async def _observe(
+    vcenter: VCenter,
+    migrations: Migrations,
+    lost: UnreachableError | None,
+    wait: float,
+    tell: Callable[[str], None],
+    clock: Callable[[], float],
+) -> None:
+    """Show what vCenter says, once it says anything."""
+    cluster = migrations.inventory.clusters[0].name
+    while not migrations.finished:
+        if lost is not None:
+            migrations.disconnected(clock())
+            tell(str(lost))
+            await vcenter.reconnect()
+        await trio.sleep(_PAUSE)
+        try:
+            whole, tasks = await vcenter.look(0 if lost else wait)
+        except UnreachableError as error:
+            lost = error
+            continue
+        migrations.observed(whole.part(cluster), tasks, clock())
+        return
+
+
 async def _perform(
-    vcenter: VCenter, migrations: Migrations, actions: list[Any], seen: Inventory, clock: Callable[[], float]
+    vcenter: VCenter, migrations: Migrations, actions: list[Start | Cancel], clock: Callable[[], float]
 ) -> UnreachableError | None:
     """All of them at once; why the connection was lost, if it was."""
     lost: list[UnreachableError] = []
@@ -127,15 +138,15 @@ async def _perform(
     async def perform(action: Start | Cancel) -> None:
         try:
             if isinstance(action, Start):
-                task = await vcenter.start(action, seen)
+                task = await vcenter.start(action, migrations.inventory)
                 migrations.started(action.machine, task, clock())
             else:
                 await vcenter.cancel(action)
         except UnreachableError as error:
             lost.append(error)
-        except VsphereError as error:  # a task that is not cancelled goes on, and is seen to
-            if isinstance(action, Start):
-                migrations.refused(action.machine, str(error), clock())
+        except VsphereError as error:
+            answer = migrations.refused if isinstance(action, Start) else migrations.not_cancelled
+            answer(action.machine, str(error), clock())
 
     async with trio.open_nursery() as nursery:
         for action in actions:

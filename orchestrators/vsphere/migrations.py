@@ -18,7 +18,7 @@ from enum import StrEnum
 
 import msgspec
 
-from orchestrators.vsphere.inventory import Inventory, Move
+from orchestrators.vsphere.inventory import Inventory, Machine, Move
 from orchestrators.vsphere.move_order import Budgets, Occupancy, startable
 
 
@@ -36,6 +36,8 @@ class State(StrEnum):
 
 
 _UNDER_WAY = (State.STARTING, State.UNKNOWN, State.RUNNING, State.CANCELLING)
+_OWN = "VirtualMachine.relocate"
+"""How the names of tasks begin that are asked for here; others are not taken for them."""
 _ENDED = (State.DONE, State.FAILED, State.LEFT_OUT)
 
 
@@ -68,6 +70,8 @@ class Timeouts:
     """Afterwards one that is not cancelled is given up: it counts on both hosts until it ends."""
     settling: float = 15.0
     """So long after a lost answer neither task nor effect is there, and it is asked for again."""
+    others: float = 1800.0
+    """So long a plan that can do nothing itself waits for moves that hang or are not of this plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,9 @@ class Migrations:
     notices: list[Notice] = field(default_factory=list)
     """What has happened since they were last taken away."""
     _cancelled: bool = False
+    _resumed: bool = False
     _connected: bool = True
+    _idle_since: float | None = None
 
     @classmethod
     def of(
@@ -152,9 +158,10 @@ class Migrations:
     ) -> Migrations:
         """Go on where a process ended.  Raises msgspec.DecodeError for what is no journal.
 
-        What it had not asked for yet is left out: a plan of today replaces it.
+        What it had not asked for yet, or in vain, is left out: a plan of today replaces it.
         """
         found = cls.of((), inventory, budgets, timeouts)
+        found._resumed = True
         found.entries = msgspec.json.decode(journal, type=list[Entry])
         for entry in found.entries:
             if entry.state is State.STARTING:
@@ -204,6 +211,12 @@ class Migrations:
         for entry in self.entries:
             if entry.state is State.STARTING:
                 self._become(entry, State.UNKNOWN, now)
+            elif entry.state is State.CANCELLING:  # asked for again, unless it makes progress after all
+                entry.state, entry.since = State.RUNNING, entry.since - self.timeouts.stalled
+
+    def not_cancelled(self, machine: str, why: str, now: float) -> None:
+        """vCenter does not cancel its task: it goes on, and is seen to."""
+        self.notices.append(Notice(now, machine, f"{machine}: not cancelled: {why}"))
 
     def cancel(self, now: float) -> None:
         """Begin nothing more, and cancel what is under way."""
@@ -218,17 +231,24 @@ class Migrations:
         self.inventory = inventory
         by_id = {task.id: task for task in tasks}
         machines = {machine.name: machine for machine in inventory.machines}
+        occupancy = Occupancy(inventory)
         for entry in self._next_of_each():
             if entry.state is State.STARTING:
                 continue
             machine = machines.get(entry.machine)
             if machine is None:
-                self._become(entry, State.LEFT_OUT, now, "it is gone, or switched off")
+                task = by_id.get(entry.task)
+                if task is not None and task.is_running:  # it has another name now
+                    self._follow(entry, entry.source, task, now)
+                else:
+                    self._become(entry, State.LEFT_OUT, now, "it is gone, renamed, or switched off")
             elif entry.state is State.WAITING:
                 if machine.host == entry.destination:
                     self._become(entry, State.DONE, now)
                 elif machine.host != entry.source:
                     self._become(entry, State.LEFT_OUT, now, f"somebody moved it to {machine.host}")
+                elif why := _unwanted(machine, entry.destination, occupancy):
+                    self._become(entry, State.LEFT_OUT, now, why)
             else:
                 task = by_id.get(entry.task or machine.task)
                 self._follow(entry, machine.host, task, now)
@@ -251,18 +271,32 @@ class Migrations:
         moves = startable(
             [entry.move for entry in waiting],
             occupancy,
-            [entry.move for entry in self.under_way],
+            self._moving(),
             self.budgets,
         )
         for move in moves:
             entry = next(entry for entry in waiting if entry.move == move)
             self._become(entry, State.STARTING, now)
             found.append(Start(move.machine, move.destination))
-        if not moves and not self.under_way and not self._foreign():
-            for entry in waiting:
-                why = occupancy.obstacle(entry.machine, entry.destination)
-                self._become(entry, State.LEFT_OUT, now, why or "nothing may move")
+        if moves or self.under_way:
+            self._idle_since = None
+        else:
+            self._leave_out(occupancy, now)
         return found
+
+    def _leave_out(self, occupancy: Occupancy, now: float) -> None:
+        """What waits in vain: nothing moves, or only what hangs or others have begun, and for too long."""
+        self._idle_since = now if self._idle_since is None else self._idle_since
+        moving = bool(self._moving())
+        if moving and now - self._idle_since <= self.timeouts.others:
+            return
+        for entry in self._next_of_each() if moving else self._ready():
+            why = (
+                occupancy.obstacle(entry.machine, entry.destination)
+                if entry.machine in occupancy.place
+                else ""
+            )
+            self._become(entry, State.LEFT_OUT, now, why or "it waits for moves that do not end")
 
     def _is_to_end(self, entry: Entry, now: float) -> bool:
         return bool(entry.task) and (self._cancelled or now - entry.since > self.timeouts.stalled)
@@ -284,22 +318,27 @@ class Migrations:
             if entry.state is State.WAITING and at.get(entry.machine) == entry.source
         ]
 
-    def _foreign(self) -> bool:
-        """Whether vCenter or somebody else is moving machines: room may come."""
-        own = {entry.machine for entry in self.entries if entry.state in _UNDER_WAY}
-        return any(machine.task and machine.name not in own for machine in self.inventory.machines)
+    def _own_moving(self) -> list[Entry]:
+        """Those under way, and those that were given up and go on."""
+        running = {machine.task for machine in self.inventory.machines if machine.task}
+        return [
+            entry
+            for entry in self.entries
+            if entry.state in _UNDER_WAY or (entry.state is State.FAILED and entry.task in running)
+        ]
+
+    def _moving(self) -> list[Move]:
+        """All moves of the cluster; of those that others have begun, the destination is not known."""
+        own = [entry.move for entry in self._own_moving()]
+        known = {move.machine for move in own}
+        others = (each for each in self.inventory.machines if each.task and each.name not in known)
+        return own + [Move(each.name, each.host, "") for each in others]
 
     def _occupancy(self) -> Occupancy:
         occupancy = Occupancy(self.inventory)
-        running = {machine.task for machine in self.inventory.machines if machine.task}
-        for entry in self.entries:
-            counts = entry.state in _UNDER_WAY or (entry.state is State.FAILED and entry.task in running)
+        for entry in self._own_moving():
             there = entry.destination in occupancy.capacity
-            if (
-                counts
-                and there
-                and occupancy.place.get(entry.machine, entry.destination) != entry.destination
-            ):
+            if there and occupancy.place.get(entry.machine, entry.destination) != entry.destination:
                 occupancy.begin(entry.move)
         return occupancy
 
@@ -313,7 +352,9 @@ class Migrations:
         """One that is under way, whose machine is on ``host``."""
         if task is not None and task.is_running:
             entry.ended = 0.0
-            if entry.state is State.UNKNOWN:
+            if entry.state is State.UNKNOWN and not task.kind.startswith(_OWN):
+                self._become(entry, State.LEFT_OUT, now, "DRS is moving it")
+            elif entry.state is State.UNKNOWN:
                 entry.task = task.id
                 self._become(entry, State.RUNNING, now)
             elif task.progress != entry.progress and entry.state is State.RUNNING:
@@ -324,11 +365,20 @@ class Migrations:
             self._become(entry, State.FAILED, now, task.error or "vCenter does not say why")
         elif self._has_settled(entry, now):
             if entry.state is State.UNKNOWN:
-                self._become(entry, State.WAITING, now)
+                self._not_arrived(entry, now)
             elif task is not None or not entry.task:
                 self._become(entry, State.FAILED, now, f"its task ended, and it is on {host}")
             else:
                 self._become(entry, State.FAILED, now, f"its task is gone, and it is on {host}")
+
+    def _not_arrived(self, entry: Entry, now: float) -> None:
+        """It is asked for again, unless it is no longer wanted."""
+        if self._cancelled:
+            self._become(entry, State.LEFT_OUT, now, "cancelled")
+        elif self._resumed:
+            self._become(entry, State.LEFT_OUT, now, "its request did not arrive; it is planned anew")
+        else:
+            self._become(entry, State.WAITING, now)
 
     def _has_settled(self, entry: Entry, now: float) -> bool:
         """Whether what its task has done would be seen by now."""
@@ -346,6 +396,15 @@ class Migrations:
             for later in self.entries:
                 if later.machine == entry.machine and later.state is State.WAITING:
                     self._become(later, State.LEFT_OUT, now, "it has not got to where this begins")
+
+
+def _unwanted(machine: Machine, destination: str, occupancy: Occupancy) -> str:
+    """Why a move that waits is no longer to be made, by rules that have changed; empty if it is."""
+    if machine.stays and not machine.task:
+        return machine.stays
+    if destination in occupancy.capacity and not occupancy.is_permitted(machine.name, destination):
+        return f"it may no longer run on {destination}"
+    return ""
 
 
 _TOLD: Mapping[State, str] = {

@@ -10,6 +10,7 @@ from typing import Any
 from pyVmomi import vim, vmodl
 
 from orchestrators.vsphere.connection import Connection, fault_text
+from orchestrators.vsphere.errors import RefusedError, UnreachableError
 from orchestrators.vsphere.inventory import Inventory
 from orchestrators.vsphere.migrations import Task
 from orchestrators.vsphere.observation import CLUSTER, HOST, MACHINE, PROPERTIES, SITE, inventory_of
@@ -37,10 +38,13 @@ class Observer:
         Tasks are asked for first, so that what one of them has done is in the state.  Raises UnreachableError (also
         for an expired session), NoPermissionError.
         """
-        if self._collector is None:
-            await self._connection.call(self._begin)
-        tasks = await self._connection.call(self._tasks)
-        await self._connection.call(self._update, wait)
+        try:
+            if self._collector is None:
+                await self._connection.call(self._begin)
+            tasks = await self._connection.call(self._tasks)
+            await self._connection.call(self._update, wait)
+        except RefusedError as error:  # the collector is gone, or vCenter is being stopped
+            raise UnreachableError(str(error)) from error
         return inventory_of(self._objects, tasks, self._site_key), tasks
 
     def forget(self) -> None:
@@ -67,7 +71,7 @@ class Observer:
             ],
         )
         collector = content.propertyCollector.CreatePropertyCollector()
-        collector.CreateFilter(spec, True)
+        collector.CreateFilter(spec, False)  # whole properties: no nested paths, which nobody would look at
         fields = content.customFieldsManager.field if content.customFieldsManager is not None else ()
         self._site_key = next((field.key for field in fields or () if field.name.lower() == SITE), None)
         self._collector = collector

@@ -19,6 +19,7 @@ from mgmt.errors import InfeasibleError, OverflowError, PolicyError, SolveTimeou
 from mgmt.language.bound_queries.expressions import DatabasePart, has_variable
 from mgmt.language.bound_queries.queries import PushedView, UnionView
 from mgmt.optimization.columns import Integers, integers
+from mgmt.optimization.deadline import Deadline
 from mgmt.optimization.lifting import lift, structures_of
 from mgmt.optimization.problem import LinearRows, Problem, Relation, Rows
 from mgmt.solution import Delta
@@ -113,8 +114,9 @@ def report_compilation(
     with model.database.snapshot() as snapshot:
         try:
             with phase(snapshot, budget):
+                deadline = Deadline.after(budget, model.clock)
                 for part in model.encoded(snapshot):
-                    found.add(part)
+                    found.add(part, deadline)
         except PolicyError as error:
             refused = str(error)
     spent = time.perf_counter() - started
@@ -147,7 +149,7 @@ class _Matrix:
     lifted: dict[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def add(self, part: EncodedPart) -> None:
+    def add(self, part: EncodedPart, deadline: Deadline) -> None:
         encoding = part.encoding
         self.encodings.append(encoding)
         names = [name for name in encoding.rows if name]
@@ -155,9 +157,11 @@ class _Matrix:
             self.left_out.update((name, (part.unasked,)) for name in names)
         else:
             try:
-                lifted = lift(encoding.factored, part.cells)
+                lifted = lift(encoding.factored, part.cells, deadline)
             except OverflowError as error:
                 self.left_out.update((name, (str(error),)) for name in names)
+            except TimeoutError:
+                self.left_out.update((name, ("the time ended while it was lifted",)) for name in names)
             else:
                 same = ("nothing: it is the same whatever is chosen",)
                 self.lifted.update(dict.fromkeys({*names} - {each.name for each in lifted.left_out}, same))

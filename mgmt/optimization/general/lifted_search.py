@@ -63,8 +63,9 @@ def search(
     share = _PARTIAL_SHARE if lifted.left_out else 1.0
     try:
         found = solve_in_parts(lifted.assignment, deadline=deadline.part(share), seed=seed, workers=workers)
-    except (UnsuitableError, SolveTimeout) as reason:
-        return LiftedSearch(None, None, (*lifted.left_out, LeftOut("", f"no engine: {reason}")))
+    except (UnsuitableError, SolveTimeout, TimeoutError) as reason:
+        why = str(reason) or "the time ended"
+        return LiftedSearch(None, None, (*lifted.left_out, LeftOut("", f"no engine: {why}")))
     if found.choice is None:
         return LiftedSearch(Optimum(None, (), 0), None, lifted.left_out, (), found.engine, found.notes)
     values = completed(problem, *lifted.cells.held(found.choice))

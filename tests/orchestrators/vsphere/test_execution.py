@@ -89,6 +89,42 @@ async def test_whatever_is_lost_everything_moves_once(
     assert "it does not answer" in lines
 
 
+async def test_nothing_is_asked_for_by_an_old_look(autojump_clock: trio.testing.MockClock) -> None:
+    from orchestrators.vsphere.execution import carry_out
+
+    vcenter = Lossy()
+    migrations = Migrations.of(MOVES, vcenter.fake.state)
+    vcenter.fake._put("p", host="c")
+    shown: Any = vcenter
+    await carry_out(shown, migrations, tell=lambda _: None, clock=trio.current_time)
+    assert vcenter.begun == {"q": 1}
+
+
+async def test_a_fault_of_the_collector_or_of_a_login_is_a_lost_connection(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    from orchestrators.vsphere.connection import Address, Connection, Credentials
+    from orchestrators.vsphere.errors import RefusedError
+    from orchestrators.vsphere.execution import VCenter
+
+    connection = Connection(Address("vcenter.example"), Credentials("ada", "secret"))
+    faults: list[Exception] = [
+        RefusedError("it was canceled (RequestCanceled)"),
+        RefusedError("(SystemError)"),
+    ]
+
+    async def call(*_: object) -> None:
+        if faults:
+            raise faults.pop()
+
+    connection.call = connection.connect = call  # type: ignore[method-assign, assignment]
+    vcenter = VCenter(connection, lambda _: None)
+    with pytest.raises(UnreachableError, match="SystemError"):
+        await vcenter.look()
+    await vcenter.reconnect()
+    assert not faults
+
+
 async def test_a_missing_privilege_is_told_of_each_move(autojump_clock: trio.testing.MockClock) -> None:
     _, states, lines = await run("permission")
     assert sorted(states.values()) == ["done", "failed"]

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrators.vsphere.inventory import Inventory, Move
+from orchestrators.vsphere.inventory import Inventory, Move, Rule, RuleKind
 from orchestrators.vsphere.migrations import Cancel, Migrations, Start, State, Task, Timeouts
 from orchestrators.vsphere.move_order import Budgets
 from tests.orchestrators.vsphere.states import cluster, host, machine
@@ -29,7 +29,7 @@ class Fake:
     def start(self, action: Start) -> str:
         id_ = f"task-{len(self.begun)}"
         self.begun.append(action.machine)
-        self.tasks[id_] = Task(id_, f"vm-{action.machine}", "running")
+        self.tasks[id_] = Task(id_, f"vm-{action.machine}", "running", kind="VirtualMachine.relocate")
         self.wanted[id_] = action
         self._put(action.machine, task=id_)
         return id_
@@ -41,7 +41,7 @@ class Fake:
         self._put(action.machine, task="", **where)
 
     def progress(self, id_: str, percent: int) -> None:
-        self.tasks[id_] = Task(id_, self.tasks[id_].entity, "running", percent)
+        self.tasks[id_] = msgspec.structs.replace(self.tasks[id_], progress=percent)
 
     def _put(self, name: str, **changes: str) -> None:
         machines = (
@@ -147,6 +147,35 @@ def test_a_request_that_never_arrived_is_made_again_once_that_is_sure() -> None:
     assert migrations.actions(8) == [Start("p", "b")]
 
 
+def test_a_request_that_never_arrived_is_not_made_again_once_it_is_cancelled_or_of_an_earlier_process() -> (
+    None
+):
+    for resumed, why in ((False, "cancelled"), (True, "its request did not arrive; it is planned anew")):
+        fake, migrations = begin(Move("p", "a", "b"))
+        migrations.actions(0)
+        if resumed:
+            migrations = Migrations.resumed(migrations.journal, fake.state, 1, timeouts=TIMEOUTS)
+        else:
+            migrations.disconnected(1)
+            migrations.cancel(1)
+        fake.show(migrations, 2)
+        fake.show(migrations, 8)
+        assert migrations.actions(8) == []
+        assert migrations.entries[0].why == why
+
+
+def test_a_rule_that_changes_meanwhile_leaves_out_what_waits() -> None:
+    fake, migrations = begin(Move("p", "a", "b"), Move("q", "a", "b"))
+    fake._put("p", stays="an override of the cluster makes its moves manual")
+    rule = Rule("r", RuleKind.OFF, ("q",), ("b",))
+    fake.state = msgspec.structs.replace(fake.state, clusters=cluster([], [], rule).clusters)
+    fake.show(migrations, 1)
+    assert [entry.why for entry in migrations.entries] == [
+        "an override of the cluster makes its moves manual",
+        "it may no longer run on b",
+    ]
+
+
 def test_a_later_process_finds_what_runs_and_leaves_out_what_was_not_asked_for() -> None:
     fake, first = begin(Move("p", "a", "b"), Move("q", "a", "b"), Move("r", "a", "c"), budgets=Budgets(2, 2))
     act(fake, first, 0)
@@ -179,6 +208,51 @@ def test_a_machine_that_somebody_moves_or_stops_is_left_alone() -> None:
     fake.show(migrations, 0)
     assert migrations.actions(0) == [], "r waits for what DRS does with it"
     assert states(migrations) == {"p": "left out", "q": "left out", "r": "waiting"}
+
+
+def test_a_task_of_drs_is_not_taken_for_one_s_own() -> None:
+    fake, migrations = begin(Move("p", "a", "b"))
+    migrations.actions(0)
+    migrations.disconnected(1)
+    fake.tasks["t"] = Task("t", "vm-p", "running", kind="Drm.ExecuteVMotionLRO")
+    fake._put("p", task="t")
+    fake.show(migrations, 2)
+    migrations.cancel(2)
+    assert migrations.actions(2) == []
+    assert migrations.entries[0].why == "DRS is moving it"
+
+
+def test_moves_that_hang_and_those_of_others_count_in_the_budgets_and_are_not_waited_for_for_ever() -> None:
+    fake, migrations = begin(Move("p", "a", "b"), budgets=Budgets(1, 4))
+    fake.tasks["t"] = Task("t", "vm-q", "running", kind="Drm.ExecuteVMotionLRO")
+    fake._put("q", task="t")
+    fake.show(migrations, 0)
+    assert migrations.actions(0) == [], "a has one move already"
+    assert migrations.actions(1800) == []
+    assert states(migrations) == {"p": "waiting"}
+    migrations.actions(1801)
+    assert migrations.entries[0].why == "it waits for moves that do not end"
+
+
+def test_a_cancel_that_was_lost_is_asked_for_again() -> None:
+    fake, migrations = begin(Move("p", "a", "b"))
+    act(fake, migrations, 0)
+    assert migrations.actions(61) == [Cancel("p", "task-0")]
+    migrations.disconnected(62)
+    fake.show(migrations, 63)
+    assert migrations.actions(63) == [Cancel("p", "task-0")]
+
+
+def test_a_machine_that_is_renamed_while_it_moves_is_waited_for() -> None:
+    fake, migrations = begin(Move("p", "a", "b"))
+    act(fake, migrations, 0)
+    renamed = msgspec.structs.replace(fake.state.machines[0], name="other")
+    fake.state = msgspec.structs.replace(fake.state, machines=(renamed, *fake.state.machines[1:]))
+    fake.show(migrations, 1)
+    assert states(migrations) == {"p": "running"}
+    fake.tasks.clear()
+    fake.show(migrations, 2)
+    assert migrations.entries[0].why == "it is gone, renamed, or switched off"
 
 
 def test_a_detour_goes_on_when_it_has_arrived_and_not_when_it_failed() -> None:

@@ -65,12 +65,25 @@ def test_what_if_a_site_is_lost(dump: Path, tmp_path: Path, capsys: pytest.Captu
     assert shown.err.startswith("rota: cluster c: no placement satisfies these constraints together: ")
 
 
+def test_a_loss_may_take_the_room_that_is_kept_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machines = [machine(name, where, 40, memory_reservation=40) for name, where in ("pa", "qb", "rc")]
+    dump = kept(cluster([host("a"), host("b"), host("c")], machines, failover_hosts=1), tmp_path)
+    answer = asked(capsys, dump, "--lose", "c")
+    assert answer["difference"] is not None, answer
+
+
 def test_unknown_names_are_usage(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for options, message in (
         (["--evacuate", "x"], "there is no host 'x' in a cluster"),
         (["--lose", "x"], "there is no host 'x' in these clusters"),
         (["--why", "x"], "there is no machine 'x' that is switched on in these clusters"),
         (["--cluster", "x"], "there is no cluster 'x': there are c"),
+        (
+            ["--why", "p", "--headroom", "p"],
+            "one question at a time: --why, --why-not, --headroom, or --lose and --lose-site",
+        ),
     ):
         with pytest.raises(SystemExit) as caught:
             main(["vsphere", "simulate", str(dump), *options])

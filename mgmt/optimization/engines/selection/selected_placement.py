@@ -181,9 +181,9 @@ class _Search:
                 break
             try:
                 attempt()
-            except (SolveTimeout, TimeoutError):
+            except (SolveTimeout, TimeoutError) as error:
                 if self._best is None:
-                    raise
+                    raise SolveTimeout("no selection was found in the time given") from error
                 break
         if self._best is None:
             raise UnsuitableError("no selection fits the best places")

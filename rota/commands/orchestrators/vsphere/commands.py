@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from orchestrators.vsphere.migrations import Migrations
     from orchestrators.vsphere.planning import Plan, Planner
 
+_SECONDS = click.FloatRange(min=0)
 Tell: TypeAlias = Callable[[str], None]
 
 
@@ -147,22 +149,22 @@ def apply(server: Server, scope: Scope, beside_drs: bool, journal: Path, json_wa
     show_default=True,
     help="What is under way; a later run goes on with it.",
 )
-@click.option("--every", type=float, default=60.0, show_default=True, help="Seconds between two plans.")
+@click.option("--every", type=_SECONDS, default=60.0, show_default=True, help="Seconds between two plans.")
 @click.option(
     "--settle",
-    type=float,
+    type=_SECONDS,
     default=300.0,
     show_default=True,
     help="Seconds of unevenness before balance moves.",
 )
 @click.option(
     "--cooldown",
-    type=float,
+    type=_SECONDS,
     default=600.0,
     show_default=True,
     help="Seconds after moves before balance moves.",
 )
-@click.option("--window", type=float, default=900.0, show_default=True, help="Seconds of use that count.")
+@click.option("--window", type=_SECONDS, default=900.0, show_default=True, help="Seconds of use that count.")
 @json_option
 def watch(
     server: Server,
@@ -293,30 +295,52 @@ async def _apply(
     from orchestrators.vsphere.ownership import require_single_master
     from orchestrators.vsphere.planning import Planner
 
-    planner, done = Planner(), []
+    planner = Planner()
+    done: list[Migrations] = []
     async with server.connected(_say) as vcenter:
-        await _go_on(vcenter, scope, journal, _say)
-        inventory, _ = await vcenter.look()
-        parts = _chosen(inventory, scope)
+        parts = _chosen(await _looked(vcenter, _say), scope)
         require_single_master((part.clusters[0] for part in parts), beside_drs=beside_drs)
-        for part in parts:
+        await _go_on(vcenter, scope, journal, _say)
+        for name in [part.clusters[0].name for part in parts]:
+            now = _chosen(
+                await _looked(vcenter, _say), scope
+            )  # the moves of another cluster may have taken long
+            part = next((part for part in now if part.clusters[0].name == name), None)
+            if part is None:
+                continue
+            require_single_master(part.clusters, beside_drs=beside_drs)
             found = await trio.to_thread.run_sync(_planned, planner, part, scope, json_wanted)
             done.append(await _carried_out(vcenter, part, found, scope, journal, _say))
+            if done[-1].cancelled:
+                break
     return done
+
+
+async def _looked(vcenter: VCenter, tell: Tell, wait: float = 0.0) -> Inventory:
+    """The state, once vCenter can be reached."""
+    from orchestrators.vsphere.errors import UnreachableError
+
+    while True:
+        try:
+            inventory, _ = await vcenter.look(wait)
+        except UnreachableError as error:
+            tell(str(error))
+            await vcenter.reconnect()
+        else:
+            return inventory
 
 
 async def _go_on(vcenter: VCenter, scope: Scope, journal: Path, tell: Tell) -> None:
     """With what an earlier run had begun."""
     import msgspec
 
-    from orchestrators.vsphere.execution import carry_out, read_journal
+    from orchestrators.vsphere.execution import read_journal
     from orchestrators.vsphere.migrations import Migrations
 
     kept = read_journal(journal)
     if kept is None:
         return
-    inventory, tasks = await vcenter.look()
-    now = time.time()
+    inventory, now = await _looked(vcenter, tell), time.time()
     try:
         journals = [
             Migrations.resumed(kept, part, now, scope.settings.budgets)
@@ -329,24 +353,32 @@ async def _go_on(vcenter: VCenter, scope: Scope, journal: Path, tell: Tell) -> N
         migrations.entries = [entry for entry in migrations.entries if entry.machine in names]
         if not migrations.entries:
             continue  # it was of another cluster
-        migrations.observed(migrations.inventory, tasks, now)
         tell(f"going on with {len(migrations.under_way)} migrations of an earlier run")
-        await carry_out(vcenter, migrations, tell=tell, journal=journal)
+        await _until_ended(vcenter, migrations, journal, tell)
+        if migrations.cancelled:
+            raise KeyboardInterrupt
 
 
 async def _carried_out(
     vcenter: VCenter, part: Inventory, found: Plan, scope: Scope, journal: Path, tell: Tell
 ) -> Migrations:
     """A plan, until it has ended or is cancelled by Ctrl-C."""
-    import trio
-
-    from orchestrators.vsphere.execution import carry_out
-    from orchestrators.vsphere.migrations import Migrations
+    from orchestrators.vsphere.migrations import Entry, Migrations, State
 
     moves = [step.move for step in found.order.steps]
     migrations = Migrations.of(moves, part, scope.settings.budgets)
     for move, why in found.order.left_out:
         tell(f"{move.machine}: left out: {why}")
+        migrations.entries.append(Entry(*move, State.LEFT_OUT, why=why))
+    await _until_ended(vcenter, migrations, journal, tell)
+    return migrations
+
+
+async def _until_ended(vcenter: VCenter, migrations: Migrations, journal: Path, tell: Tell) -> None:
+    """Or until Ctrl-C has cancelled them.  Raises KeyboardInterrupt for a second one."""
+    import trio
+
+    from orchestrators.vsphere.execution import carry_out
 
     async def cancel_on_signal() -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -360,7 +392,6 @@ async def _carried_out(
         nursery.start_soon(cancel_on_signal)
         await carry_out(vcenter, migrations, tell=tell, journal=journal)
         nursery.cancel_scope.cancel()
-    return migrations
 
 
 async def _watch(
@@ -369,27 +400,36 @@ async def _watch(
     import trio
 
     from orchestrators.vsphere.balance_loop import BalanceLoop
-    from orchestrators.vsphere.errors import UnreachableError
     from orchestrators.vsphere.ownership import require_single_master
     from orchestrators.vsphere.planning import Planner
 
     planner = Planner()
     loops: dict[str, BalanceLoop] = {}
     async with server.connected(tell) as vcenter:
+        parts = _chosen(await _looked(vcenter, tell), scope)
+        require_single_master((part.clusters[0] for part in parts), beside_drs=beside_drs)
         await _go_on(vcenter, scope, journal, tell)
+        moved = ""
         while True:
-            try:
-                inventory, _ = await vcenter.look(settings.sample)
-            except UnreachableError as error:
-                tell(str(error))
-                await vcenter.reconnect()
-                continue
-            parts = _chosen(inventory, scope)
+            inventory = await _looked(vcenter, tell, settings.sample)
+            parts = _chosen(inventory, _with_hosts_of(inventory, scope))
             require_single_master((part.clusters[0] for part in parts), beside_drs=beside_drs)
+            parts.sort(
+                key=lambda part: part.clusters[0].name == moved
+            )  # no cluster keeps another one waiting
             for part in parts:
-                loop = loops.setdefault(part.clusters[0].name, BalanceLoop(settings))
-                await _watch_once(vcenter, planner, loop, part, scope, journal, tell)
+                name = part.clusters[0].name
+                loop = loops.setdefault(name, BalanceLoop(settings))
+                if await _watch_once(vcenter, planner, loop, part, scope, journal, tell):
+                    moved = name
+                    break  # that has taken a while: the others are looked at anew
             await trio.sleep(1)  # vCenter may have something new at any moment
+
+
+def _with_hosts_of(inventory: Inventory, scope: Scope) -> Scope:
+    """Without hosts to be emptied that have been removed meanwhile."""
+    known = {host.name for host in inventory.hosts}
+    return replace(scope, evacuate=tuple(name for name in scope.evacuate if name in known))
 
 
 async def _watch_once(
@@ -400,7 +440,8 @@ async def _watch_once(
     scope: Scope,
     journal: Path,
     tell: Tell,
-) -> None:
+) -> bool:
+    """Whether machines were moved."""
     import trio
 
     from mgmt import PolicyError
@@ -409,20 +450,21 @@ async def _watch_once(
     now, name = time.time(), part.clusters[0].name
     part = loop.observed(part, now)
     if not loop.is_due(part, now):
-        return
+        return False
     try:
         found = await trio.to_thread.run_sync(partial(planner.plan, part, scope.settings, loop.samples))
     except (PolicyError, ContradictoryRulesError) as error:
         tell(f"{name}: {error}")
-        return
+        return False
     why = loop.why_not_yet(found, time.time())
     if why:
         tell(f"{name}: {why}")
-        return
+        return False
     migrations = await _carried_out(vcenter, part, found, scope, journal, tell)
     loop.carried_out(migrations.entries, time.time())
     if migrations.cancelled:
         raise KeyboardInterrupt
+    return True
 
 
 def _entries(migrations: Migrations) -> list[dict[str, str]]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rota.errors import UsageProblem
+
 if TYPE_CHECKING:
     from orchestrators.vsphere.execution import VCenter
     from orchestrators.vsphere.planning import PlanSettings
@@ -170,6 +172,10 @@ def question_options(command: Command) -> Command:
         lose_site: str | None,
         **others: Any,
     ) -> None:
+        if sum(map(bool, (why, why_not, headroom, lose or lose_site))) > 1:
+            raise UsageProblem(
+                "one question at a time: --why, --why-not, --headroom, or --lose and --lose-site"
+            )
         command(questions=Questions(why, why_not, headroom, lose, lose_site), **others)
 
     return _with_options(

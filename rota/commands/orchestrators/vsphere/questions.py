@@ -60,7 +60,7 @@ def _with_machine(parts: list[Inventory], name: str) -> Inventory:
 def _lose(
     planner: Planner, parts: list[Inventory], settings: PlanSettings, questions: Questions, json_wanted: bool
 ) -> None:
-    """Machines of lost hosts are started elsewhere: whatever their rules of moving are, and however many they are."""
+    """Machines of lost hosts are started elsewhere, however many they are, in the room that is kept for that."""
     import mgmt
     from mgmt import InfeasibleError
     from rota.commands.policies import report
@@ -105,5 +105,6 @@ def _loss(hosts: list[str]) -> str:
     return (
         f"UPDATE host SET maintenance = TRUE WHERE name IN ({listed}); "
         f"UPDATE vm SET stays = FALSE WHERE host IN ({listed}); "
-        "DELETE FROM migration_limit"
+        "DELETE FROM migration_limit; "
+        "DELETE FROM failover"
     )
