@@ -86,6 +86,7 @@ class Service:
         self._client, self._placer, self._run_blocking = client, placer, run_blocking
         self._news = trio.Event()
         self._new_policies: Json | None = None
+        self._rules_known = trio.Event()  # what the ConfigMap says, or that there is none
         self._work, self._works = trio.open_memory_channel[Bind | Evict](math.inf)
         self._tell, self._tells = trio.open_memory_channel[Report | Mark](WAITING_REPORTS)
 
@@ -125,11 +126,14 @@ class Service:
                 else:
                     found = None if each.deleted else each.item
                 self._new_policies = found or {}
+                self._rules_known.set()
                 self._notify()
 
     # Placing
 
     async def _schedule(self) -> None:
+        if self.settings.config_map is not None:
+            await self._rules_known.wait()
         while True:
             news = self._news
             if self._new_policies is not None:
@@ -207,27 +211,28 @@ class Service:
 
     async def _carry_out(self) -> None:
         async for effect in self._works:
-            if isinstance(effect, Bind):
-                await self._bind(effect)
+            if self.scheduler.leads(trio.current_time()):
+                await self._attempt(effect)
             else:
-                outcome, message = await self._ask(effect)
-                self.metrics.attempts.labels("eviction", outcome.name.lower()).inc()
-                self._do(self.scheduler.evicted(effect, outcome, trio.current_time(), message))
+                self.scheduler.abandoned(effect)
             self._notify()
 
-    async def _bind(self, effect: Bind) -> None:
-        while self.scheduler.leads(trio.current_time()):
-            outcome, message = await self._ask(effect)
-            self.metrics.attempts.labels("binding", outcome.name.lower()).inc()
-            follow_up = self.scheduler.bound(effect, outcome, trio.current_time(), message)
-            if outcome is not Outcome.UNKNOWN:
-                waits = self.scheduler.statistics.waits
-                while waits:
-                    self.metrics.waits.observe(waits.pop())
-                self._do(follow_up)
-                return
+    async def _attempt(self, effect: Bind | Evict) -> None:
+        """Once; without an answer it is asked again, behind the others."""
+        outcome, message = await self._ask(effect)
+        what = "binding" if isinstance(effect, Bind) else "eviction"
+        self.metrics.attempts.labels(what, outcome.name.lower()).inc()
+        now = trio.current_time()
+        if isinstance(effect, Bind):
+            self._do(self.scheduler.bound(effect, outcome, now, message))
+        elif outcome is not Outcome.UNKNOWN:
+            self._do(self.scheduler.evicted(effect, outcome, now, message))
+        waits = self.scheduler.statistics.waits
+        while waits:
+            self.metrics.waits.observe(waits.pop())
+        if outcome is Outcome.UNKNOWN:
             await trio.sleep(PAUSE)
-        self.scheduler.abandoned(effect)
+            self._work.send_nowait(effect)
 
     async def _ask(self, effect: Bind | Evict) -> tuple[Outcome, str]:
         path = POD.path(*effect.pod)
@@ -242,6 +247,8 @@ class Service:
         except UnreachableError as error:
             return Outcome.UNKNOWN, str(error)
         except RequestError as error:
+            if error.is_worth_another_try and isinstance(effect, Bind):  # of an eviction it says no
+                return Outcome.UNKNOWN, str(error)
             by_status = {CONFLICT: Outcome.CONFLICT, NOT_FOUND: Outcome.GONE}
             return by_status.get(error.status, Outcome.REFUSED), str(error)
         return Outcome.DONE, ""

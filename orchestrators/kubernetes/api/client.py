@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, TypeAlias
@@ -13,9 +14,11 @@ import trio
 
 from orchestrators.kubernetes.api.connections import PATIENCE, Connection, Connections
 from orchestrators.kubernetes.api.credentials import Access
-from orchestrators.kubernetes.errors import RequestError
+from orchestrators.kubernetes.errors import CredentialsError, RequestError
 
 Json: TypeAlias = Mapping[str, Any]
+
+log = logging.getLogger("rota.kubernetes")
 
 UNAUTHORIZED: Final = 401
 FAILED: Final = 400
@@ -66,7 +69,7 @@ class ApiClient:
         self, method: str, target: str, body: Json | None = None, content_type: bytes = JSON
     ) -> dict[str, Any]:
         content = b"" if body is None else msgspec.json.encode(body)
-        while True:
+        for is_last in (False, True):  # with other credentials once
             access, connections = self._access, self._connections
             head = _head(access, connections, method, target, content_type, len(content))
             async with connections.one() as connection:
@@ -75,8 +78,9 @@ class ApiClient:
                 parts = []
                 while (chunk := await connection.chunk()) is not None:
                     parts.append(chunk)
-            if status != UNAUTHORIZED or not await self._has_other_access(access):
-                return _answer(status, b"".join(parts))
+            if status != UNAUTHORIZED or is_last or not await self._has_other_access(access):
+                break
+        return _answer(status, b"".join(parts))
 
     @asynccontextmanager
     async def lines(
@@ -101,12 +105,20 @@ class ApiClient:
         """Read the credentials again, unless somebody else has meanwhile; whether they say anything new."""
         async with self._asking:
             if self._access is refused:
-                found = await trio.to_thread.run_sync(self._ask)
-                if found.token == refused.token and found.server == refused.server:
+                try:
+                    found = await trio.to_thread.run_sync(self._ask)
+                except CredentialsError as error:
+                    log.warning("%s", error)
+                    return False
+                if _said(found) == _said(refused):
                     return False
                 former, self._access, self._connections = self._connections, found, Connections(found)
                 await former.close()
             return True
+
+
+def _said(access: Access) -> tuple[object, ...]:
+    return access.server, access.token, access.certificate
 
 
 def _head(

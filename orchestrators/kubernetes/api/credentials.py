@@ -35,6 +35,8 @@ class Access:
     token: str | None = None
     server_name: str | None = None
     namespace: str = "default"
+    certificate: bytes | None = None
+    """Of the client, as in ``tls``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,10 @@ class Credentials:
         """Read them.  Raises CredentialsError."""
         files = [self.kubeconfig] if self.kubeconfig else _files_named(os.environ.get("KUBECONFIG", ""))
         if not files and (SERVICE_ACCOUNT / "token").is_file():
-            return _of_service_account(SERVICE_ACCOUNT, os.environ)
+            try:
+                return _of_service_account(SERVICE_ACCOUNT, os.environ)
+            except (ValueError, OSError) as error:
+                raise CredentialsError(f"{SERVICE_ACCOUNT}: {error}") from error
         files = files or [Path.home() / ".kube/config"]
         try:
             return _of_kubeconfig(_merged(files), self.context)
@@ -74,19 +79,34 @@ def _merged(files: list[Path]) -> dict[str, Any]:
         try:
             document = yaml.safe_load(path.read_text(encoding="utf-8"))
         except yaml.YAMLError as error:
-            raise CredentialsError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+            raise CredentialsError(f"{path} is no YAML: {_problem(error)}") from None
         if not isinstance(document, Mapping):
             raise CredentialsError(f"{path} is no kubeconfig: it holds no mapping")
-        merged.setdefault("current-context", document.get("current-context"))
+        if document.get("current-context"):
+            merged.setdefault("current-context", document["current-context"])
         for section in ("clusters", "users", "contexts"):
             named = merged.setdefault(section, {})
             for entry in document.get(section) or ():
                 content = dict(entry[section[:-1]] or {})
                 for key in ("certificate-authority", "client-certificate", "client-key", "tokenFile"):
-                    if key in content:
+                    if content.get(key):
                         content[key] = str(path.parent / content[key])
                 named.setdefault(entry["name"], content)
     return merged
+
+
+def _problem(error: Exception) -> str:
+    """What is wrong and where, without the text: there are secrets in it."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or "it cannot be read"
+    return problem if mark is None else f"{problem} (line {mark.line + 1})"
+
+
+def _token(text: str) -> str:
+    token = text.strip()
+    if not (token.isascii() and token.isprintable()):
+        raise ValueError("the token is not one line of printable characters")
+    return token
 
 
 def _of_kubeconfig(config: Mapping[str, Any], wanted: str | None) -> Access:
@@ -101,15 +121,16 @@ def _of_kubeconfig(config: Mapping[str, Any], wanted: str | None) -> Access:
     if "exec" in user:
         user |= _from_program(user["exec"])
     token = user.get("token")
-    if not token and "tokenFile" in user:
+    if user.get("tokenFile"):
         token = Path(user["tokenFile"]).read_text(encoding="utf-8")
     server = str(cluster["server"]).rstrip("/")
     return Access(
         server,
         _tls(cluster, user) if server.startswith("https:") else None,
-        token.strip() if token else None,
+        _token(token) if token else None,
         cluster.get("tls-server-name"),
         context.get("namespace") or "default",
+        _content(user, "client-certificate"),
     )
 
 
@@ -127,9 +148,12 @@ def _from_program(given: Mapping[str, Any]) -> dict[str, Any]:
         {"apiVersion": given["apiVersion"], "kind": "ExecCredential", "spec": {"interactive": False}}
     )
     command = [given["command"], *(given.get("args") or ())]
-    run = subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROGRAM_PATIENCE
-    )
+    try:
+        run = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROGRAM_PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"{command[0]} gave no answer in {PROGRAM_PATIENCE:g} s") from None
     if run.returncode:
         raise ValueError(
             f"{command[0]} ended with {run.returncode}: {run.stderr.decode(errors='replace')[:200]!r}"
@@ -182,6 +206,6 @@ def _of_service_account(folder: Path, environment: Mapping[str, str]) -> Access:
     return Access(
         f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         ssl.create_default_context(cafile=str(folder / "ca.crt")),
-        (folder / "token").read_text(encoding="utf-8").strip(),
+        _token((folder / "token").read_text(encoding="utf-8")),
         namespace=(folder / "namespace").read_text(encoding="utf-8").strip(),
     )

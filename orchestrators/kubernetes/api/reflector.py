@@ -52,13 +52,17 @@ class Changed:
 async def news(
     client: ApiClient, kind: Kind, namespace: str = "", **selectors: str
 ) -> AsyncGenerator[Listed | Changed]:
-    """What a reflector hears, for ever.  A kind that nobody may see or that is not served is listed as empty."""
+    """What a reflector hears, for ever.  A kind that nobody may see or that is not served is listed as empty,
+    unless it was listed before: then what is known stays.
+    """
     pause = FIRST_PAUSE
     version: str | None = None
+    is_known = False
     while True:
         try:
             if version is None:
                 items, version = await listed(client, kind, namespace, **selectors)
+                is_known = True
                 yield Listed(items)
             async with aclosing(watched(client, kind, version, namespace, **selectors)) as events:
                 async for event in events:
@@ -76,7 +80,8 @@ async def news(
             version = None
             if error.status in (NOT_SERVED, FORBIDDEN) and not kind.required:
                 log.warning("%s are not read: %s", kind.plural, error)
-                yield Listed([])
+                if not is_known:
+                    yield Listed([])
                 pause = LONGEST_PAUSE
             else:
                 log.warning("%s: %s", kind.plural, error)

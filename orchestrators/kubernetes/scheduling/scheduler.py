@@ -363,9 +363,12 @@ class Scheduler:
         text = f"Binding to {effect.node} was refused: {message}"
         return [Report(effect.pod, effect.uid, "FailedBinding", text, warning=True, action="Binding")]
 
-    def abandoned(self, effect: Bind) -> None:
-        """A binding that nobody will ask for again: another process leads."""
-        self._assumed.pop(effect.uid, None)
+    def abandoned(self, effect: Bind | Evict) -> None:
+        """What nobody will ask for again: another process leads."""
+        if isinstance(effect, Bind):
+            self._assumed.pop(effect.uid, None)
+        elif (pod := self._pods.get(effect.preemptor)) is not None:
+            self._nominated.pop(uid_of(pod), None)
 
     def evicted(self, effect: Evict, outcome: Outcome, now: float, message: str = "") -> list[Effect]:
         """The answer to an eviction.  Without it there is no room: the preemptor is decided on anew, later."""

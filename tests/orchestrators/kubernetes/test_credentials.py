@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import ssl
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrators.kubernetes.api import credentials
-from orchestrators.kubernetes.api.credentials import Credentials
-from orchestrators.kubernetes.errors import CredentialsError
+from orchestrators.kubernetes.api.client import ApiClient
+from orchestrators.kubernetes.api.connections import Connections
+from orchestrators.kubernetes.api.credentials import Access, Credentials
+from orchestrators.kubernetes.errors import CredentialsError, RequestError
 from tests.orchestrators.kubernetes.control_plane import write_certificates
 
 
@@ -72,6 +77,63 @@ def test_the_service_account_of_a_pod(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     access = Credentials().access()
     assert (access.server, access.token, access.namespace) == ("https://[fd00::1]:443", "abc", "kube-system")
+
+
+def test_of_several_files_the_first_with_a_context_counts_and_a_token_file_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "first").write_text("clusters: []\n")
+    (tmp_path / "secret").write_text("abc")
+    second = written(tmp_path / "config", {"token": "old", "tokenFile": "secret"}, server="http://there")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'first'}{os.pathsep}{second}")
+    assert Credentials().access().token == "abc"
+
+
+@pytest.mark.parametrize("text", ["users:\n- token: SECRET: x\n", None])
+def test_no_error_tells_a_token(tmp_path: Path, text: str | None) -> None:
+    path = written(tmp_path / "config", {"token": "SEC\nRET"})
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(CredentialsError, match="line") as error:
+        Credentials(path).access()
+    assert "SEC" not in str(error.value)
+
+
+def test_a_program_that_gives_no_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "PROGRAM_PATIENCE", 0.05)
+    program = {"apiVersion": "v1", "command": sys.executable, "args": ["-c", "import time; time.sleep(9)"]}
+    with pytest.raises(CredentialsError, match="gave no answer"):
+        Credentials(written(tmp_path / "config", {"exec": program})).access()
+
+
+async def test_other_credentials_are_tried_once_and_none_that_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    def access() -> Access:
+        asked.append(1)
+        if len(asked) > 2:
+            raise CredentialsError("the program failed")
+        return Access("http://there", None, f"token{len(asked)}")
+
+    class Refusing:
+        async def ask(self, *_: object) -> int:
+            return 401
+
+        async def chunk(self, *_: object) -> None:
+            return None
+
+    @asynccontextmanager
+    async def one(_: Connections) -> AsyncIterator[Refusing]:
+        yield Refusing()
+
+    monkeypatch.setattr(Connections, "one", one)
+    client = ApiClient(access)
+    for number in (2, 3):
+        with pytest.raises(RequestError):
+            await client.get("/api/v1/pods")
+        assert len(asked) == number
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,16 @@ def test_rules_that_are_wrong_leave_those_before_in_force() -> None:
     assert len(placer.place(objects_of([dump(*three, *gang)]), budget=60, now=NOW).bound) == 3
 
 
+def test_a_gang_is_of_its_namespace_and_a_size_that_is_no_number_stops_nobody_else() -> None:
+    placer = Placer(policies=of_folder(GANGS))
+    here, there, wrong = (pod(name) for name in ("here", "there", "wrong"))
+    there["metadata"]["namespace"] = "other"
+    for each, size in ((here, "2"), (there, "2"), (wrong, "abc")):
+        each["metadata"]["labels"] |= {"rota/gang": "g", "rota/gang-size": size}
+    objects = objects_of([dump(node("n1"), here, there, wrong, pod("alone"))])
+    assert set(placer.place(objects, budget=60, now=NOW).bound) == {("default", "alone")}
+
+
 def test_rebalancing_evicts_no_more_than_helps_and_budgets_allow() -> None:
     pods = [pod(f"web-{i}", "500m", app="web", nodeName="n0") for i in range(12)]
     for each in pods:

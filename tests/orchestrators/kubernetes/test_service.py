@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import trio
 from trio.testing import MockClock
 
+from mgmt import SourceText
 from orchestrators.kubernetes.api.client import ApiClient
+from orchestrators.kubernetes.errors import RequestError
 from orchestrators.kubernetes.placement import Placement, Placer
 from orchestrators.kubernetes.rows import ClusterObjects
+from orchestrators.kubernetes.scheduling.effects import Bind, Evict
 from orchestrators.kubernetes.service import Service, ServiceSettings
 from tests.orchestrators.kubernetes.control_plane import node, pod
 from tests.orchestrators.kubernetes.fake_api import FakeApi
@@ -115,6 +119,56 @@ async def test_a_node_that_goes_is_given_nothing_more(autojump_clock: MockClock)
         api.put("pods", pod("later"))
         await until_all_bound(api)
     assert api.nodes_of_pods()["default/later"] == "n2"
+
+
+async def test_nobody_is_placed_before_the_rules_are_known_and_rules_that_may_not_be_read_stay(
+    autojump_clock: MockClock,
+) -> None:
+    class Slow(FakeApi):
+        forbids = False
+
+        async def get(self, path: str, **parameters: str) -> dict[str, Any]:
+            if "configmaps" in path:
+                if self.forbids:
+                    raise RequestError(403, "Forbidden", "")
+                await trio.sleep(1)
+            return await super().get(path, **parameters)
+
+    used: list[list[str]] = []
+
+    class Noting(FirstNode):
+        def use(self, policies: Sequence[SourceText]) -> None:
+            used.append([each.name for each in policies])
+
+        def place(self, objects: ClusterObjects, **_: Any) -> Placement:
+            assert used
+            return super().place(objects)
+
+    api = Slow()
+    api.put("nodes", node("n1"))
+    api.put("pods", pod("p"))
+    api.put("configmaps", {"metadata": {"name": "r", "namespace": "kube-system"}, "data": {"own.sql": "x"}})
+    settings = ServiceSettings(config_map=("kube-system", "r"))
+    async with running(
+        api, Service(cast(ApiClient, api), cast(Placer, Noting()), settings, cast(Any, inline))
+    ):
+        await until_all_bound(api)
+        api.forbids = True
+        api.forget()
+        await trio.sleep(60)
+    assert len(used) == 1
+    assert used[0][0].endswith("own.sql")
+
+
+async def test_what_was_to_be_done_is_left_where_another_one_leads(autojump_clock: MockClock) -> None:
+    api = with_pods(0)
+    first = service(api)
+    async with running(api, first):
+        await trio.sleep(1)
+        first.scheduler.lead(-math.inf, trio.current_time())
+        first._do([Evict(("default", "p"), "u", ("default", "q")), Bind(("default", "p"), "u", "n1")])
+        await trio.sleep(0.1)
+    assert b'what="' not in first.metrics.text()
 
 
 async def test_of_two_replicas_one_schedules_and_the_other_takes_over(autojump_clock: MockClock) -> None:
