@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+from xml.parsers.expat import ExpatError
 
 import pytest
 import trio
@@ -159,6 +160,22 @@ async def test_it_connects_again_until_that_works_and_ends_where_it_is_refused(
         await vcenter.reconnect()
 
 
+async def test_a_login_that_hangs_is_given_up_and_leaves_no_session(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    from orchestrators.vsphere.connection import Address, Connection, Credentials
+
+    connection = Connection(Address("vcenter.example"), Credentials("ada", "secret"))
+
+    async def call(*_: object) -> None:
+        await trio.sleep_forever()
+
+    connection.call = call  # type: ignore[method-assign, assignment]
+    with trio.fail_after(100), pytest.raises(UnreachableError, match="does not answer within 60 s"):
+        await connection.connect()
+    assert connection.content is None
+
+
 def test_faults_of_vcenter_are_told_in_one_line() -> None:
     from pyVmomi import vim, vmodl
 
@@ -173,4 +190,6 @@ def test_faults_of_vcenter_are_told_in_one_line() -> None:
     refused = connection.translated(vmodl.fault.InvalidArgument(msg="a host\n of another cluster"))
     assert isinstance(refused, RefusedError)
     assert str(refused) == "a host of another cluster (InvalidArgument)"
+    for garbled in (ExpatError("no element found"), UnicodeDecodeError("utf-8", b"", 0, 1, "")):
+        assert isinstance(connection.translated(garbled), UnreachableError)
     assert connection.translated(KeyError("a defect of ours")) is None
