@@ -96,7 +96,9 @@ def _names(objects: Mapping[str, tuple[str, Properties]], wanted: str) -> dict[s
     """Of all objects of a type, by id.  Twins have the id beside their name, also of those that are switched off: what
     a name means is not to change when one of them is switched on."""
     plain = {
-        id_: unquote(str(values.get("name", id_))) for id_, (kind, values) in objects.items() if kind == wanted
+        id_: unquote(str(values.get("name", id_)))
+        for id_, (kind, values) in objects.items()
+        if kind == wanted
     }
     times = Counter(plain.values())
     return {id_: f"{name} ({id_})" if times[name] > 1 else name for id_, name in plain.items()}

@@ -451,8 +451,12 @@ async def _watch_once(
     part = loop.observed(part, now)
     if not loop.is_due(part, now):
         return False
+
+    def made(state: Inventory, balance: bool) -> Plan:
+        return planner.plan(state, scope.settings, loop.samples, balance=balance)
+
     try:
-        found = await trio.to_thread.run_sync(partial(planner.plan, part, scope.settings, loop.samples))
+        found = await trio.to_thread.run_sync(loop.planned, part, now, made)
     except (PolicyError, ContradictoryRulesError) as error:
         tell(f"{name}: {error}")
         return False
