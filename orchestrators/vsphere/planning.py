@@ -110,7 +110,8 @@ class Planner:
         """The best placement of one cluster (``Inventory.part``), and how to get there.
 
         What rules require comes first, with as few moves as that takes; balance begins from there, and without
-        ``balance`` waits where rules require moves and these keep them.  Raises mgmt.InfeasibleError with the rules that clash, mgmt.SolveTimeout, ContradictoryRulesError.
+        ``balance`` waits where rules require moves and these keep them.  Raises mgmt.InfeasibleError with the rules
+        that clash, mgmt.SolveTimeout, ContradictoryRulesError.
         """
         required = required_moves(part)
         kept: Inventory | None = part
