@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from xml.parsers.expat import ExpatError
 
@@ -11,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from orchestrators.vsphere.errors import CredentialsError, NoPermissionError, UnreachableError
+from orchestrators.vsphere.errors import CredentialsError, JournalError, NoPermissionError, UnreachableError
 from orchestrators.vsphere.inventory import Inventory, Move
 from orchestrators.vsphere.migrations import Cancel, Migrations, Start, Task
 from tests.orchestrators.vsphere.states import cluster, host, machine
@@ -24,6 +25,8 @@ MOVES = [Move("p", "a", "b"), Move("q", "a", "c")]
 
 class Lossy:
     """A vCenter in the place of ``VCenter``: each call may be told to fail, before or after it has its effect."""
+
+    id = "the one"
 
     def __init__(self) -> None:
         self.fake = Fake(cluster([host("a"), host("b"), host("c")], [machine("p", "a"), machine("q", "a")]))
@@ -88,6 +91,31 @@ async def test_whatever_is_lost_everything_moves_once(
     vcenter, states, lines = await run(*faults)
     assert (states, vcenter.begun) == (DONE, {"p": 1, "q": 1})
     assert "it does not answer" in lines
+
+
+async def test_a_journal_is_of_one_vcenter_and_one_run(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    from orchestrators.vsphere.execution import carry_out, owned, read_journal
+
+    vcenter, journal = Lossy(), tmp_path / "journal"
+    shown: Any = vcenter
+    migrations = Migrations.of(MOVES, vcenter.fake.state)
+    kept: list[bytes | None] = []
+
+    async def start(action: Start, _: Inventory) -> str:
+        kept.append(read_journal(journal, "the one"))
+        with pytest.raises(JournalError, match="is of another vCenter"):
+            read_journal(journal, "another")
+        return vcenter.fake.start(action)
+
+    shown.start = start
+    await carry_out(shown, migrations, tell=lambda _: None, journal=journal, clock=trio.current_time)
+    assert kept[0] is not None
+    found = Migrations.resumed(kept[0], vcenter.fake.state, 0)
+    assert [entry.move for entry in found.entries] == MOVES
+    with owned(journal), pytest.raises(JournalError, match="another rota uses"), owned(journal):
+        pass
 
 
 async def test_nothing_is_asked_for_by_an_old_look(autojump_clock: trio.testing.MockClock) -> None:
