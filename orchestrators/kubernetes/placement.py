@@ -4,17 +4,20 @@ way.  Pure and blocking; the same objects and seed give the same placement.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any, Final, TypeAlias
 
-from mgmt import Database, Model, Solution, SourceText, load_pack
+from mgmt import Database, Model, PolicyError, Solution, SourceText, load_pack
 from orchestrators.kubernetes.rows import ClusterObjects, rows_of
 
 Json: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = tuple[str, str]
+
+log = logging.getLogger("rota.kubernetes")
 
 TABLE: Final = "pod"
 VARIABLE: Final = "controllable__node"
@@ -28,6 +31,11 @@ def own_text(name: str) -> SourceText:
 
 
 EVENNESS: Final = own_text("evenness.sql")
+BUDGETS: Final = SourceText(
+    "budgets.sql",
+    "CREATE CONSTRAINT budgets_are_kept AS SELECT budget, allowed FROM disruption CHECK pods <= allowed;",
+)
+"""Of the pack an objective; the server refuses an eviction beyond a budget, and the others would be for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,7 @@ class Placer:
         pack = load_pack("kubernetes")
         self.scheduler_name = scheduler_name
         self._pack = pack
+        self._own = tuple(policies)
         self._database = Database()
         self._database.load_schema(pack.schema)
         self._empty: dict[str, list[dict[str, Any]]] = {
@@ -67,26 +76,28 @@ class Placer:
         }
         self._homes: dict[Key, str] = {}  # of the running pods that are offered
         self._awaiting: dict[Key, tuple[str, ...]] = {}
-        self.model = self._built(policies)
+        self.model = self._built(())
 
     def use(self, policies: Sequence[SourceText]) -> None:
-        """Take other rules beside the pack's.  Raises a PolicyError, and stays with those it had."""
+        """Take these rules beside the pack's and those given at the beginning.
+
+        Raises a PolicyError, and stays with those it had.
+        """
         self.model = self._built(policies)
 
     def _built(self, policies: Sequence[SourceText]) -> Model:
-        model = Model.build(self._database, [self._pack, EVENNESS, *policies])
+        model = Model.build(self._database, [self._pack, EVENNESS, BUDGETS, *self._own, *policies])
         return model.revised(lambda query: None if query.name in ONE_BY_ONE else query)
 
     def place(
         self,
         objects: ClusterObjects,
         *,
-        clearing: Collection[Key] = (),
         budget: float = 2.0,
         seed: int = 0,
         now: datetime | None = None,
     ) -> Placement:
-        """Place what waits for this scheduler.  Nobody makes way for pods in ``clearing``: others are doing it already.
+        """Place what waits for this scheduler, and say who makes way for pods without a place.
 
         Raises InfeasibleError where rules contradict each other, SolveTimeout, DataError.
         """
@@ -97,10 +108,13 @@ class Placer:
         bound = {key: str(node) for key, node in decided.items() if node is not None}
         left_out = tuple(key for key, node in decided.items() if node is None)
         placement = Placement(bound, left_out, refused, solution=solution, awaiting=self._awaiting)
-        waiting = [key for key in left_out if key not in clearing]
-        if not waiting:
+        if not left_out:
             return placement
-        preemptions = self._preemptions(after(objects, bound), waiting, budget, seed, now)
+        try:
+            preemptions = self._preemptions(after(objects, bound), left_out, budget, seed, now)
+        except PolicyError as error:  # such as running pods that break their own rules
+            log.warning("nobody makes way for %d pods: %s", len(left_out), error)
+            return placement
         return replace(placement, preemptions=preemptions)
 
     def load(self, objects: ClusterObjects, now: datetime, *, preempting: bool = False) -> dict[Key, str]:
@@ -121,8 +135,16 @@ class Placer:
     def _preemptions(
         self, objects: ClusterObjects, waiting: Sequence[Key], budget: float, seed: int, now: datetime
     ) -> dict[Key, Preemption]:
-        """Who makes way for those that wait, given everybody else; several may come to one node."""
-        pods = tuple(pod for pod in objects.pods if pod["spec"].get("nodeName") or _key_of(pod) in waiting)
+        """Who makes way for those that wait, given everybody else; several may come to one node.
+
+        Pods that are being deleted make way already.
+        """
+        pods = tuple(
+            pod
+            for pod in objects.pods
+            if _key_of(pod) in waiting
+            or (pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"))
+        )
         self.load(replace(objects, pods=pods), now, preempting=True)
         homes = self._homes
         if not homes:

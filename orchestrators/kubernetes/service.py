@@ -160,7 +160,7 @@ class Service:
     async def _place(self, batch: Batch) -> None:
         moment = datetime.now(UTC)
         solve = partial(
-            self._placer.place, batch.objects, clearing=batch.clearing, budget=self.settings.budget * self._stretch,
+            self._placer.place, batch.objects, budget=self.settings.budget * self._stretch,
             seed=self.settings.seed, now=moment,
         )  # fmt: skip
         begin = trio.current_time()

@@ -28,6 +28,8 @@ from orchestrators.kubernetes.scheduling.object_cache import (
 
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
+REGULARLY: Final = 60.0
+"""Seconds after which pods that wait are tried again though nothing was heard."""
 
 
 class Outcome(Enum):
@@ -61,8 +63,6 @@ class Batch:
 
     objects: ClusterObjects
     pending: Mapping[Key, Mapping[str, Any]]
-    clearing: frozenset[Key] = frozenset()
-    """Pods for which others are making way already: nobody else need to."""
     more: bool = False
     """Whether others wait for the next one."""
 
@@ -72,10 +72,14 @@ class _Assumed:
     pod: Key
     node: str
     sent: float
+    unsure: bool = False
+    """Whether a request was not answered, and may have been carried out."""
 
 
 @dataclass(slots=True)
 class _Nomination:
+    """A pod that others make way for: until they are gone it holds its place on the node, and is not tried."""
+
     node: str
     victims: set[str]
 
@@ -112,6 +116,8 @@ class Scheduler:
         self._nominated: dict[str, _Nomination] = {}
         self._paused: dict[str, float] = {}  # by uid: until when it is not tried
         self._pauses: dict[str, float] = {}  # and how long the last pause was
+        self._passed: set[str] = set()  # left out, while others wait for their first turn
+        self._retry = FIRST_PAUSE  # after a solve that could not prove that there is no place
         self._told: dict[str, tuple[str, str | None]] = {}
         self._first_seen: dict[str, float] = {}
 
@@ -165,6 +171,7 @@ class Scheduler:
         )  # fmt: skip
         for table in by_uid:
             table.pop(uid, None)
+        self._passed.discard(uid)
 
     def _is_ours(self, pod: Mapping[str, Any]) -> bool:
         """Whether it waits for a node from this scheduler."""
@@ -173,6 +180,7 @@ class Scheduler:
             and pod["spec"].get("schedulerName") == self.settings.name
             and not is_ending(pod)
             and not is_finished(pod)
+            and not pod["spec"].get("schedulingGates")
         )
 
     # Solving
@@ -197,22 +205,28 @@ class Scheduler:
         self._due = None
         for uid in [uid for uid, until in self._paused.items() if until <= now]:
             del self._paused[uid]
+        held = self._held()
         waiting = sorted(
-            (pod for pod in self._pods if self._is_to_place(pod)),
-            key=lambda pod: (-priority_of(pod), str(pod["metadata"].get("creationTimestamp")), key_of(pod)),
+            (pod for pod in self._pods if self._is_to_place(pod) and uid_of(pod) not in held),
+            key=lambda pod: (
+                uid_of(pod) in self._passed,
+                -priority_of(pod),
+                str(pod["metadata"].get("creationTimestamp")),
+                key_of(pod),
+            ),
         )
+        if all(uid_of(pod) in self._passed for pod in waiting):
+            self._passed.clear()
         chosen = waiting[: self.settings.batch]
         if not chosen:
             return None
         self._solving = True
         self.statistics.solves += 1
         objects = {name: tuple(cache) for name, cache in self.caches.items() if name != "pods"}
-        clearing = frozenset(key_of(pod) for pod in chosen if uid_of(pod) in self._nominated)
-        pods = (*self._placed_pods(), *chosen)
+        pods = (*self._placed_pods(held), *chosen)
         return Batch(
             ClusterObjects(**objects, pods=pods),
             {key_of(pod): pod for pod in chosen},
-            clearing,
             more=len(waiting) > len(chosen),
         )
 
@@ -220,14 +234,22 @@ class Scheduler:
         uid = uid_of(pod)
         return self._is_ours(pod) and uid not in self._assumed and uid not in self._paused
 
-    def _placed_pods(self) -> Iterator[dict[str, Any]]:
-        """Those that take something, with those that are assumed to."""
+    def _held(self) -> dict[str, str]:
+        """The nodes of waiting pods that others are making way for."""
+        nodes = {key_of(node)[1] for node in self._nodes}
+        return {uid: each.node for uid, each in self._nominated.items() if each.node in nodes}
+
+    def _placed_pods(self, held: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """Those that take something, with those that are assumed to, or for which room is made."""
         for pod in self._pods:
             if node_of(pod) is not None:
                 if not is_finished(pod):
                     yield pod
-            elif (assumed := self._assumed.get(uid_of(pod))) is not None:
-                yield {**pod, "spec": {**pod["spec"], "nodeName": assumed.node}}
+                continue
+            assumed = self._assumed.get(uid_of(pod))
+            node = held.get(uid_of(pod)) if assumed is None else assumed.node
+            if node is not None:
+                yield {**pod, "spec": {**pod["spec"], "nodeName": node}}
 
     def reconsider(self, now: float) -> None:
         """The rules are others: decide anew."""
@@ -241,6 +263,8 @@ class Scheduler:
     def placed(self, batch: Batch, placement: Placement, now: float) -> list[Bind | Evict]:
         """What a placement means by now: pods and nodes may be others than those it was made for."""
         effects: list[Bind | Evict] = []
+        if placement.left_out:
+            self._wake(now + self._patience(placement))
         nodes = {key_of(node)[1]: uid_of(node) for node in self._nodes}
         then = {key_of(node)[1]: uid_of(node) for node in batch.objects.nodes}
         for key, node in placement.bound.items():
@@ -258,6 +282,8 @@ class Scheduler:
             if pod is None:
                 continue
             victims = {uid_of(each): key_of(each) for each in self._alive(preemption.victims)}
+            if not victims:
+                continue
             self._nominated[uid_of(pod)] = _Nomination(preemption.node, set(victims))
             effects += [Evict(name, victim, key) for victim, name in victims.items()]
         return effects
@@ -267,6 +293,8 @@ class Scheduler:
         self._solving = False
         if batch.more:
             self._wake(now + FIRST_PAUSE)
+            waiting = {uid_of(pod) for pod in batch.pending.values()}
+            self._passed |= waiting - self._assumed.keys()
         effects: list[Effect] = []
         for key, message in reasons.items():
             pod = self._as_it_was(key, batch, now)
@@ -281,6 +309,15 @@ class Scheduler:
                 effects.append(Mark(key, uid, "Unschedulable", *news))
         return effects
 
+    def _patience(self, placement: Placement) -> float:
+        """Seconds until pods that were left out are tried again: soon where it is not proven that they must be."""
+        values = placement.solution.objectives if placement.solution is not None else ()
+        if all(each.proven for each in values if each.name == "pods_left_out"):
+            self._retry = FIRST_PAUSE
+            return REGULARLY
+        pause, self._retry = self._retry, min(2 * self._retry, LONGEST_PAUSE)
+        return pause
+
     def _as_it_was(self, key: Key, batch: Batch, now: float) -> dict[str, Any] | None:
         """A pod of the batch, if it is still the same and still waits, and this process may decide."""
         pod = self._pods.get(key)
@@ -291,14 +328,14 @@ class Scheduler:
     def _alive(self, keys: Iterable[Key]) -> Iterator[dict[str, Any]]:
         for key in keys:
             pod = self._pods.get(key)
-            if pod is not None and not is_ending(pod) and not is_finished(pod):
+            if pod is not None and node_of(pod) is not None and not is_ending(pod) and not is_finished(pod):
                 yield pod
 
     # What became of it
 
     def bound(self, effect: Bind, outcome: Outcome, now: float, message: str = "") -> list[Effect]:
         """The answer to a binding."""
-        statistics = self.statistics
+        statistics, assumed = self.statistics, self._assumed.get(effect.uid)
         if outcome is Outcome.DONE:
             statistics.bound += 1
             if (seen := self._first_seen.get(effect.uid)) is not None:
@@ -308,6 +345,11 @@ class Scheduler:
             return [Report(effect.pod, effect.uid, "Scheduled", text, action="Binding")]
         if outcome is Outcome.UNKNOWN:  # it is asked for again, and refused if it was done
             statistics.unknown += 1
+            if assumed is not None:
+                assumed.unsure = True
+            return []
+        if outcome is Outcome.CONFLICT and assumed is not None and assumed.unsure:
+            statistics.conflicts += 1  # most likely with itself: the watch will say
             return []
         self._assumed.pop(effect.uid, None)
         if outcome is Outcome.GONE:

@@ -52,7 +52,31 @@ def test_a_pod_of_higher_priority_has_others_make_way(placer: Placer) -> None:
     placement = placer.place(objects, budget=60, now=NOW)
     preemption = placement.preemptions["default", "high"]
     assert (preemption.node, preemption.victims) == ("n1", (("default", "low"),))
-    assert not placer.place(objects, clearing=[("default", "high")], budget=60, now=NOW).preemptions
+
+
+def test_running_pods_that_break_their_rules_hold_nobody_up(placer: Placer) -> None:
+    overcommitted = pod("large", "5", nodeName="n1")
+    objects = objects_of(
+        [dump(node("n1"), node("n2"), overcommitted, pod("huge", "64", priority=9), pod("small"))]
+    )
+    assert placer.place(objects, budget=60, now=NOW).bound == {("default", "small"): "n2"}
+
+
+def test_nobody_is_evicted_beyond_a_budget_nor_beside_it(placer: Placer) -> None:
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "kept"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    kept, other = (pod(name, "2", nodeName="n1", priority=0) for name in ("kept", "other"))
+    for cpu, victims in (("4", None), ("2", (("default", "other"),))):
+        high = pod("high", cpu, priority=9)
+        placement = placer.place(
+            objects_of([dump(node("n1"), kept, other, high, budget)]), budget=60, now=NOW
+        )
+        found = placement.preemptions.get(("default", "high"))
+        assert (found and found.victims) == victims
 
 
 def test_a_zone_that_is_lost_sends_its_pods_elsewhere(placer: Placer) -> None:
@@ -83,6 +107,7 @@ def test_rules_that_are_wrong_leave_those_before_in_force() -> None:
     placer = Placer(policies=of_folder(GANGS))
     with pytest.raises(PolicyError, match=r"own\.sql:1:"):
         placer.use([SourceText("own.sql", "CREATE CONSTRAINT broken AS SELEKT")])
+    placer.use([])  # those of the folder stay
     gang = [pod(f"g{i}", "3") for i in range(3)]
     for each in gang:
         each["metadata"]["labels"] |= {"rota/gang": "g", "rota/gang-size": "3"}

@@ -6,9 +6,11 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mgmt import ObjectiveValue, Solution, SolveStatus
 from orchestrators.kubernetes.placement import Placement, Preemption
 from orchestrators.kubernetes.scheduling.effects import Bind, Evict, Mark, Report
 from orchestrators.kubernetes.scheduling.scheduler import Batch, Outcome, Scheduler, SchedulingSettings
@@ -47,7 +49,7 @@ def names(batch: Batch) -> set[str]:
 def test_a_pod_that_is_decided_counts_on_its_node_until_the_watch_shows_it() -> None:
     found = scheduler(pod("a"))
     first = taken(found, 0)
-    assert [effect.node for effect in found.placed(first, all_on(first, "n1"), 1)] == ["n1"]
+    assert found.placed(first, all_on(first, "n1"), 1) == [Bind(("default", "a"), "a", "n1")]
     found.explained(first, {}, 1)
     found.changed("pods", identified(pod("b")), 2)
     second = taken(found, 2)
@@ -146,7 +148,6 @@ def test_a_pod_for_which_others_make_way_is_nominated_and_asks_no_more() -> None
     low = pod("low", priority=0, nodeName="n1")
     found = scheduler(pod("high", priority=10), low)
     batch = taken(found, 0)
-    assert batch.clearing == frozenset()
     key = ("default", "high")
     cleared = Placement({}, left_out=(key,), preemptions={key: Preemption("n1", (("default", "low"),))})
     assert found.placed(batch, cleared, 0) == [Evict(("default", "low"), "low", key)]
@@ -158,10 +159,17 @@ def test_a_pod_for_which_others_make_way_is_nominated_and_asks_no_more() -> None
         "metadata": {**low["metadata"], "uid": "low", "deletionTimestamp": "2026-01-01T00:00:00Z"},
     }
     found.changed("pods", ending, 1)
-    assert taken(found, 1).clearing == {key}
-    found.failed(1)
+    found.changed("pods", identified(pod("other")), 1)
+    others = taken(found, 1)
+    assert names(others) == {"other"}
+    assert [each["spec"].get("nodeName") for each in others.objects.pods] == ["n1", "n1", None]
+    robbing = Placement(
+        {}, (("default", "other"),), preemptions={("default", "other"): Preemption("n1", (key,))}
+    )
+    assert found.placed(others, robbing, 1) == []
+    found.explained(others, {}, 1)
     found.changed("pods", ending, 2, deleted=True)
-    assert taken(found, 2).clearing == frozenset()
+    assert names(taken(found, 2)) == {"high", "other"}
 
 
 def test_an_eviction_that_a_budget_forbids_is_tried_again_later() -> None:
@@ -175,8 +183,51 @@ def test_an_eviction_that_a_budget_forbids_is_tried_again_later() -> None:
     (report,) = found.evicted(evict, Outcome.REFUSED, 1, "the budget is used up")
     assert isinstance(report, Report)
     assert report.reason == "EvictionRefused"
-    again = taken(found, found.wake_at() or FOREVER)
-    assert again.clearing == frozenset()
+    assert names(taken(found, found.wake_at() or FOREVER)) == {"high"}
+
+
+def test_a_refusal_after_a_lost_answer_keeps_the_place() -> None:
+    found = scheduler(pod("a"))
+    batch = taken(found, 0)
+    (bind,) = found.placed(batch, all_on(batch, "n1"), 0)
+    found.explained(batch, {}, 0)
+    assert isinstance(bind, Bind)
+    found.bound(bind, Outcome.UNKNOWN, 1)
+    found.bound(bind, Outcome.CONFLICT, 1)
+    found.changed("pods", identified(pod("b")), 2)
+    assert [each["spec"].get("nodeName") for each in taken(found, 2).objects.pods] == ["n1", None]
+
+
+def test_pods_that_fit_nowhere_do_not_keep_others_from_their_turn() -> None:
+    found = scheduler(
+        pod("gated", priority=9, schedulingGates=[{"name": "x"}]),
+        *(pod(f"large{number}", priority=9) for number in range(3)),
+        pod("small"),
+    )
+    found.settings = SchedulingSettings(gather=0.0, batch=2)
+    turns = []
+    for now in (0.0, 1.0, 2.0):
+        batch = taken(found, now)
+        turns.append(names(batch))
+        found.placed(batch, Placement({}, tuple(batch.pending)), now)
+        found.explained(batch, {}, now)
+    assert turns == [{"large0", "large1"}, {"large2", "small"}, {"large0", "large1"}]
+
+
+@pytest.mark.parametrize(("proven", "pauses"), [(True, [60, 60]), (False, [0.5, 1])])
+def test_pods_that_are_left_out_are_tried_again_though_nothing_happens(
+    proven: bool, pauses: list[float]
+) -> None:
+    found = scheduler(pod("a"))
+    value = ObjectiveValue("pods_left_out", "minimize", 1, 1, None, 1, None, proven)
+    solution = Solution(SolveStatus.FEASIBLE, 0, (), (value,), {}, 0.0, 0.0)
+    now = 0.0
+    for pause in pauses:
+        batch = taken(found, now)
+        found.placed(batch, Placement({}, tuple(batch.pending), solution=solution), now)
+        found.explained(batch, {}, now)
+        assert found.wake_at() == now + pause
+        now += pause
 
 
 # A server that does as the API's does, and a scheduler that sees what it does later, or not at all.
