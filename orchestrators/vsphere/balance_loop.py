@@ -7,14 +7,17 @@ shortly after, and leaves machines alone whose move has failed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
 
+from mgmt import InfeasibleError
 from orchestrators.vsphere.inventory import Inventory
 from orchestrators.vsphere.migrations import Entry, State
 from orchestrators.vsphere.planning import Plan, required_moves
+
+_RESTS = "its last move failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class BalanceLoop:
     _broken: frozenset[str] = frozenset()
 
     def observed(self, part: Inventory, now: float) -> Inventory:
-        """Take a sample if it is time; the state without those that rest."""
+        """Take a sample if it is time; the state as it usually is, in which those rest whose move failed."""
         if self._sampled_at is None or now - self._sampled_at >= self.settings.sample:
             self._sampled_at = now
             known = {machine.name for machine in part.machines}
@@ -61,12 +64,25 @@ class BalanceLoop:
                     window.popleft()
         self._failed = {name: at for name, at in self._failed.items() if now - at < self.settings.rest}
         machines = (
-            msgspec.structs.replace(machine, stays="its last move failed")
-            if machine.name in self._failed and not machine.stays
-            else machine
+            msgspec.structs.replace(
+                machine,
+                cpu=_usual(self._samples[machine.name]) if machine.name in self._samples else machine.cpu,
+                stays=machine.stays or (_RESTS if machine.name in self._failed else ""),
+            )
             for machine in part.machines
         )
         return msgspec.structs.replace(part, machines=tuple(machines))
+
+    def planned(self, part: Inventory, now: float, plan: Callable[[Inventory, bool], Plan]) -> Plan:
+        """By ``plan``, which is told whether balance is due.  Where rules cannot be kept otherwise, nobody rests."""
+        balance = self._balance_left(now) <= 0
+        try:
+            return plan(part, balance)
+        except InfeasibleError:
+            awake = _awake(part)
+            if awake == part:
+                raise
+            return plan(awake, balance)
 
     @property
     def samples(self) -> dict[str, tuple[int, ...]]:
@@ -90,14 +106,33 @@ class BalanceLoop:
             return ""
         if self._uneven_since is None:
             self._uneven_since = now
-        left = self._uneven_since + self.settings.settle - now
+        left = self._balance_left(now)
+        return f"balance waits another {left:.0f} s" if left > 0 else ""
+
+    def _balance_left(self, now: float) -> float:
+        """Seconds until machines move for balance."""
+        left = self.settings.settle - (0.0 if self._uneven_since is None else now - self._uneven_since)
         if self._moved_at is not None:
             left = max(left, self._moved_at + self.settings.cooldown - now)
-        return f"balance waits another {left:.0f} s" if left > 0 else ""
+        return left
 
     def carried_out(self, entries: Iterable[Entry], now: float) -> None:
         """What became of a plan."""
-        for entry in entries:
-            if entry.state is State.FAILED:
-                self._failed[entry.machine] = now
-        self._moved_at, self._uneven_since, self._planned_at = now, None, None
+        failed = {entry.machine for entry in entries if entry.state is State.FAILED}
+        self._failed.update(dict.fromkeys(failed, now))
+        self._moved_at, self._uneven_since = now, None
+        self._planned_at = now if failed else None  # what fails is not tried again without a pause
+
+
+def _usual(window: Iterable[tuple[float, int]]) -> int:
+    """What nine tenths of the samples do not exceed."""
+    amounts = sorted(cpu for _, cpu in window)
+    return amounts[-(-9 * len(amounts) // 10) - 1]
+
+
+def _awake(part: Inventory) -> Inventory:
+    machines = (
+        msgspec.structs.replace(machine, stays="") if machine.stays == _RESTS else machine
+        for machine in part.machines
+    )
+    return msgspec.structs.replace(part, machines=tuple(machines))

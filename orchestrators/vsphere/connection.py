@@ -14,6 +14,7 @@ from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
+from xml.parsers.expat import ExpatError
 
 import trio
 from pyVim.connect import SmartStubAdapter
@@ -104,27 +105,31 @@ class Connection:
 
     async def connect(self) -> None:
         """Log in, or in again.  Raises CertificateError, CredentialsError, UnreachableError."""
-        try:
-            await self.call(self._connect)
-        except VsphereError:
-            self._drop()
-            raise
+        self._drop()
+        with trio.move_on_after(_TIMEOUT):
+            self._stub, self._content = await self.call(self._connect)
+            return
+        raise UnreachableError(f"{self.address} does not answer within {_TIMEOUT} s")
 
-    def _connect(self) -> None:
+    def _connect(self) -> tuple[Any, Any]:
+        """A session, which nobody has yet: the caller may have given up."""
         try:
             context = ssl.create_default_context(cafile=self.address.ca_file)
         except (OSError, ssl.SSLError) as error:
             raise CertificateError(f"{self.address.ca_file} holds no certificates: {error}") from error
-        self._drop()
-        self._stub = SmartStubAdapter(
+        stub: Any = SmartStubAdapter(  # asks for the versions of the API, without any limit of time
             host=self.address.host,
             port=self.address.port,
             sslContext=context,
             httpConnectionTimeout=_TIMEOUT,
         )
-        content: Any = vim.ServiceInstance("ServiceInstance", self._stub).RetrieveContent()
-        content.sessionManager.Login(self._credentials.user, self._credentials.password)
-        self._content = content
+        content: Any = vim.ServiceInstance("ServiceInstance", stub).RetrieveContent()
+        try:
+            content.sessionManager.Login(self._credentials.user, self._credentials.password)
+        except BaseException:
+            stub.DropConnections()
+            raise
+        return stub, content
 
     def _drop(self) -> None:
         if self._stub is not None:
@@ -172,7 +177,7 @@ class Connection:
             )
         if isinstance(error, vmodl.MethodFault):
             return RefusedError(fault_text(error))
-        if isinstance(error, (OSError, HTTPException, EOFError)):
+        if isinstance(error, (OSError, HTTPException, EOFError, ExpatError, UnicodeError)):
             return UnreachableError(f"{at} does not answer: {error}")
         if type(error) is Exception:  # what the client raises where it finds no API
             return UnreachableError(f"{at} is no vCenter: {error}")

@@ -39,5 +39,9 @@ class DrsIsMasterError(VsphereError):
     """DRS balances the cluster by itself: two masters would undo each other's moves."""
 
 
+class JournalError(VsphereError):
+    """The journal is not one, or another vCenter's, or in use."""
+
+
 class SimulatorError(VsphereError):
     """The simulated vCenter cannot be built or started."""

@@ -5,17 +5,19 @@ The connection may be lost at any time; it is made again, with a login, until th
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+import msgspec
 import trio
 from pyVmomi import vim
 
 from orchestrators.vsphere.connection import Address, Connection, Credentials
-from orchestrators.vsphere.errors import RefusedError, UnreachableError, VsphereError
+from orchestrators.vsphere.errors import JournalError, RefusedError, UnreachableError, VsphereError
 from orchestrators.vsphere.inventory import Inventory
 from orchestrators.vsphere.migrations import Cancel, Migrations, Start, Task
 from orchestrators.vsphere.observation import HOST, MACHINE
@@ -36,6 +38,11 @@ class VCenter:
         self.connection = connection
         self.observer = Observer(connection)
         self._tell = tell
+
+    @property
+    def id(self) -> str:
+        """What no other vCenter has."""
+        return str(self.connection.content.about.instanceUuid)
 
     async def look(self, wait: float = 0.0) -> tuple[Inventory, list[Task]]:
         """The state and the recent tasks.  Raises UnreachableError: call :meth:`reconnect`."""
@@ -96,11 +103,11 @@ async def carry_out(
         await _observe(vcenter, migrations, lost, wait, tell, clock)
         _tell(migrations, tell)
         actions = migrations.actions(clock())
-        _save(journal, migrations)  # what is asked for is known to whoever comes after us
+        _save(journal, migrations, vcenter.id)  # what is asked for is known to whoever comes after us
         lost = await _perform(vcenter, migrations, actions, clock)
-        _save(journal, migrations)
+        _save(journal, migrations, vcenter.id)
         wait = _LOOK
-    _save(journal, migrations)
+    _save(journal, migrations, vcenter.id)
     _tell(migrations, tell)
 
 
@@ -160,15 +167,43 @@ def _tell(migrations: Migrations, tell: Callable[[str], None]) -> None:
     migrations.notices.clear()
 
 
-def read_journal(journal: Path) -> bytes | None:
-    """What an earlier run has left; None where it has ended."""
+class _Journal(msgspec.Struct):
+    vcenter: str
+    entries: msgspec.Raw
+
+
+def read_journal(journal: Path, vcenter: str) -> bytes | None:
+    """What an earlier run has left; None where it has ended.  Raises JournalError for that of another vCenter."""
     try:
-        return journal.read_bytes()
+        found = msgspec.json.decode(journal.read_bytes(), type=_Journal)
     except FileNotFoundError:
         return None
+    except msgspec.DecodeError as error:
+        raise JournalError(f"{journal} is no journal of rota vsphere: {error}; remove it") from error
+    if found.vcenter != vcenter:
+        raise JournalError(f"{journal} is of another vCenter: give each a file of its own with --journal")
+    return bytes(found.entries)
 
 
-def _save(journal: Path | None, migrations: Migrations) -> None:
+@contextmanager
+def owned(journal: Path) -> Iterator[None]:
+    """Nobody else uses it meanwhile.  Raises JournalError where somebody does, or it cannot be written."""
+    path = journal.with_name(journal.name + ".lock")
+    try:
+        file = path.open("ab")
+    except OSError as error:
+        raise JournalError(f"cannot write {path}: {error.strerror or error}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise JournalError(
+                f"another rota uses {journal}: end it, or give another file with --journal"
+            ) from error
+        yield
+
+
+def _save(journal: Path | None, migrations: Migrations, vcenter: str) -> None:
     """Whole or not at all."""
     if journal is None:
         return
@@ -177,7 +212,7 @@ def _save(journal: Path | None, migrations: Migrations) -> None:
         return
     beside = journal.with_name(journal.name + ".new")
     with beside.open("wb") as file:
-        file.write(migrations.journal)
+        file.write(msgspec.json.encode(_Journal(vcenter, msgspec.Raw(migrations.journal))))
         file.flush()
         os.fsync(file.fileno())
     beside.replace(journal)

@@ -1,7 +1,7 @@
 """What there is in a vCenter, as far as placing machines needs it: plain values, and the JSON document of a dump.
 
-Amounts of cpu are MHz, of memory MiB.  Hosts and machines are named as in vCenter; where a name is used twice, all but
-the first are called ``name (id)``.  ``id`` is vCenter's own name of a managed object (``host-12``, ``vm-301``).
+Amounts of cpu are MHz, of memory MiB.  Hosts and machines are named as in vCenter; where a name is used twice, both
+are called ``name (id)``.  ``id`` is vCenter's own name of a managed object (``host-12``, ``vm-301``).
 """
 
 from __future__ import annotations

@@ -229,7 +229,27 @@ class _Ordering:
 
 def ordered(inventory: Inventory, moves: Sequence[Move], budgets: Budgets) -> Order:
     """An order of moves, those first that are named first as far as there is room."""
-    return _Ordering(Occupancy(inventory), budgets, list(moves)).run()
+    order = _Ordering(Occupancy(inventory), budgets, list(moves)).run()
+    split = _split(inventory, order) if order.left_out else {}
+    if not split:
+        return order
+    whole = ordered(inventory, [move for move in moves if move.machine not in split], budgets)
+    reasons = tuple((move, split[move.machine]) for move in moves if move.machine in split)
+    return Order(whole.steps, (*whole.left_out, *reasons))
+
+
+def _split(inventory: Inventory, order: Order) -> dict[str, str]:
+    """Machines that are together and would not be after a part of the moves, with the reason why they stay."""
+    place = {machine.name: machine.host for machine in inventory.machines}
+    after = place | {step.move.machine: step.move.destination for step in order.steps}
+    return {
+        name: f"those that rule {rule.name} keeps together cannot all move"
+        for rule in inventory.clusters[0].rules
+        if rule.kind is RuleKind.TOGETHER
+        and len({place[name] for name in rule.machines if name in place}) == 1
+        and len({after[name] for name in rule.machines if name in after}) > 1
+        for name in rule.machines
+    }
 
 
 def most_loaded_first(inventory: Inventory, moves: Iterable[Move], required: Mapping[str, str]) -> list[Move]:

@@ -6,14 +6,17 @@ its default is taken.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
 
+from orchestrators.vsphere.errors import NoPermissionError
 from orchestrators.vsphere.inventory import Cluster, Host, Inventory, Machine, Rule, RuleKind
 from orchestrators.vsphere.migrations import Task
+from orchestrators.vsphere.ownership import AUTOMATIC
 
 HOST: Final = "HostSystem"
 CLUSTER: Final = "ClusterComputeResource"
@@ -46,21 +49,25 @@ Properties = Mapping[str, Any]
 def inventory_of(
     objects: Mapping[str, tuple[str, Properties]], tasks: Sequence[Task], site_key: int | None = None
 ) -> Inventory:
-    """``objects``: type and properties by id; ``site_key``: of the custom attribute ``site``, if there is one."""
+    """``objects``: type and properties by id; ``site_key``: of the custom attribute ``site``, if there is one.
+
+    Raises NoPermissionError where the settings of a cluster cannot be read: its rules are not known then.
+    """
     clusters = {id_: values for id_, (kind, values) in objects.items() if kind == CLUSTER}
-    cluster_names = _names(clusters)
+    cluster_names = _names(objects, CLUSTER)
     hosts = {
         id_: values
         for id_, (kind, values) in objects.items()
         if kind == HOST and _id(values.get("parent")) in clusters
     }
-    host_names = _names(hosts)
+    host_names = _names(objects, HOST)
     machines = {
         id_: values
         for id_, (kind, values) in objects.items()
         if kind == MACHINE and _runs(values) and _id(values.get("runtime.host")) in hosts
     }
-    machine_names = _names(machines)
+    all_names = _names(objects, MACHINE)
+    machine_names = {id_: all_names[id_] for id_ in machines}  # rules name those that run
     running = [task for task in tasks if task.is_running]
     evacuated = {task.entity for task in running if task.kind == EVACUATING}
     moved = {task.entity: task.id for task in running if task.kind.startswith(MOVING)}
@@ -85,15 +92,16 @@ def inventory_of(
     )
 
 
-def _names(objects: Mapping[str, Properties]) -> dict[str, str]:
-    """By id; a name that is used again gets the id beside it."""
-    found: dict[str, str] = {}
-    used: set[str] = set()
-    for id_ in sorted(objects):
-        name = unquote(str(objects[id_].get("name", id_)))
-        found[id_] = f"{name} ({id_})" if name in used else name
-        used.add(name)
-    return found
+def _names(objects: Mapping[str, tuple[str, Properties]], wanted: str) -> dict[str, str]:
+    """Of all objects of a type, by id.  Twins have the id beside their name, also of those that are switched off: what
+    a name means is not to change when one of them is switched on."""
+    plain = {
+        id_: unquote(str(values.get("name", id_)))
+        for id_, (kind, values) in objects.items()
+        if kind == wanted
+    }
+    times = Counter(plain.values())
+    return {id_: f"{name} ({id_})" if times[name] > 1 else name for id_, name in plain.items()}
 
 
 def _id(reference: Any) -> str:
@@ -166,7 +174,9 @@ def _cluster(
     id_: str, name: str, configuration: Any, hosts: Mapping[str, str], machines: Mapping[str, str]
 ) -> Cluster:
     if configuration is None:
-        return Cluster(id_, name)
+        raise NoPermissionError(
+            f"the settings of cluster {name} cannot be read, so its rules are not known: give System.Read on it"
+        )
     drs = configuration.drsConfig
     automatic = "off"
     if drs is not None and drs.enabled:
@@ -215,15 +225,19 @@ def _rules(configuration: Any, hosts: Mapping[str, str], machines: Mapping[str, 
 
 
 def _with_overrides(machines: list[Machine], clusters: Iterable[Properties]) -> tuple[Machine, ...]:
-    """Machines that an override of their cluster takes out of what DRS does stay."""
+    """Machines stay that an override of their cluster takes out of what DRS does, or leaves to DRS alone."""
     why: dict[str, str] = {}
     for values in clusters:
         configuration = values.get("configurationEx")
+        drs = getattr(configuration, "drsConfig", None)
+        by_hand = drs is not None and drs.enabled and str(drs.defaultVmBehavior) != AUTOMATIC
         for override in getattr(configuration, "drsVmConfig", None) or ():
             if override.enabled is False:
                 why[_id(override.key)] = "an override of the cluster turns DRS off for it"
             elif str(override.behavior) == "manual":
                 why[_id(override.key)] = "an override of the cluster makes its moves manual"
+            elif by_hand and str(override.behavior) == AUTOMATIC:
+                why[_id(override.key)] = "DRS moves it by itself, by an override of the cluster"
     return tuple(
         msgspec.structs.replace(machine, stays=machine.stays or why.get(machine.id, ""))
         for machine in machines

@@ -100,12 +100,18 @@ class Planner:
         self.database.replace_rows(rows)
 
     def plan(
-        self, part: Inventory, settings: PlanSettings, samples: Mapping[str, tuple[int, ...]] | None = None
+        self,
+        part: Inventory,
+        settings: PlanSettings,
+        samples: Mapping[str, tuple[int, ...]] | None = None,
+        *,
+        balance: bool = True,
     ) -> Plan:
         """The best placement of one cluster (``Inventory.part``), and how to get there.
 
-        What rules require comes first, with as few moves as that takes; balance begins from there.  Raises
-        mgmt.InfeasibleError with the rules that clash, mgmt.SolveTimeout, ContradictoryRulesError.
+        What rules require comes first, with as few moves as that takes; balance begins from there, and without
+        ``balance`` waits where rules require moves and these keep them.  Raises mgmt.InfeasibleError with the rules
+        that clash, mgmt.SolveTimeout, ContradictoryRulesError.
         """
         required = required_moves(part)
         kept: Inventory | None = part
@@ -113,6 +119,8 @@ class Planner:
         if required:
             found = self._with_rules_kept(part, settings, required)
             kept, left = (None, left) if found is None else (_after(part, found), left - found.seconds)
+            if found is not None and kept is not None and not balance and _moves(part, kept):
+                return plan_of(part, kept, kept, found, settings, required)
         if kept is None:
             self.fill(part, settings, samples)
             solution = self.model.solve(settings.budget, settings.seed)

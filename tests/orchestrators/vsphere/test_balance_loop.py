@@ -57,6 +57,21 @@ def test_a_machine_whose_move_failed_stays_for_a_while() -> None:
     assert loop.observed(state(), 1000).machines[0].stays == ""
 
 
+def test_what_failed_is_not_tried_again_without_a_pause() -> None:
+    loop = BalanceLoop(SETTINGS)
+    assert loop.is_due(state(evacuated=True), 0)
+    loop.carried_out([Entry("p", "a", "b", State.FAILED)], 10)
+    assert not loop.is_due(state(evacuated=True), 11)
+    assert loop.is_due(state(evacuated=True), 70)
+
+
+def test_a_short_peak_does_not_count() -> None:
+    loop = BalanceLoop(LoopSettings(window=1000, sample=10))
+    for number in range(19):
+        loop.observed(state(10), 10 * number)
+    assert loop.observed(state(99), 190).machines[0].cpu == 10
+
+
 def test_the_window_keeps_a_sample_now_and_then() -> None:
     loop = BalanceLoop(SETTINGS)
     for now, cpu in ((0, 1), (10, 2), (30, 3), (60, 4), (131, 5)):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from xml.parsers.expat import ExpatError
 
 import pytest
 import trio
 import trio.testing
 
-from orchestrators.vsphere.errors import CredentialsError, NoPermissionError, UnreachableError
+from orchestrators.vsphere.errors import CredentialsError, JournalError, NoPermissionError, UnreachableError
 from orchestrators.vsphere.inventory import Inventory, Move
 from orchestrators.vsphere.migrations import Cancel, Migrations, Start, Task
 from tests.orchestrators.vsphere.states import cluster, host, machine
@@ -23,6 +25,8 @@ MOVES = [Move("p", "a", "b"), Move("q", "a", "c")]
 
 class Lossy:
     """A vCenter in the place of ``VCenter``: each call may be told to fail, before or after it has its effect."""
+
+    id = "the one"
 
     def __init__(self) -> None:
         self.fake = Fake(cluster([host("a"), host("b"), host("c")], [machine("p", "a"), machine("q", "a")]))
@@ -87,6 +91,31 @@ async def test_whatever_is_lost_everything_moves_once(
     vcenter, states, lines = await run(*faults)
     assert (states, vcenter.begun) == (DONE, {"p": 1, "q": 1})
     assert "it does not answer" in lines
+
+
+async def test_a_journal_is_of_one_vcenter_and_one_run(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    from orchestrators.vsphere.execution import carry_out, owned, read_journal
+
+    vcenter, journal = Lossy(), tmp_path / "journal"
+    shown: Any = vcenter
+    migrations = Migrations.of(MOVES, vcenter.fake.state)
+    kept: list[bytes | None] = []
+
+    async def start(action: Start, _: Inventory) -> str:
+        kept.append(read_journal(journal, "the one"))
+        with pytest.raises(JournalError, match="is of another vCenter"):
+            read_journal(journal, "another")
+        return vcenter.fake.start(action)
+
+    shown.start = start
+    await carry_out(shown, migrations, tell=lambda _: None, journal=journal, clock=trio.current_time)
+    assert kept[0] is not None
+    found = Migrations.resumed(kept[0], vcenter.fake.state, 0)
+    assert [entry.move for entry in found.entries] == MOVES
+    with owned(journal), pytest.raises(JournalError, match="another rota uses"), owned(journal):
+        pass
 
 
 async def test_nothing_is_asked_for_by_an_old_look(autojump_clock: trio.testing.MockClock) -> None:
@@ -159,6 +188,22 @@ async def test_it_connects_again_until_that_works_and_ends_where_it_is_refused(
         await vcenter.reconnect()
 
 
+async def test_a_login_that_hangs_is_given_up_and_leaves_no_session(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    from orchestrators.vsphere.connection import Address, Connection, Credentials
+
+    connection = Connection(Address("vcenter.example"), Credentials("ada", "secret"))
+
+    async def call(*_: object) -> None:
+        await trio.sleep_forever()
+
+    connection.call = call  # type: ignore[method-assign, assignment]
+    with trio.fail_after(100), pytest.raises(UnreachableError, match="does not answer within 60 s"):
+        await connection.connect()
+    assert connection.content is None
+
+
 def test_faults_of_vcenter_are_told_in_one_line() -> None:
     from pyVmomi import vim, vmodl
 
@@ -173,4 +218,6 @@ def test_faults_of_vcenter_are_told_in_one_line() -> None:
     refused = connection.translated(vmodl.fault.InvalidArgument(msg="a host\n of another cluster"))
     assert isinstance(refused, RefusedError)
     assert str(refused) == "a host of another cluster (InvalidArgument)"
+    for garbled in (ExpatError("no element found"), UnicodeDecodeError("utf-8", b"", 0, 1, "")):
+        assert isinstance(connection.translated(garbled), UnreachableError)
     assert connection.translated(KeyError("a defect of ours")) is None

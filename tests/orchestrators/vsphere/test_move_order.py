@@ -52,6 +52,15 @@ def test_what_is_kept_apart_does_not_meet_on_the_way() -> None:
     assert rounds(order) == [["q"], ["p"]]
 
 
+def test_what_is_together_is_not_parted_where_a_part_of_the_moves_is_left_out() -> None:
+    rule = Rule("r", RuleKind.TOGETHER, ("p", "q"))
+    machines = [machine("p", "a", 10), machine("q", "a", 60), machine("s", "b", 60)]
+    state = cluster([host("a"), host("b")], machines, rule)
+    order = ordered(state, [Move("p", "a", "b"), Move("q", "a", "b")], Budgets())
+    assert order.steps == ()
+    assert [why for _, why in order.left_out] == ["those that rule r keeps together cannot all move"] * 2
+
+
 def test_a_detour_keeps_the_rules_of_its_machine() -> None:
     rule = Rule("r", RuleKind.OFF, ("p",), ("c",))
     hosts = [host("a"), host("b"), host("c", 200), host("d")]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrators.vsphere.errors import CredentialsError, DrsIsMasterError, DumpError
+from orchestrators.vsphere.errors import CredentialsError, DrsIsMasterError, DumpError, NoPermissionError
 from orchestrators.vsphere.inventory import Inventory, RuleKind, load, save
 from orchestrators.vsphere.migrations import Task
 from orchestrators.vsphere.observation import inventory_of
@@ -102,10 +102,13 @@ def test_a_machine_that_is_being_moved_stays_and_names_with_twins_are_told_apart
         h1=host("esx1"),
         v1=machine("twin", "h1"),
         v2=machine("twin", "h1"),
+        v3=machine("half", "h1"),
+        v4=machine("half", "h1", **{"runtime.powerState": "poweredOff"}),
     )
     assert [(each.name, each.task, each.stays) for each in found.machines] == [
-        ("twin", "t1", "t1 is moving it"),
+        ("twin (v1)", "t1", "t1 is moving it"),
         ("twin (v2)", "", ""),
+        ("half (v3)", "", ""),
     ]
 
 
@@ -147,6 +150,26 @@ def test_rules_overrides_and_admission_control_of_a_cluster() -> None:
     require_single_master([cluster], beside_drs=True)
     with pytest.raises(DrsIsMasterError, match="two masters would undo each other's moves"):
         require_single_master([cluster], beside_drs=False)
+
+
+def test_settings_that_cannot_be_read_are_not_taken_for_none() -> None:
+    with pytest.raises(NoPermissionError, match="the settings of cluster c cannot be read"):
+        seen(c1=("ClusterComputeResource", {"name": "c"}))
+
+
+def test_a_machine_that_an_override_leaves_to_drs_stays() -> None:
+    from pyVmomi import vim
+
+    override = vim.cluster.DrsVmConfigInfo(key=vim.VirtualMachine("v1"), behavior="fullyAutomated")
+    for enabled, why in ((True, "DRS moves it by itself, by an override of the cluster"), (False, "")):
+        drs = vim.cluster.DrsConfigInfo(enabled=enabled, defaultVmBehavior="manual")
+        configuration = vim.cluster.ConfigInfoEx(drsConfig=drs, drsVmConfig=[override])
+        found = seen(
+            c1=("ClusterComputeResource", {"name": "c", "configurationEx": configuration}),
+            h1=host("esx1"),
+            v1=machine("one", "h1"),
+        )
+        assert found.machines[0].stays == why
 
 
 def test_a_dump_is_read_back_and_anything_else_is_refused(tmp_path: Path) -> None:

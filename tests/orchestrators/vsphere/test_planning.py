@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 import mgmt
+from orchestrators.vsphere.balance_loop import BalanceLoop
 from orchestrators.vsphere.inventory import Inventory, Rule, RuleKind
+from orchestrators.vsphere.migrations import Entry, State
 from orchestrators.vsphere.pack_rows import ContradictoryRulesError, rows_of
 from orchestrators.vsphere.planning import (
     Planner,
@@ -130,3 +132,16 @@ def test_balance_counts_hosts_that_may_be_used() -> None:
     hosts = [host("a"), host("b", evacuated=True), host("c")]
     balance = balance_of(cluster(hosts, [machine("p", "a", cpu=50), machine("q", "b", cpu=10)]), {"q": "c"})
     assert (balance.highest, balance.lowest, balance.deviation) == (0.5, 0.1, 0.2)
+
+
+def test_a_rule_does_not_let_balance_go_before_it_is_due_and_nobody_rests_where_it_cannot_be_kept_otherwise(
+    planner: Planner,
+) -> None:
+    hosts = [host("a"), host("b"), host("c", evacuated=True), host("d")]
+    machines = [machine("p", "c", cpu=1), *(machine(name, "a", cpu=20) for name in "qrst")]
+    loop = BalanceLoop()
+    loop.carried_out([Entry("p", "c", "a", State.FAILED)], 0)
+    part = loop.observed(cluster(hosts, machines), 10)
+    assert part.machines[0].stays
+    plan = loop.planned(part, 10, lambda state, balance: planner.plan(state, EXACT, balance=balance))
+    assert [step.move.machine for step in plan.order.steps] == ["p"]

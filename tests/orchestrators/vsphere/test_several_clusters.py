@@ -26,6 +26,8 @@ SCOPE = Scope((), (), PlanSettings())
 class Played:
     """A vCenter with two clusters, and what happens in each turn; ``cpu`` of the machines counts the looks."""
 
+    id = "the one"
+
     def __init__(self) -> None:
         self.looks = 0
         self.drs = "manual"

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from orchestrators.vsphere.errors import SimulatorError
-from orchestrators.vsphere.execution import VCenter, carry_out, connected
+from orchestrators.vsphere.execution import VCenter, carry_out, connected, read_journal
 from orchestrators.vsphere.inventory import Inventory, Move, RuleKind
 from orchestrators.vsphere.migrations import Migrations, Start, State, Timeouts
 from orchestrators.vsphere.move_order import Budgets
@@ -224,7 +224,9 @@ async def test_a_later_process_goes_on_with_what_runs(
     async with connected(server.address, server.credentials, tell) as vcenter:
         begun, _ = _starts(vcenter)
         whole, tasks = await vcenter.look()
-        second = Migrations.resumed(journal.read_bytes(), whole.part("DC0_C0"), time.time())
+        kept = read_journal(journal, vcenter.id)
+        assert kept is not None
+        second = Migrations.resumed(kept, whole.part("DC0_C0"), time.time())
         second.observed(whole.part("DC0_C0"), tasks, time.time())
         await carry_out(vcenter, second, tell=tell, journal=journal)
     assert set(running) <= {entry.machine for entry in second.entries if entry.state is State.DONE}

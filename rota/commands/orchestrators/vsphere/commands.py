@@ -128,7 +128,9 @@ def apply(server: Server, scope: Scope, beside_drs: bool, journal: Path, json_wa
       rota vsphere apply --address vcenter.example --credentials vcenter.login --migrations 20
       rota vsphere apply --address vcenter.example --credentials vcenter.login --evacuate esx07 --per-host 2
     """
-    with _problems_shown():
+    from orchestrators.vsphere.execution import owned
+
+    with _problems_shown(), owned(journal):
         found = _run(partial(_apply, server, scope, beside_drs, journal, json_wanted))
     document = {"migrations": [entry for each in found for entry in _entries(each)]}
     bad = [entry for entry in document["migrations"] if entry["state"] != "done"]
@@ -187,9 +189,10 @@ def watch(
       rota vsphere watch --address vcenter.example --credentials vcenter.login --settle 900 --gain-per-move 0.2
     """
     from orchestrators.vsphere.balance_loop import LoopSettings
+    from orchestrators.vsphere.execution import owned
 
     settings = LoopSettings(every=every, settle=settle, cooldown=cooldown, window=window)
-    with _problems_shown():
+    with _problems_shown(), owned(journal):
         _run(
             partial(_watch, server, scope, beside_drs, journal, settings, _say_json if json_wanted else _say)
         )
@@ -337,7 +340,7 @@ async def _go_on(vcenter: VCenter, scope: Scope, journal: Path, tell: Tell) -> N
     from orchestrators.vsphere.execution import read_journal
     from orchestrators.vsphere.migrations import Migrations
 
-    kept = read_journal(journal)
+    kept = read_journal(journal, vcenter.id)
     if kept is None:
         return
     inventory, now = await _looked(vcenter, tell), time.time()
@@ -451,8 +454,12 @@ async def _watch_once(
     part = loop.observed(part, now)
     if not loop.is_due(part, now):
         return False
+
+    def made(state: Inventory, balance: bool) -> Plan:
+        return planner.plan(state, scope.settings, loop.samples, balance=balance)
+
     try:
-        found = await trio.to_thread.run_sync(partial(planner.plan, part, scope.settings, loop.samples))
+        found = await trio.to_thread.run_sync(loop.planned, part, now, made)
     except (PolicyError, ContradictoryRulesError) as error:
         tell(f"{name}: {error}")
         return False
