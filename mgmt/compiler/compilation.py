@@ -40,7 +40,7 @@ from mgmt.source_text import Position, SourceText
 from mgmt.state.schema import Schema
 from mgmt.state.snapshot import KeptView
 
-MOST_STATEMENTS = 300
+MOST_STATEMENTS = 400
 """Constraints and views of one model: some ms of CPU to compile each, and it may take no more than a second."""
 
 Result = PushedView | BoundQuery
