@@ -13,10 +13,7 @@ from pathlib import Path
 import pytest
 
 import chaos
-from datastore_adapter.log.client import log_client
-from datastore_adapter.log.client.log_client import LogClient
 from datastore_adapter.log.messages import HostIdentity
-from datastore_adapter.log.sequencer.back_pointers import StreamTail
 from datastore_adapter.log.storage.file_storage import FileStorage
 from membership.protocol.context.effects import Effects
 from membership.protocol.context.stable_storage import StableState
@@ -138,11 +135,6 @@ def _what_was_accepted_in_another_cluster_is_not_heard(monkeypatch: pytest.Monke
     monkeypatch.setattr(Refounding, "on_proposed", refuse)
 
 
-def _what_a_sequencer_told_is_followed_in_the_next_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_client, "StreamTail", lambda epoch, tail, latest: StreamTail(-1, tail, latest))
-    monkeypatch.setattr(LogClient, "epoch", -1)
-
-
 def _nobody_passes_on_who_looks_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FounderElection, "pass_on", lambda self, message: None)
 
@@ -171,10 +163,6 @@ DEFECTS: dict[str, tuple[Plant, str]] = {
     ),
     "other_cluster": (_what_was_accepted_in_another_cluster_is_not_heard, r"not one again"),
     "moved_members": (_nobody_passes_on_who_looks_for_others, r"not one again"),
-    "given_again": (
-        _what_a_sequencer_told_is_followed_in_the_next_epoch,
-        r"it does not hold that every register of the map is linearizable",
-    ),
     "failed_sync": (_a_log_unit_is_not_repaired_while_it_runs, r"every segment has its copies"),
 }
 """By the name of the script: what plants the defect, and what is said when it shows."""
