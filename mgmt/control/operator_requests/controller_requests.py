@@ -50,10 +50,12 @@ from mgmt.placement.intent import MOST_SEGMENTS, Intent, Order
 from mgmt.plans.duration_estimate import TransferSpeeds
 from mgmt.plans.plan import Plan
 from mgmt.solving.placement_questions import Explanation, Question
-from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
+from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
 
 PATIENCE: Final = 1
 """Doublings of the time to solve where somebody is shown a plan, or orders one."""
+_ONCE_MORE: Final = 3
+"""The same for a request that the solver had no answer to in its usual time: a person waits, not the cluster."""
 
 Change = Callable[[Observation, Intent], Awaitable[Intent]]
 """The intent instead, decided for what was observed.  Raises what the request is refused with."""
@@ -444,7 +446,10 @@ class Requests:
             wanted = amended(intent)
             if wanted != intent:
                 situation = self._environment.situation(observation, wanted)
+                view = self._environment.view
                 outcome = await self._environment.solve(situation, asked=what)
+                if isinstance(outcome, Undecided) and self._environment.view is view:
+                    outcome = await self._environment.solve(situation, _ONCE_MORE, what)
                 if isinstance(outcome, Infeasible):
                     raise _ClashError(situation, outcome)
                 self._solved(outcome, what)

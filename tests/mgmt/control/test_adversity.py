@@ -73,6 +73,15 @@ async def test_a_defect_of_the_solver_does_not_keep_lost_hosts_in_their_chains(
         cluster.check_placement()
 
 
+async def test_a_request_without_an_answer_is_tried_once_more_with_more_time(autojump_clock: object) -> None:
+    async with harness(make_solver=MoodySolver) as cluster:
+        solver = solver_of(cluster)
+        solver.budgets.clear()
+        solver.mood = lambda outcome: no_time(outcome) if solver.budgets[-1] < 16.0 else outcome
+        await cluster.controller.requests.drain("n4")
+        assert solver.budgets[:2] == [2.0, 16.0]
+
+
 async def test_answers_in_which_a_solver_contradicts_itself_are_counted(autojump_clock: object) -> None:
     async with harness(make_solver=MoodySolver) as cluster:
         assert cluster.controller.statistics()["solver_errors"] == 0
