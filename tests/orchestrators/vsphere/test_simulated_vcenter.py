@@ -36,6 +36,12 @@ def built() -> None:
         pytest.skip(str(error))
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Journals are in the current folder, if nobody says otherwise."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def planner() -> Planner:
     return Planner()
