@@ -12,7 +12,7 @@ from mgmt import Headroom, Why, WhyNot, headroom, why, why_not
 from orchestrators.kubernetes.api.kinds import KINDS
 from orchestrators.kubernetes.errors import ObjectsError
 from orchestrators.kubernetes.explanations import explanations
-from orchestrators.kubernetes.placement import TABLE, Key, Placement, Placer, after
+from orchestrators.kubernetes.placement import TABLE, Key, Placement, Placer
 from orchestrators.kubernetes.rows import ClusterObjects
 
 ZONE = "topology.kubernetes.io/zone"
@@ -138,10 +138,6 @@ class Simulator:
         ):
             raise ObjectsError(f"there is no pod {name}; name it as NAMESPACE/NAME")
         return (name,)
-
-    def as_it_would_be(self, simulation: Simulation) -> ClusterObjects:
-        """The objects with each pod where it would be."""
-        return after(self.objects, simulation.placement.bound)
 
 
 def _for(pod: Mapping[str, Any], scheduler: str) -> Mapping[str, Any]:

@@ -33,10 +33,6 @@ class AggregateFunction(StrEnum):
     INCREASING = "increasing"
 
 
-EXTREMES = frozenset({AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM})
-"""Over no rows they are NULL."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
     """Base.  ``type`` is that of its value, ``position`` where it is written.

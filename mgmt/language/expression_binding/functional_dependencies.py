@@ -31,16 +31,6 @@ def ungrouped_columns(
         yield from _ungrouped(part, fixed, spelled, scope)
 
 
-def fewest_keys(keys: Sequence[DatabasePart], scope: Mapping[str, Source]) -> tuple[DatabasePart, ...]:
-    """Without those that others of them settle: ``GROUP BY node.name, node.cap`` has a group for each name."""
-    kept = list(keys)
-    for key in reversed(keys):
-        others = [one for one in kept if one is not key]
-        if others and _column(key) in fixed_columns(filter(None, map(_column, others)), scope):
-            kept = others
-    return tuple(kept)
-
-
 def _column(key: DatabasePart | ComputedKey) -> _Column | None:
     return (key.tree.table.lower(), key.tree.name.lower()) if isinstance(key.tree, exp.Column) else None
 

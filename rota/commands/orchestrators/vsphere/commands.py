@@ -21,6 +21,7 @@ from rota.commands.orchestrators.vsphere.options import (
     Scope,
     Server,
     drs_option,
+    journal_option,
     question_options,
     scope_options,
     server_options,
@@ -108,14 +109,7 @@ def simulate(dump: Path, scope: Scope, questions: Questions, json_wanted: bool) 
 @server_options
 @scope_options
 @drs_option
-@click.option(
-    "--journal",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    default=Path("rota-vsphere.journal"),
-    show_default=True,
-    help="What is under way; a later run goes on with it.",
-)
+@journal_option
 @json_option
 def apply(server: Server, scope: Scope, beside_drs: bool, journal: Path, json_wanted: bool) -> None:
     """Plan, and move; each migration is told when it begins and ends.
@@ -143,14 +137,7 @@ def apply(server: Server, scope: Scope, beside_drs: bool, journal: Path, json_wa
 @server_options
 @scope_options
 @drs_option
-@click.option(
-    "--journal",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    default=Path("rota-vsphere.journal"),
-    show_default=True,
-    help="What is under way; a later run goes on with it.",
-)
+@journal_option
 @click.option("--every", type=_SECONDS, default=60.0, show_default=True, help="Seconds between two plans.")
 @click.option(
     "--settle",

@@ -194,6 +194,17 @@ def drs_option(command: Command) -> Command:
     )(command)
 
 
+def journal_option(command: Command) -> Command:
+    return click.option(
+        "--journal",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        default=Path("rota-vsphere.journal"),
+        show_default=True,
+        help="What is under way; a later run goes on with it.",
+    )(command)
+
+
 def _with_options(command: Command, *options: Callable[[Command], Command]) -> Command:
     for option in reversed(options):
         command = option(command)
