@@ -235,11 +235,12 @@ class Model:
         started, deadline = self._clock(), Deadline.after(budget, self._clock)
         snapshot = self._database.snapshot(moment_of(now))
         with snapshot:
-            fetching = self._clock() - started
+            fetching = self._clock() - started - self._answers.fetch_seconds
             today = no_assignments(snapshot.schema)
             with phase(snapshot, budget):
                 parts = self.encoded(snapshot)
                 encoded = self._clock()
+                fetching += self._answers.fetch_seconds
                 complete = not [part for part in parts if not part.current(today)]
                 present = self._present(snapshot, parts, today) if complete else None
 
